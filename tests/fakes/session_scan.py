@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perdure.codecs.operator.codec import Operator
+from perdure.codecs.pi.codec import Pi
 from perdure.session.search.values import Hit, SearchQuery
-from perdure.stores.jsonl.dialects.operator import Operator
-from perdure.stores.jsonl.dialects.pi import Pi
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.search.places import catch_up

@@ -5,11 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from perdure.codecs.fields import Fields, number_in, text_in
+from perdure.session.codec import encode
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.notes import SessionInfoChanged
 
 ROOT = "root"
 """What a branch summary names when it grows from before the root."""
+
+NO_MODEL = "unknown"
+"""Provider, or model, where none is known."""
 
 OURS = "perdure."
 """What the type of a ``custom`` record of ours begins with; a kind of entry follows, or ``key``."""
@@ -21,19 +25,16 @@ def dollars(usage: Usage) -> float:
 
 
 def microcents_in(cost: Fields) -> int | None:
-    """What the ``cost`` of a record says; None where it is nothing that a call can cost."""
+    """What the ``cost`` of a record says; None for 0, which both write where nobody knows."""
     total = number_in(cost, "total")
-    if total is None or not 0 <= total < 10**7:
+    if total is None or not 0 < total < 10**7:
         return None
     return round(total * MICROCENTS_PER_DOLLAR)
 
 
-def data_of(body: bytes) -> object:
-    """`body` as the data of a ``custom`` record of ours."""
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {"base64": msgspec.to_builtins(body)}
+def model_name(provider: str | None, model: str | None) -> str | None:
+    """Return ``provider:model``, or what is known of it; None where nothing is."""
+    return ":".join(name for name in (provider, model) if name and name != NO_MODEL) or None
 
 
 def title_in(fields: Fields) -> SessionInfoChanged:
@@ -51,6 +52,17 @@ class _HasMeta(msgspec.Struct):
 
 
 _has_meta = msgspec.json.Decoder(_HasMeta)
+
+
+def with_meta(body: bytes, meta: Fields | None) -> bytes:
+    """Return the JSON object `body` with the field ``meta``."""
+    return body if meta is None else with_field(body, META_FIELD, meta)
+
+
+def with_field(body: bytes, name: bytes, value: object) -> bytes:
+    """Return the JSON object `body` with one more field, its last; `name` as it is written."""
+    comma = b"" if body == b"{}" else b","
+    return body[:-1] + comma + name + encode(value) + b"}"
 
 
 def meta_of(body: bytes) -> Fields:

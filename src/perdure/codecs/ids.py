@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 
-_DIGITS = 8  # as the programs' own
+_DIGITS = 16
+"""Twice as long as the tools' own, so that no two meet in files of any size."""
+
 _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of pi
 
 
@@ -20,6 +22,11 @@ def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
 def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
     """The id of the record `ordinal` made of `entry`; other `attempt`s give others."""
     return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
+
+
+def numbered(index: int) -> str:
+    """What stands for the id of the record of that number, the header's being 0."""
+    return f"#{index}"
 
 
 def message_id(entry: str, ordinal: int = 0) -> str:

@@ -15,6 +15,9 @@ import msgspec
 from perdure.codecs.lines import LEVELS, is_too_deep
 from perdure.session.codec import encode
 
+LINE_ENDS = ("\x85", "\u2028", "\u2029")
+"""Where readers that follow Unicode end a line, besides LF."""
+
 
 class Style(msgspec.Struct, frozen=True):
     """How floats are written.

@@ -27,3 +27,12 @@ def time_of(text: str) -> int | None:
         moment = moment.replace(tzinfo=UTC)
     since = moment - _EPOCH  # dividing it would cost as much as all the rest
     return since.days * _DAY_MS + since.seconds * 1000 + since.microseconds // 1000
+
+
+def local_name(at: int, session: str, form: str) -> str:
+    """``<local time>_<session>.jsonl``."""
+    try:
+        moment = (_EPOCH + timedelta(milliseconds=at)).astimezone()
+    except OverflowError:
+        moment = _EPOCH
+    return f"{moment.strftime(form)}_{session}.jsonl"

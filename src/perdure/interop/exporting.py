@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from perdure.codecs.fields import fields_of
-from perdure.codecs.operator import records as operator
+from perdure.codecs.operator import words as operator
 from perdure.errors import EntryNotFound, Erased
 from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import markdown, native

@@ -20,7 +20,8 @@ import msgspec
 
 from perdure.bounds.limits import require_within
 from perdure.codecs.fields import fields_of
-from perdure.codecs.operator import records as operator_records
+from perdure.codecs.operator import words as operator_words
+from perdure.codecs.pi import words as pi_words
 from perdure.errors import (
     FormatError,
     HeadConflict,
@@ -56,17 +57,17 @@ from perdure.stores.protocol import EMPTY, SessionStore, StreamState
 FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode"]
 
 READERS: Mapping[str, Make] = {
-    pi.FORMAT: pi.Reader,
+    pi_words.FORMAT: pi.Reader,
     claude_code.FORMAT: claude_code.Reader,
-    operator_records.FORMAT: operator.Reader,
+    operator_words.FORMAT: operator.Reader,
     codex.FORMAT: codex.Reader,
 }
 """Format -> what reads a file of it line by line."""
 
 PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
-    pi.FORMAT: pi.parse,
+    pi_words.FORMAT: pi.parse,
     claude_code.FORMAT: claude_code.parse,
-    operator_records.FORMAT: operator.parse,
+    operator_words.FORMAT: operator.parse,
     codex.FORMAT: codex.parse,
     opencode.FORMAT: opencode.parse,
 }
@@ -74,7 +75,7 @@ PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
 
 _NO_SESSION = "it is no session of perdure, pi, Operator, Claude Code, Codex or opencode"
 _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
-_WRITTEN_HERE = (pi.FORMAT, operator_records.FORMAT)
+_WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
 """Formats in which sessions of ours are written, with ids made of ours."""
 
 
@@ -330,7 +331,7 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
         return True
     imported = fields_of((state.header.metadata or {}).get(IMPORT)) or {}
     before, now = imported.get("version", 1), parsed.header.metadata.get("version", 1)
-    if parsed.format != pi.FORMAT or not isinstance(before, int) or not isinstance(now, int):
+    if parsed.format != pi_words.FORMAT or not isinstance(before, int) or not isinstance(now, int):
         return False
     return before < now
 

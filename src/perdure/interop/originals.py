@@ -11,8 +11,8 @@ from enum import Enum
 
 import msgspec
 
-from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.sources.content import Content, digest_of
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.notes import ImportSource
 

@@ -14,21 +14,22 @@ import msgspec
 
 from perdure.codecs.alike import ROOT
 from perdure.codecs.fields import Fields, fields_of
+from perdure.codecs.form import Writing
 from perdure.codecs.ids import written_id, written_ids
 from perdure.codecs.pi import records
-from perdure.codecs.pi.spelling import written
-from perdure.codecs.pi.words import BASH, VERSION, custom
+from perdure.codecs.pi.codec import Pi
+from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, VERSION
 from perdure.codecs.spelling import shallow
 from perdure.errors import EntryNotFound
-from perdure.interop.formats.bundles import models_in_force, readable, standing_of
+from perdure.interop.formats.bundles import models_in_force, standing_of
 from perdure.interop.formats.items import IMPORT, source_of
-from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, Losses
+from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, UNDONE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.pi import migration, reading
 from perdure.interop.identities import foreign_ids, known_items
 from perdure.interop.originals import content_of, originals_of
 from perdure.interop.reports import Exported
-from perdure.session.codec import Body
+from perdure.session.codec import Body, Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
@@ -54,6 +55,9 @@ _HELD_NOTES = frozenset(
 _NOTES = (Label.kind, SessionInfoChanged.kind, CompactionUndone.kind, ImportSource.kind)
 
 
+_CODEC = Pi()
+
+
 class _Session(msgspec.Struct, frozen=True):
     """What is exported."""
 
@@ -76,7 +80,7 @@ async def export_pi(store: SessionStore, stream: StreamId) -> Exported:
     """
     session = await _session(store, stream)
     writer = _Writer(session)
-    return Exported(stream, reading.FORMAT, writer.content(), tuple(writer.warnings()))
+    return Exported(stream, FORMAT, writer.content(), tuple(writer.warnings()))
 
 
 def pi_of(bundle: Bundle) -> Exported:
@@ -103,7 +107,7 @@ def pi_of(bundle: Bundle) -> Exported:
         blobs={blob_hash(content): content for content in bundle.blobs},
     )
     writer = _Writer(session)
-    return Exported(bundle.header.id, reading.FORMAT, writer.content(), tuple(writer.warnings()))
+    return Exported(bundle.header.id, FORMAT, writer.content(), tuple(writer.warnings()))
 
 
 async def _session(store: SessionStore, stream: StreamId) -> _Session:
@@ -185,22 +189,20 @@ def _passed_by(
 
 def _is_of_pi(header: StreamHeader) -> bool:
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
-    return header.fork is None and described.get("format") == reading.FORMAT
+    return header.fork is None and described.get("format") == FORMAT
 
 
 def _new_file(session: _Session) -> _Base:
     header = session.state.header
-    line = records.header_of(header.id, header.created_at, session.state.info.cwd, None)
-    return _Base(line + b"\n", {}, None, {})
+    fields = _CODEC.header(header.id, header.created_at, session.state.info.cwd, None)
+    return _Base(_CODEC.line(fields) + b"\n", {}, None, {})
 
 
 def _pi_parts(notes: Sequence[Entry]) -> dict[EntryId, ImportSource]:
     """The parts of pi files among `notes`."""
     parts = ((note.id, readable(note)) for note in notes if note.kind == ImportSource.kind)
     return {
-        id: part
-        for id, part in parts
-        if isinstance(part, ImportSource) and part.format == reading.FORMAT
+        id: part for id, part in parts if isinstance(part, ImportSource) and part.format == FORMAT
     }
 
 
@@ -215,10 +217,17 @@ class _Writer:
         self._parts = _pi_parts(session.notes)
         self._ids = self._named()
         media = {SCHEME + name: content for name, content in session.blobs.items()}
-        self._writing = records.Writing(self._ids, media)
+        self._media = media
         self._lost = Losses()
-        self._models = models_in_force(session.tree)
         self._last: dict[EntryId, str] = dict(self._base.ids)  # id of an entry's last record
+        self._writing = Writing(
+            own="",
+            first=self._ids.get,
+            last=self._last.get,
+            blob=media.get,
+            model=models_in_force(session.tree).get,
+            undone=undone_of(session.notes),
+        )
         self._times = {entry.id: entry.at for entry in (*session.notes, *session.own)}
 
     def content(self) -> bytes:
@@ -266,22 +275,21 @@ class _Writer:
         if original is not None:
             return [self._relined(original, body, own, parent)]
         self._note_losses(entry, body)
-        if isinstance(body, Message) and body.role == "assistant" and body.model is None:
-            body = msgspec.structs.replace(body, model=self._models.get(entry.id))
         lines: list[bytes] = []
-        for ordinal, record in enumerate(records.records_of(entry, body, self._writing)):
+        writing = msgspec.structs.replace(self._writing, own=own)
+        for ordinal, record in enumerate(_CODEC.records(entry, body, writing)):
             name = own if ordinal == 0 else written_id(entry.id, ordinal)
             lines.append(self._line(record, name, parent, entry.at))
             parent = self._last[entry.id] = name
         return lines
 
     def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        line = records.line_of(record, name, parent, at)
+        line = _CODEC.line(_CODEC.placed(record, name, parent, at))
         flat = shallow(line)
         if flat is None:
             return line
         self._lost.add(DEEP)
-        return written(flat)
+        return _CODEC.line(flat)
 
     def _original_line(self, entry: Entry) -> bytes | None:
         """The record of a pi file that `entry` was read from, if it was from one."""
@@ -313,15 +321,15 @@ class _Writer:
         lines: list[bytes] = []
         for note, record in [*self._labels(), *self._title()]:
             name = written_id(note)
-            lines.append(records.line_of(record, name, parent, self._at(note)))
+            lines.append(self._line(record, name, parent, self._at(note)))
             parent = name
         ends_at = self._fresh[-1].id if self._fresh else self._base.leaf
         if lines or ends_at == leaf or (not self._session.tree):
             return lines
         moves = [entry.id for entry in self._session.own if entry.kind == LeafMoved.kind]
         note = moves[-1] if moves else entry_id(self._session.stream, -1)
-        marker = custom(reading.LEAF_MARKER, None)
-        return [records.line_of(marker, written_id(note), parent, self._at(note))]
+        marker = _CODEC.custom(LEAF_MARKER, None)
+        return [self._line(marker, written_id(note), parent, self._at(note))]
 
     def _is_held(self, note: Entry) -> bool:
         return note.id in self._base.ids or note.id in self._base.outdated
@@ -343,10 +351,7 @@ class _Writer:
         for target, note in newest.items():
             if now.get(target) == said.get(target) or target not in self._last:
                 continue
-            record: Fields = {"type": "label", "targetId": self._last[target]}
-            if target in now:
-                record["label"] = now[target]
-            lines.append((note, record))
+            lines.append((note, records.label(self._last[target], now.get(target))))
         return lines
 
     def _title(self) -> list[tuple[EntryId, Fields]]:
@@ -362,17 +367,19 @@ class _Writer:
         if not now:
             self._lost.add("title that was cleared")
             return []
-        return [(source, {"type": "session_info", "name": now})]
+        return [(source, _CODEC.title(now))]
 
     # -- what is lost
 
     def _note_losses(self, entry: Entry, body: Body) -> None:
         lost = self._lost
         lost.add_meta(entry)
-        if not records.is_held(body):
-            lost.add(f"{entry.kind} entry, kept outside the context")
         match body:
+            case Unknown():
+                lost.add(f"{entry.kind} entry, kept outside the context")
             case Message():
+                is_shown = body.role in ("system", "context")
+                lost.add(f"message of role {body.role}, which becomes the user's", is_shown)
                 self._note_parts(body.parts, body.role)
                 is_filtered = body.stop_reason == "content_filter"
                 lost.add("answer that a filter stopped, told as an error", is_filtered)
@@ -380,6 +387,8 @@ class _Writer:
                 lost.add(OUTSIDE)
                 for part in body.parts:
                     lost.add(MEDIUM, isinstance(part, MediaPart))
+            case Compaction() if entry.id in self._writing.undone:
+                lost.add(UNDONE)
             case CustomMessage() if body.in_context:
                 self._note_parts(body.parts, "user")
             case Compaction():
@@ -391,7 +400,7 @@ class _Writer:
     def _note_parts(self, parts: Sequence[Part], role: str) -> None:
         for part in parts:
             match part:
-                case MediaPart() if role == "user":
+                case MediaPart() if role not in ("assistant", "tool"):
                     self._lost.add(MEDIUM, not self._holds(part))
                 case ToolResultPart() if role == "tool":
                     self._lost.add(MEDIUM, sum(not self._holds(each) for each in part.media))
@@ -401,14 +410,14 @@ class _Writer:
                     pass
 
     def _holds(self, part: MediaPart) -> bool:
-        return records.is_image(part, self._writing.media)
+        return records.is_image(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
         """What the file does not hold; to be asked after `content`."""
         session, base = self._session, self._base
         held = base.ids.keys() | base.outdated
         self._lost.add(HALF, len(base.outdated))
-        undone = undone_of(session.notes) & {entry.id for entry in session.tree}
+        undone = undone_of(session.notes) & {entry.id for entry in session.tree if entry.id in held}
         if not self._has_original:
             self._lost.add_header(session.state.header)
         tree = {entry.id for entry in session.tree}

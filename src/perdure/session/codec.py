@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from perdure.errors import CorruptLog, InvalidEntry
+from perdure.errors import CorruptLog, InvalidEntry, UnsupportedVersion
 from perdure.session import kinds, ledger, notes
 from perdure.session.durable.settling import inline_in
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
@@ -155,6 +155,14 @@ def body_of(entry: Entry) -> Body:
         return _decoded(known, _current(entry, known.version))
     except (ValueError, RecursionError) as error:
         raise CorruptLog(entry.stream, entry.seq, f"its {entry.kind} body is not valid") from error
+
+
+def readable(entry: Entry) -> Body:
+    """Return the body of `entry`; an `Unknown` for a damaged one or one of a newer version."""
+    try:
+        return body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return Unknown(entry.kind, entry.v, entry.body)
 
 
 def _current(entry: Entry, version: int) -> bytes:

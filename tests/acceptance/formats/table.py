@@ -25,7 +25,7 @@ YES, PARTLY, NO = "yes", "partly", "no"
 
 _CELLS: dict[str, tuple[str, str]] = {
     # feature: (read from pi, Operator, Claude Code, Codex, opencode; written to pi, Operator)
-    "what was said, by whom": ("yyyyy", "pp"),
+    "what was said, by whom": ("yyyyy", "yy"),
     "where the conversation stands": ("yyyyy", "pp"),
     "reasoning that can be read": ("yyyyy", "yy"),
     "that reasoning was withheld": ("--yy-", "--"),
@@ -38,7 +38,7 @@ _CELLS: dict[str, tuple[str, str]] = {
     "changes of the model": ("yy-y-", "yy"),
     "changes of the thinking level": ("yy-y-", "yy"),
     "tokens used": ("yyyyy", "yy"),
-    "tokens that summaries took": ("y----", "y-"),
+    "tokens that summaries took": ("y----", "p-"),
     "what it cost": ("yy--y", "yy"),
     "how each answer ended": ("yyyyy", "py"),
     "errors of answers": ("yyy-y", "yy"),

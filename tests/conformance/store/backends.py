@@ -11,12 +11,12 @@ from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
 from perdure.stores.sqlite.store import SqliteStore
-from tests.conformance.store.jsonl_data import DIALECTS, JsonlData
+from tests.conformance.store.jsonl_data import CODECS, JsonlData
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.postgres import PostgresServer
 
 ENCRYPTED = "sqlite-encrypted"
-BACKENDS = ("memory", "sqlite", ENCRYPTED, "postgres", *DIALECTS)
+BACKENDS = ("memory", "sqlite", ENCRYPTED, "postgres", *CODECS)
 
 
 class Data(Protocol):
@@ -130,9 +130,9 @@ class Backend:
         random = SeededRandom(self._made)
         if self.name == "memory":
             return MemoryData(self.clock, random)
-        if self.name in DIALECTS:
+        if self.name in CODECS:
             folder = self._folder / str(self._made)
-            return JsonlData(folder, DIALECTS[self.name], self.clock, random)
+            return JsonlData(folder, CODECS[self.name], self.clock, random)
         if self._server is not None:
             return PostgresData(self._server, self.clock, random)
         key = StoreKey(random(KEY_BYTES)) if self.name == ENCRYPTED else None

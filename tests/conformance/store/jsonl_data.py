@@ -8,7 +8,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.protocol import SessionStore
 
-DIALECTS: dict[str, DialectName] = {"jsonl-operator": "operator", "jsonl-pi": "pi"}
+CODECS: dict[str, DialectName] = {"jsonl-operator": "operator", "jsonl-pi": "pi"}
 """Name of a backend -> its dialect."""
 
 

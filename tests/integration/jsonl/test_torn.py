@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.codecs.form import Codec
+from perdure.codecs.operator.codec import Operator
+from perdure.codecs.pi.codec import Pi
 from perdure.errors import PerdureError
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart, assistant
-from perdure.stores.jsonl.dialects.form import Dialect
-from perdure.stores.jsonl.dialects.operator import Operator
-from perdure.stores.jsonl.dialects.pi import Pi
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.store import DialectName
 from tests.conformance.store.building import append, create, labelled, said, texts
@@ -32,7 +32,7 @@ from tests.fakes.session_tools import tool
 from tests.integration.jsonl.conftest import opened
 
 S = StreamId("s")
-DIALECTS: dict[str, Dialect] = {"operator": Operator(), "pi": Pi()}
+CODECS: dict[str, Codec] = {"operator": Operator(), "pi": Pi()}
 NAMES = st.sampled_from(("operator", "pi"))
 
 
@@ -90,7 +90,7 @@ def test_a_commit_cut_at_any_byte_is_there_whole_or_not_at_all(
 
     for end in range(len(before), len(after) + 1):
         path.write_bytes(after[:end])
-        log = Log(path, DIALECTS[dialect])
+        log = Log(path, CODECS[dialect])
         assert log.refresh()
         is_whole = end >= len(after) - 1  # the last LF may be missing
         assert log.head == (7 if is_whole else 3), end
@@ -106,7 +106,7 @@ def test_a_reader_that_looks_while_a_commit_arrives_sees_it_when_it_is_whole(
     name, before, after = written(dialect)
     path = tmp_path / name
     path.write_bytes(before)
-    log = Log(path, DIALECTS[dialect])
+    log = Log(path, CODECS[dialect])
     assert log.refresh()
 
     with path.open("ab", buffering=0) as file:

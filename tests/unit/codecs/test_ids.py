@@ -10,9 +10,9 @@ from tests.fakes.sources import empty_store
 from tests.fakes.streams import append, create
 
 
-def test_ids_look_like_those_of_pi_and_never_change() -> None:
-    assert re.fullmatch(r"[0-9a-f]{8}", written_id(EntryId("s/1")))
-    assert written_id(EntryId("s/1")) == "e5d9ffb8"
+def test_ids_have_16_digits_and_never_change() -> None:
+    assert re.fullmatch(r"[0-9a-f]{16}", written_id(EntryId("s/1")))
+    assert written_id(EntryId("s/1")) == "e5d9ffb8181dc5be"
 
 
 def test_other_entries_records_and_attempts_get_other_ids() -> None:

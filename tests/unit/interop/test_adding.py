@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import pytest
 
 from perdure.interop.exporting import ExportFormat, export_session
-from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.items import without_source
 from perdure.interop.formats.native import rehomed
 from perdure.interop.formats.sources.reading import Bounds
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import ImportSource, LeafMoved

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from perdure.codecs.pi.records import line_of
 from perdure.errors import FormatError, HeadConflict, SessionExists, TurnOpen
 from perdure.interop.exporting import ExportFormat, export_session
 from perdure.interop.importing import import_source
@@ -20,6 +19,7 @@ from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, SessionStore, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.session_lines import PI, record_line
 from tests.fakes.sources import (
     claude_file,
     empty_store,
@@ -420,9 +420,10 @@ async def test_a_pi_file_of_ours_that_went_on_comes_back_to_its_session() -> Non
     await append_native(store, stream)
     exported = (await export_session(store, stream, "pi")).content
     assert (await imported(store, exported)).entries == 0
-    last = exported.rstrip().split(b"\n")[-1].split(b'"id":"')[1][:8].decode()
+    last = exported.rstrip().split(b"\n")[-1].split(b'"id":"')[1][:16].decode()
     said = {"role": "user", "content": "From pi", "timestamp": 1}
-    line = line_of({"type": "message", "message": said}, "ffffffff", last, START_MS) + b"\n"
+    record = {"type": "message", "message": said}
+    line = record_line(PI, record, "ffffffff", last, START_MS) + b"\n"
     report = await imported(store, exported + line)
     assert (report.session, report.entries, report.is_new) == ("ours", 1, False)
     assert await texts(store, stream) == ["Hello", "Hi", "From pi"]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 
 from perdure.codecs.lines import LEVELS, lines_of
-from perdure.interop.formats.pi.reading import LEAF_MARKER, parse
+from perdure.codecs.pi.words import LEAF_MARKER
+from perdure.interop.formats.pi.reading import parse
 from perdure.interop.pi_exporting import export_pi
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
@@ -283,7 +284,7 @@ async def test_what_pi_cannot_hold_is_told() -> None:
     (compaction,) = await append(store, new_tree(Compaction("sum")))
     await append(store, new_side(CompactionUndone(), compaction.id))
     warnings = " ".join((await export_pi(store, S)).warnings)
-    for told in ("message entry", "unknown type", f"{compaction.id} was taken back"):
+    for told in ("message of role system", "unknown type", "compaction that was taken back"):
         assert told in warnings
 
 

@@ -21,7 +21,7 @@ from perdure.codecs.fields import (
     text_in,
 )
 from perdure.codecs.media import Media, unknown_part
-from perdure.codecs.operator.words import STOP_REASONS, TOKENS
+from perdure.codecs.operator.words import NAME, STOP_REASONS, TOKENS
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     MediaPart,
@@ -155,7 +155,8 @@ def _tool_result(fields: Fields, _media: Media) -> tuple[Part, ...] | None:
     if call_id is None:
         return None
     text, is_error = text_in(fields, "content") or "", flag_in(fields, "is_error")
-    return (ToolResultPart(call_id, text, is_error=is_error),)
+    tool = name_in(object_in(fields, "metadata") or {}, NAME)
+    return (ToolResultPart(call_id, text, is_error=is_error, name=tool),)
 
 
 _READERS: dict[str, Callable[[Fields, Media], tuple[Part, ...] | None]] = {

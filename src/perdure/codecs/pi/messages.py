@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from perdure.codecs.alike import microcents_in
+from perdure.codecs.alike import microcents_in, model_name
 from perdure.codecs.fields import (
     Fields,
     counts_in,
@@ -88,11 +88,6 @@ def nested_usage(message: Fields) -> Fields | None:
         return None
     usage = object_in(message, "usage")
     return None if usage is None else {"usage": usage}
-
-
-def model_name(provider: str | None, model: str | None) -> str | None:
-    """``provider:model``; what there is of it when one is missing."""
-    return f"{provider}:{model}" if provider and model else provider or model or None
 
 
 def _user(fields: Fields, media: Media) -> Message | None:

@@ -1,23 +1,20 @@
-"""Entries of perdure as records of a pi file of version 3.
+"""Entries as records of a pi file of version 3.
 
 Shape of a record: the keys in pi's own order, ``id``, ``parentId`` and ``timestamp`` not among
-them; `line_of` puts those where pi puts them. What pi has no record for becomes a ``custom`` one,
-which pi keeps and never shows a model.
+them; `placed` puts those where pi puts them. pi has one record for each tool result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
-
-from perdure.codecs.alike import OURS, ROOT, data_of
+from perdure.codecs.alike import NO_MODEL, OURS, ROOT, dollars
 from perdure.codecs.fields import Fields, fields_of
-from perdure.codecs.pi import words as pi
-from perdure.codecs.pi.spelling import written
-from perdure.session.codec import Body, Unknown, encode
+from perdure.codecs.form import Writing, base64_of, carried
+from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS, VERSION
+from perdure.codecs.times import iso_time
+from perdure.session.codec import Body
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -31,90 +28,121 @@ from perdure.session.messages import (
     Message,
     Part,
     TextPart,
+    ThinkingPart,
+    ToolCallPart,
     ToolResultPart,
+    Usage,
 )
+from perdure.session.notes import Label, SessionInfoChanged
+
+_WORDS = {reason: word for word, reason in STOP_REASONS.items()}
+_APIS = {
+    "anthropic": "anthropic-messages",
+    "google": "google-generative-ai",
+    "openai": "openai-responses",
+}
+_OTHER_API = "openai-completions"
+_IDS_LAST = ("custom", "custom_message")
 
 
-class Writing(msgspec.Struct, frozen=True):
-    """What records are made with: pi's ids of entries, and the media they refer to."""
-
-    ids: Mapping[EntryId, str]
-    media: Mapping[str, bytes]
-
-
-def line_of(record: Fields, id: str, parent: str | None, at: int) -> bytes:
-    """`record` as a line of a pi file, without the line's end."""
-    return written(pi.placed(record, id, parent, at))
-
-
-def header_of(session: str, at: int, cwd: str | None, parent: str | None) -> bytes:
-    """The header line of a pi file."""
-    return written(pi.header(session, at, cwd, parent))
+def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
+    """Return the first record; `parent` is the file of the session it was forked from."""
+    fields: Fields = {
+        "type": "session",
+        "version": VERSION,
+        "id": session,
+        "timestamp": iso_time(at),
+        "cwd": cwd or "",
+    }
+    return fields if parent is None else {**fields, "parentSession": parent}
 
 
-def is_held(body: Body) -> bool:
-    """Whether pi has a record for `body`, so that nothing of the conversation is lost."""
-    match body:
-        case Message():
-            return body.role in ("user", "assistant", "tool")
-        case Unknown():
-            return False
-        case _:
-            return True
+def placed(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
+    """Return `record` with its id, parent and time where pi puts them."""
+    place = {"id": id, "parentId": parent, "timestamp": iso_time(at)}
+    if record["type"] in _IDS_LAST:
+        return {**record, **place}
+    return {"type": record["type"], **place, **record}
 
 
 def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-    """The records for the tree entry `entry`, each below the one before; one at least."""
-    match body:
-        case Message(role="tool"):
-            found = [_tool_result(part, entry, writing) for part in _results(body)]
-            return found or [pi.custom(f"{OURS}message", data_of(encode(body)))]
-        case Message(role="user") | Message(role="assistant"):
-            return [{"type": "message", "message": message_fields(body, entry.at, writing)}]
-        case Message():
-            return [pi.custom(f"{OURS}message", data_of(encode(body)))]
-        case Unknown():
-            return [pi.custom(f"{OURS}{entry.kind}", data_of(entry.body))]
-        case _:
-            make = _RECORDS.get(entry.kind)
-            if make is None:
-                return [pi.custom(f"{OURS}{entry.kind}", data_of(entry.body))]
-            return [make(entry, body, writing)]
+    """Return the records for `entry`, each below the one before; one at least."""
+    made = [] if entry.id in writing.undone else _records(entry, body, writing)
+    return made or [custom(OURS + entry.kind, carried(entry, is_escaped=False))]
 
 
-def is_image(part: MediaPart, media: Mapping[str, bytes]) -> bool:
-    """Whether pi has a block for `part`, and its bytes are there. It would send all as images."""
-    return part.handle in media and part.mime_type.startswith("image/")
+def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+    if isinstance(body, Message) and body.role in ("user", "assistant", "tool"):
+        messages = _messages(body, entry, writing)
+        return [{"type": "message", "message": message} for message in messages]
+    make = _RECORDS.get(entry.kind)
+    record = None if make is None else make(entry, body, writing)
+    return [] if record is None else [record]
 
 
-def is_written(part: Part, role: str) -> bool:
-    """Whether there is anything for `part` in a message of `role`."""
-    if role == "assistant":
-        return bool(pi.answer_blocks(part))
-    if role == "tool":
-        return isinstance(part, ToolResultPart)
-    return bool(_block(part, Writing({}, {})))
-
-
-def message_fields(message: Message, at: int, writing: Writing) -> Fields:
-    """A message of the user, the assistant or (its first result) a tool, as pi's."""
+def _messages(message: Message, entry: Entry, writing: Writing) -> list[Fields]:
+    """The messages of pi for `message`: one for each result of a tool."""
     if message.role == "assistant":
-        return pi.answer(message, at)
-    if message.role == "tool" and _results(message):
-        return _result_fields(_results(message)[0], at, writing)
-    return pi.user(_content(message.parts, writing), at)
+        return [answer(message, entry.at, message.model or writing.model(entry.id))]
+    if message.role == "tool":
+        results = (part for part in message.parts if isinstance(part, ToolResultPart))
+        return [_result(part, entry.at, writing) for part in results]
+    content = _content(message.parts, writing)
+    return [{"role": "user", "content": content, "timestamp": entry.at}]
 
 
-def _results(message: Message) -> list[ToolResultPart]:
-    return [part for part in message.parts if isinstance(part, ToolResultPart)]
+# -- messages
 
 
-def _tool_result(part: ToolResultPart, entry: Entry, writing: Writing) -> Fields:
-    return {"type": "message", "message": _result_fields(part, entry.at, writing)}
+def provider_and_model(name: str | None) -> tuple[str, str]:
+    """Return the two words that pi has for the model `name`."""
+    provider, colon, model = (name or "").partition(":")
+    return (provider, model) if colon else (NO_MODEL, provider or NO_MODEL)
 
 
-def _result_fields(part: ToolResultPart, at: int, writing: Writing) -> Fields:
-    return pi.result(part, _content((TextPart(part.text), *part.media), writing), at)
+def answer(message: Message, at: int, name: str | None) -> Fields:
+    """Return a message of the assistant, of the model `name`."""
+    provider, model = provider_and_model(name)
+    default = "toolUse" if message.tool_calls else "stop"
+    reason = message.stop_reason
+    fields: Fields = {
+        "role": "assistant",
+        "content": [block for part in message.parts for block in _answer_blocks(part)],
+        "api": _APIS.get(provider, _OTHER_API),
+        "provider": provider,
+        "model": model,
+        "usage": usage(message.usage or Usage()),
+        "stopReason": default if reason is None else _WORDS.get(reason, "error"),
+        "timestamp": at,
+    }
+    return fields if message.error is None else {**fields, "errorMessage": message.error}
+
+
+def _answer_blocks(part: Part) -> list[Fields]:
+    match part:
+        case TextPart():
+            return [_text(part.text)]
+        case ThinkingPart(is_redacted=False):
+            return [{"type": "thinking", "thinking": part.text}]
+        case ToolCallPart():
+            return [{"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.args}]
+        case _:
+            return []
+
+
+def _text(text: str) -> Fields:
+    return {"type": "text", "text": text}
+
+
+def _result(part: ToolResultPart, at: int, writing: Writing) -> Fields:
+    return {
+        "role": "toolResult",
+        "toolCallId": part.call_id,
+        "toolName": part.name or "",
+        "content": _content((TextPart(part.text), *part.media), writing),
+        "isError": part.is_error,
+        "timestamp": at,
+    }
 
 
 def _content(parts: Iterable[Part], writing: Writing) -> list[Fields]:
@@ -124,82 +152,170 @@ def _content(parts: Iterable[Part], writing: Writing) -> list[Fields]:
 def _block(part: Part, writing: Writing) -> list[Fields]:
     match part:
         case TextPart():
-            return [pi.text_block(part.text)]
-        case MediaPart() if is_image(part, writing.media):
-            data = msgspec.to_builtins(writing.media[part.handle])  # base64, as in JSON
-            return [{"type": "image", "data": data, "mimeType": part.mime_type}]
+            return [_text(part.text)]
         case MediaPart():
-            return [pi.text_block(f"[{part.mime_type}, not kept]")]
+            data = base64_of(part, writing) if is_image(part) else None
+            if data is None:
+                return [_text(f"[{part.mime_type}, not kept]")]
+            return [{"type": "image", "data": data, "mimeType": part.mime_type}]
         case _:
             return []
 
 
-# -- the other kinds of the tree
+def is_image(part: MediaPart) -> bool:
+    """Whether pi has a block for `part`: it would send every other one as an image, too."""
+    return part.mime_type.startswith("image/")
 
 
-def _compaction(entry: Entry, body: Body, writing: Writing) -> Fields:
-    assert isinstance(body, Compaction)
-    # Its own id says "keeps nothing": it is never before itself on the branch.
-    kept = writing.ids.get(body.first_kept or entry.id, writing.ids[entry.id])
-    fields: Fields = {"type": "compaction", "summary": body.summary}
-    if body.retained is None:
-        fields["firstKeptEntryId"] = kept
-    fields["tokensBefore"] = body.tokens_before or 0
-    fields |= pi.details(body)
-    if body.reason == "hook":
+def is_written(part: Part, role: str) -> bool:
+    """Whether there is anything for `part` in a message of `role`."""
+    if role == "assistant":
+        return bool(_answer_blocks(part))
+    if role == "tool":
+        return isinstance(part, ToolResultPart)
+    return isinstance(part, TextPart | MediaPart)
+
+
+def usage(usage: Usage) -> Fields:
+    """Return usage as pi's; the cost of a call is known as a whole only."""
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+    )
+    return {
+        **dict(zip(TOKENS, counts, strict=True)),
+        "totalTokens": usage.total_tokens,
+        "cost": {**dict.fromkeys(TOKENS, 0), "total": dollars(usage)},
+    }
+
+
+# -- the other kinds
+
+
+def custom(custom_type: str, data: object) -> Fields:
+    """Return a record outside every context."""
+    fields: Fields = {"type": "custom", "customType": custom_type}
+    return fields if data is None else {**fields, "data": data}
+
+
+def title(title: str) -> Fields:
+    """Return the record that names the session."""
+    return {"type": "session_info", "name": title}
+
+
+def label(target: str, text: str | None) -> Fields:
+    """Return the record that labels the record `target`; without `text` it has none any more."""
+    fields: Fields = {"type": "label", "targetId": target}
+    return {**fields, "label": text} if text else fields
+
+
+def _shown(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    """A message that pi has no role for; the context of pi's own models has it, too."""
+    if not isinstance(body, Message):
+        return None
+    content = _content(body.parts, writing)
+    return {
+        "type": "custom_message",
+        "customType": OURS + body.role,
+        "content": content,
+        "display": False,
+    }
+
+
+def _summary(body: Compaction | BranchSummary) -> Fields:
+    """What a summary tells of files and usage, where it does."""
+    fields: Fields = {}
+    if body.read_files or body.modified_files:
+        files = {"readFiles": list(body.read_files), "modifiedFiles": list(body.modified_files)}
+        fields["details"] = files
+    if isinstance(body, Compaction) and body.reason == "hook":
         fields["fromHook"] = True
     if body.usage is not None:
-        fields["usage"] = pi.usage(body.usage)
+        fields["usage"] = usage(body.usage)
+    return fields
+
+
+def _compaction(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, Compaction):
+        return None
+    fields: Fields = {"type": "compaction", "summary": body.summary}
+    if body.retained is None:
+        kept = None if body.first_kept is None else writing.first(body.first_kept)
+        # Its own id says "keeps nothing": it is never before itself on the branch.
+        fields["firstKeptEntryId"] = kept or writing.own
+    fields["tokensBefore"] = body.tokens_before or 0
+    fields |= _summary(body)
     if body.retained is not None:
-        tail = [message_fields(message, entry.at, writing) for message in body.retained]
-        fields["retainedTail"] = tail
+        fields["retainedTail"] = [
+            tail for message in body.retained for tail in _messages(message, entry, writing)
+        ]
     return fields
 
 
-def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> Fields:
-    assert isinstance(body, BranchSummary)
-    origin = ROOT if body.from_id is None else writing.ids.get(body.from_id, ROOT)
-    fields: Fields = {"type": "branch_summary", "fromId": origin, "summary": body.summary}
-    fields |= pi.details(body)
-    if body.usage is not None:
-        fields["usage"] = pi.usage(body.usage)
-    return fields
+def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, BranchSummary):
+        return None
+    origin = None if body.from_id is None else writing.last(body.from_id)
+    said: Fields = {"fromId": origin or ROOT, "summary": body.summary}
+    return {"type": "branch_summary", **said, **_summary(body)}
 
 
-def _model_change(_entry: Entry, body: Body, _writing: Writing) -> Fields:
-    assert isinstance(body, ModelChange)
-    return pi.model_change(body.model)
+def _model_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    if not isinstance(body, ModelChange):
+        return None
+    provider, name = provider_and_model(body.model)
+    return {"type": "model_change", "provider": provider, "modelId": name}
 
 
-def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> Fields:
-    assert isinstance(body, ThinkingChange)
-    return pi.thinking_change(body.level)
+def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    if not isinstance(body, ThinkingChange):
+        return None
+    return {"type": "thinking_level_change", "thinkingLevel": body.level}
 
 
-def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> Fields:
-    assert isinstance(body, Custom)
-    return pi.custom(body.custom_type, body.data)
+def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    return custom(body.custom_type, body.data) if isinstance(body, Custom) else None
 
 
-def _custom_message(entry: Entry, body: Body, writing: Writing) -> Fields:
-    assert isinstance(body, CustomMessage)
+def _custom_message(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    if not isinstance(body, CustomMessage):
+        return None
     command = fields_of(body.details)
-    if body.custom_type == pi.BASH and command is not None:
+    if body.custom_type == BASH and command is not None:
         message: Fields = {"role": "bashExecution", **command, "timestamp": entry.at}
         return {"type": "message", "message": message}
     if not body.in_context:
-        return pi.custom(body.custom_type, data_of(encode(body)))
-    content, details = _content(body.parts, writing), body.details
-    return pi.custom_message(
-        body.custom_type, content, is_displayed=body.is_displayed, details=details
-    )
+        return None
+    fields: Fields = {
+        "type": "custom_message",
+        "customType": body.custom_type,
+        "content": _content(body.parts, writing),
+        "display": body.is_displayed,
+    }
+    return fields if body.details is None else {**fields, "details": body.details}
 
 
-_RECORDS: dict[str, Callable[[Entry, Body, Writing], Fields]] = {
+def _label(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    target = None if entry.about is None else writing.last(entry.about)
+    return label(target, body.text) if isinstance(body, Label) and target is not None else None
+
+
+def _title(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
+    if not isinstance(body, SessionInfoChanged) or not isinstance(body.title, str):
+        return None
+    return title(body.title)
+
+
+_RECORDS: dict[str, Callable[[Entry, Body, Writing], Fields | None]] = {
+    "message": _shown,
     Compaction.kind: _compaction,
     BranchSummary.kind: _branch_summary,
     ModelChange.kind: _model_change,
     ThinkingChange.kind: _thinking_change,
     Custom.kind: _custom_entry,
     CustomMessage.kind: _custom_message,
+    Label.kind: _label,
+    SessionInfoChanged.kind: _title,
 }

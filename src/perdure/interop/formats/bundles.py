@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.interop.formats.items import without_source
 from perdure.interop.formats.native import Bundle, rehomed
-from perdure.session.codec import Body, Unknown, body_of, new_side
+from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, entry_id
@@ -45,14 +44,6 @@ class FinalStanding(msgspec.Struct, frozen=True):
     labels: Mapping[EntryId, str]
     undone: frozenset[EntryId]
     system_prompt: str | None
-
-
-def readable(entry: Entry) -> Body:
-    """The body of `entry`; an `Unknown` for what is damaged or newer than this version."""
-    try:
-        return body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return Unknown(entry.kind, entry.v, entry.body)
 
 
 def leaf_of(entries: Iterable[Entry]) -> EntryId | None:

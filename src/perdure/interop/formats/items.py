@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from perdure.codecs.alike import META_FIELD
+from perdure.codecs.alike import with_field, with_meta
 from perdure.session.codec import encode
 from perdure.session.entries import Lane, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -209,8 +209,7 @@ def body_without_source(item: Item, ids: Ids) -> bytes:
     if item.references:
         named = {name: ids[position] for name, position in item.references.items()}
         body = msgspec.structs.replace(body, **named)
-    written = encode(body)
-    return written if item.meta is None else _with_field(written, META_FIELD, item.meta)
+    return with_meta(encode(body), item.meta)
 
 
 _SOURCE_FIELD = b'"source":'
@@ -218,12 +217,7 @@ _SOURCE_FIELD = b'"source":'
 
 def with_source(body: bytes, source: SourcePlace) -> bytes:
     """The JSON object `body` with the field ``source`` as its last."""
-    return _with_field(body, _SOURCE_FIELD, source)
-
-
-def _with_field(body: bytes, name: bytes, value: object) -> bytes:
-    comma = b"" if body == b"{}" else b","
-    return body[:-1] + comma + name + encode(value) + b"}"
+    return with_field(body, _SOURCE_FIELD, source)
 
 
 def without_source(body: bytes) -> bytes:

@@ -23,6 +23,8 @@ MISPLACED = "part that a message of its role cannot hold"
 MEDIUM = "medium, named only"
 OUTSIDE = "message outside the context, kept as state of an extension"
 
+UNDONE = "compaction that was taken back, kept outside the context"
+
 DEEP = "value nested too deeply, told as text"
 HALF = "line that was read half-written and says something else by now, left out"
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from perdure.interop.formats.bundles import FinalStanding, branch_of, readable, standing_of
+from perdure.interop.formats.bundles import FinalStanding, branch_of, standing_of
 from perdure.interop.formats.losses import Losses
 from perdure.interop.formats.native import Bundle
-from perdure.session.codec import Body, Unknown, encode
+from perdure.session.codec import Body, Unknown, encode, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import (

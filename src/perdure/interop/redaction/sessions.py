@@ -13,12 +13,11 @@ from typing import Any, cast
 
 import msgspec
 
-from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.items import REDACTED, without_source
 from perdure.interop.formats.native import Bundle
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction, Redactor
 from perdure.secrets.shapes import is_secret_name, is_secret_value
-from perdure.session.codec import BODIES, encode, new_side
+from perdure.session.codec import BODIES, encode, new_side, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import blob_hash
 from perdure.session.info import StreamHeader

@@ -13,13 +13,14 @@ from typing import Literal
 
 import msgspec
 
-from perdure.interop.formats.bundles import branch_of, readable, standing_of
+from perdure.interop.formats.bundles import branch_of, standing_of
 from perdure.interop.formats.native import Bundle
 from perdure.interop.reports import Exported
 from perdure.interop.workflow_export.agents import NO_AGENT, agent_of, agent_slug
 from perdure.interop.workflow_export.slugs import ascii_slug, readable_slug
 from perdure.interop.workflow_export.transcript import transcript_of
 from perdure.session.clock import timestamp
+from perdure.session.codec import readable
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.session.tree import BranchTurn, turns_of

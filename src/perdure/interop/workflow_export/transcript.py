@@ -11,9 +11,8 @@ from typing import cast
 
 import msgspec
 
-from perdure.interop.formats.bundles import readable
 from perdure.session.clock import timestamp
-from perdure.session.codec import encode
+from perdure.session.codec import encode, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage

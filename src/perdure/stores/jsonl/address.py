@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from perdure.errors import ConfigError
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
-from perdure.stores.jsonl.store import DIALECTS, SCHEME, JsonlStore
+from perdure.stores.jsonl.store import CODECS, SCHEME, JsonlStore
 from perdure.stores.protocol import durability_of
 
 
@@ -31,7 +31,7 @@ async def open_jsonl(
         raise ConfigError(f"{address} names no folder: use {SCHEME}folder or {SCHEME}/folder")
     options = parse_qs(parts.query, keep_blank_values=True)
     name = options.pop("dialect", ["operator"])[-1]
-    if options or name not in DIALECTS:
+    if options or name not in CODECS:
         raise ConfigError(f"{address}: the only option is ?dialect=operator or ?dialect=pi")
     return await JsonlStore.open(
         Path(folder),

@@ -16,6 +16,8 @@ import msgspec
 
 from perdure.codecs.alike import OURS
 from perdure.codecs.fields import Fields
+from perdure.codecs.form import Writing
+from perdure.codecs.ids import written_id
 from perdure.errors import (
     CorruptLog,
     IdempotencyMismatch,
@@ -27,10 +29,12 @@ from perdure.errors import (
     Unsupported,
 )
 from perdure.session.clock import RandomSource
-from perdure.session.codec import body_of
+from perdure.session.codec import body_of, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import StreamHeader
+from perdure.session.kinds import ModelChange
+from perdure.session.media.inline import SCHEME
 from perdure.session.notes import LeafMoved
 from perdure.stores.admission import Admission, Sees, admit, opened
 from perdure.stores.chain import (
@@ -44,7 +48,6 @@ from perdure.stores.chain import (
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.bodies import Recorded, recorded
 from perdure.stores.jsonl.contents import entries_of
-from perdure.stores.jsonl.dialects.form import Writing, record_id
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.disk.sidefiles import HeldLease, blob_of, lease_of, put_blob, put_lease
@@ -52,7 +55,7 @@ from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import all_held, held_for
 from perdure.stores.jsonl.keeping.limits import Limits
-from perdure.stores.jsonl.lines import Batch, Ours, written
+from perdure.stores.jsonl.lines import Batch, Ours, line_of
 from perdure.stores.jsonl.rows import Key
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import Commit, Committed, StreamState, Write
@@ -158,7 +161,7 @@ def write_batch(shelf: Shelf, feed: Feed, batch: Rendering, salts: Sequence[byte
 def _create(shelf: Shelf, batch: Rendering, content: bytes) -> Path:
     at = batch.header.created_at
     while True:
-        name = shelf.dialect.file_name(at, batch.header.id)
+        name = shelf.codec.file_name(at, batch.header.id)
         path = shelf.folder.create(name, content)
         if path is not None:
             return shelf.found(batch.header.id, path)
@@ -214,7 +217,7 @@ class Rendering:
         self.log = log
         self.admission = admission
         self._shelf = shelf
-        self._dialect = shelf.dialect
+        self._codec = shelf.codec
         self._facts = facts
         self._state = state
         self._is_new = log is None
@@ -248,7 +251,7 @@ class Rendering:
         batch = self._batch(chain, size, len(prefix))
         if last is not None:
             ours = msgspec.structs.replace(last.ours, batch=batch)
-            lines[-1] = last.line(ours, is_escaped=self._dialect.is_escaped)
+            lines[-1] = last.line(ours, self._codec)
         elif self._is_new:
             lines[-1] = self._header_line(batch)
         else:
@@ -264,20 +267,20 @@ class Rendering:
     def _header_line(self, batch: Batch | None) -> bytes:
         header = self.header
         origin = None if header.parent is None else self._shelf.path(header.parent)
-        fields = self._dialect.header(
+        fields = self._codec.header(
             header.id, header.created_at, header.cwd, None if origin is None else str(origin)
         )
         ours = Ours(of=header.id, header=header, copies=self._facts.copies, batch=batch)
-        return written(fields, ours, is_escaped=self._dialect.is_escaped)
+        return line_of(fields, ours, self._codec)
 
     def _key_line(self, batch: Batch) -> bytes:
         """A line for a commit without entries, whose key has to be kept."""
-        own = record_id(f"{self.header.id} {hashed(batch.key or '')}")
+        own = written_id(EntryId(f"{self.header.id} {hashed(batch.key or '')}"))
         parent = self._record_of(self._leaf)
-        record = self._dialect.custom(f"{OURS}key", {})
-        fields: Fields = self._dialect.placed(record, own, parent, self._facts.at)
+        record = self._codec.custom(f"{OURS}key", {})
+        fields: Fields = self._codec.placed(record, own, parent, self._facts.at)
         ours = Ours(of=self.header.id, batch=batch)
-        return written(fields, ours, is_escaped=self._dialect.is_escaped)
+        return line_of(fields, ours, self._codec)
 
     def _recorded(self, entry: Entry, salt: bytes, digest: bytes, alias: str | None) -> Recorded:
         before = self._leaf
@@ -285,7 +288,7 @@ class Rendering:
         if entry.lane == "tree":
             above = None if entry.parent_id is None else entry_place(entry.parent_id)[1]
         else:
-            above = before if self._dialect.has_leaf_record else self._leaf
+            above = before if self._codec.has_leaf_record else self._leaf
         ours = Ours(
             of=self.header.id,
             seq=entry.seq,
@@ -298,8 +301,8 @@ class Rendering:
             salt=salt,
             digest=digest,
         )
-        writing = Writing(record_id(entry.id), self._record_named, self._blob)
-        made = recorded(entry, ours, self._record_of(above), writing, self._dialect)
+        writing = self._writing(entry, above)
+        made = recorded(entry, ours, self._record_of(above), writing, self._codec)
         self._records[entry.seq] = made.last_id
         return made
 
@@ -322,8 +325,38 @@ class Rendering:
         is_here = stream == self.header.id and seq <= self._state.head + len(self._records)
         return self._record_of(seq) if is_here else None
 
-    def _blob(self, digest: str) -> bytes | None:
-        return blob_of(self._shelf.folder, digest)
+    def _writing(self, entry: Entry, above: int | None) -> Writing:
+        return Writing(
+            own=written_id(entry.id),
+            first=self._first_record,
+            last=self._record_named,
+            blob=self._blob,
+            model=lambda _: self._model_at(above),
+        )
+
+    def _first_record(self, id_: EntryId) -> str | None:
+        last = self._record_named(id_)
+        log, seq = self.log, entry_place(id_)[1] if last is not None else 0
+        is_tools = log is not None and seq < len(log.rows) and not log.rows[seq].is_ours
+        return last if last is None or is_tools else written_id(id_)
+
+    def _model_at(self, seq: int | None) -> str | None:
+        """The model in force at the entry `seq`, of this commit or of those before."""
+        entries, first = self.admission.entries, self._state.head + 1
+        while seq is not None and seq >= first and entries[seq - first].kind != ModelChange.kind:
+            parent = entries[seq - first].parent_id
+            seq = None if parent is None else entry_place(parent)[1]
+        if seq is None:
+            return None
+        change = entries[seq - first] if seq >= first else None
+        if change is None and self.log is not None:
+            model = self.log.rows[seq].model
+            change = None if model is None else entries_of(self.log, (model,))[0]
+        body = None if change is None else readable(change)
+        return body.model if isinstance(body, ModelChange) else None
+
+    def _blob(self, handle: str) -> bytes | None:
+        return blob_of(self._shelf.folder, handle.removeprefix(SCHEME))
 
     # -- the batch
 
@@ -376,7 +409,7 @@ def sound_state(shelf: Shelf, log: Log) -> StreamState:
     if log.faults:
         seq, problem = log.faults[0]
         raise CorruptLog(log.header.id, -1 if seq is None else seq, problem)
-    if log.version < shelf.dialect.oldest_version:
+    if log.version < shelf.codec.oldest_version:
         raise Unsupported("appending_to_files_of_older_versions", BACKEND)
     return state_of(log, lease_of(shelf.folder, log.header.id).epoch)
 

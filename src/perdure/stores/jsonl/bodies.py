@@ -11,21 +11,21 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.codecs.alike import OURS
+from perdure.codecs.alike import OURS, with_meta
 from perdure.codecs.fields import Fields, text_in
-from perdure.errors import CorruptLog, PerdureError, UnsupportedVersion
-from perdure.session.codec import BODIES, Unknown, body_of, encode
+from perdure.codecs.form import Codec, Said, Writing, carried_body, stands_as_json
+from perdure.codecs.ids import written_id
+from perdure.codecs.media import Media
+from perdure.errors import PerdureError
+from perdure.session.codec import BODIES, encode, readable
 from perdure.session.entries import Entry
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import SideBody
-from perdure.stores.jsonl.dialects.form import Dialect, Said, Writing, record_id
 from perdure.stores.jsonl.lines import (
     Ours,
-    carried_body,
     fields_of,
-    stands_as_json,
-    written,
+    line_of,
 )
 
 _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -42,73 +42,52 @@ class Recorded(msgspec.Struct, frozen=True):
     ours: Ours
     last_id: str
 
-    def line(self, ours: Ours, *, is_escaped: bool) -> bytes:
+    def line(self, ours: Ours, codec: Codec) -> bytes:
         """The last line with `ours`, which may carry a batch."""
-        return written(self.last, ours, is_escaped=is_escaped)
+        return line_of(self.last, ours, codec)
 
 
-def recorded(
-    entry: Entry, ours: Ours, parent: Parent, writing: Writing, dialect: Dialect
-) -> Recorded:
+def recorded(entry: Entry, ours: Ours, parent: Parent, writing: Writing, codec: Codec) -> Recorded:
     """`entry` as records, the first following `parent`; `ours` says the rest of it."""
-    records = _records(entry, writing, dialect)
-    patch = _patch(entry, records, dialect) if records else None
-    if not records:
-        records = [_carrier(entry, dialect)]
+    records = codec.records(entry, readable(entry), writing)
+    patch = _patch(entry, records, codec)
     kept = ours if patch is None else msgspec.structs.replace(ours, set=patch[0], drop=patch[1])
-    made = _lines(entry, records, kept, parent, dialect)
-    if _is_restored(made, entry.body, dialect):
+    made = _lines(entry, records, kept, parent, codec)
+    if _is_restored(made, entry.body, codec):
         return made
-    return _lines(entry, records, _whole(ours, entry.body, dialect), parent, dialect)
-
-
-def _records(entry: Entry, writing: Writing, dialect: Dialect) -> list[Fields]:
-    try:
-        body = body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return []
-    return [] if isinstance(body, Unknown) else dialect.records(entry, body, writing)
-
-
-def _carrier(entry: Entry, dialect: Dialect) -> Fields:
-    data: Fields = {"lane": entry.lane}
-    if entry.about is not None:
-        data["about"] = entry.about
-    if entry.kind != OPAQUE and stands_as_json(entry.body, is_escaped=dialect.is_escaped):
-        data["body"] = msgspec.Raw(entry.body)
-    return dialect.custom(OURS + entry.kind, data)
+    return _lines(entry, records, _whole(ours, entry.body, codec), parent, codec)
 
 
 def _lines(
-    entry: Entry, records: Sequence[Fields], ours: Ours, parent: Parent, dialect: Dialect
+    entry: Entry, records: Sequence[Fields], ours: Ours, parent: Parent, codec: Codec
 ) -> Recorded:
     lines: list[bytes] = []
     own, placed, mine = "", {}, ours
     for ordinal, record in enumerate(records):
-        own = record_id(entry.id, ordinal)
-        placed = dialect.placed(record, own, parent, entry.at)
+        own = written_id(entry.id, ordinal)
+        placed = codec.placed(record, own, parent, entry.at)
         parent = own
         is_last = ordinal == len(records) - 1
         mine = ours if is_last else Ours(of=ours.of, seq=ours.seq, more=True)
-        if is_last and dialect.time_of(placed["timestamp"]) != entry.at:
+        if is_last and codec.time_of(placed["timestamp"]) != entry.at:
             mine = msgspec.structs.replace(mine, at=entry.at)
-        lines.append(_written(placed, mine, dialect))
+        lines.append(_written(placed, mine, codec))
     return Recorded(tuple(lines), placed, mine, own)
 
 
-def _written(placed: Fields, ours: Ours, dialect: Dialect) -> bytes:
+def _written(placed: Fields, ours: Ours, codec: Codec) -> bytes:
     try:
-        return written(placed, ours, is_escaped=dialect.is_escaped)
+        return line_of(placed, ours, codec)
     except (TypeError, ValueError, RecursionError):
         return b""  # what cannot be written is not restored, and the body is kept whole
 
 
-def _is_restored(made: Recorded, body: bytes, dialect: Dialect) -> bool:
-    return all(made.lines) and restored(made.lines, made.ours, dialect) == body
+def _is_restored(made: Recorded, body: bytes, codec: Codec) -> bool:
+    return all(made.lines) and restored(made.lines, made.ours, codec) == body
 
 
-def _whole(ours: Ours, body: bytes, dialect: Dialect) -> Ours:
-    if ours.kind != OPAQUE and stands_as_json(body, is_escaped=dialect.is_escaped):
+def _whole(ours: Ours, body: bytes, codec: Codec) -> Ours:
+    if ours.kind != OPAQUE and stands_as_json(body, is_escaped=codec.is_escaped):
         return msgspec.structs.replace(ours, body=msgspec.Raw(body))
     try:
         return msgspec.structs.replace(ours, text=body.decode())
@@ -121,11 +100,10 @@ def _whole(ours: Ours, body: bytes, dialect: Dialect) -> Ours:
 Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 
 
-def _patch(entry: Entry, records: Sequence[Fields], dialect: Dialect) -> Patch | None:
+def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
     """What makes the entry's body of what `records` say; None where there is no such thing."""
     try:
-        said = _joined([dialect.said(record) for record in records])
-        plain = encode(said)
+        plain = _plain(_joined([codec.said(record, Media()) for record in records]))
         if plain == entry.body:
             return None, ()
         ours, theirs = _raw_fields.decode(entry.body), _raw_fields.decode(plain)
@@ -139,16 +117,20 @@ def _patch(entry: Entry, records: Sequence[Fields], dialect: Dialect) -> Patch |
     return changed or None, tuple(name for name in theirs if name not in ours)
 
 
-def _joined(said: Sequence[Said]) -> Known:
-    """One body of what the records of one entry say: the results of a tool message."""
+def _joined(said: Sequence[Said]) -> Said:
+    """What the records of one entry say together: the results of a tool message."""
     first = said[0].body
     if len(said) == 1 or not isinstance(first, Message):
-        return first
+        return said[-1]  # before a compaction of Operator's come the messages that it retains
     parts = (part for each in said if isinstance(each.body, Message) for part in each.body.parts)
-    return msgspec.structs.replace(first, parts=tuple(parts))
+    return msgspec.structs.replace(said[0], body=msgspec.structs.replace(first, parts=tuple(parts)))
 
 
-def restored(lines: Sequence[bytes], ours: Ours, dialect: Dialect) -> bytes | None:
+def _plain(said: Said) -> bytes:
+    return with_meta(encode(said.body), said.meta)
+
+
+def restored(lines: Sequence[bytes], ours: Ours, codec: Codec) -> bytes | None:
     """The body that `lines` hold; None when they are damaged."""
     if bytes(ours.body):
         return bytes(ours.body)
@@ -163,7 +145,7 @@ def restored(lines: Sequence[bytes], ours: Ours, dialect: Dialect) -> bytes | No
     if _is_carrier(fields[0], ours):
         return carried_body(lines[0]) or None
     try:
-        return _patched(_joined([dialect.said(each) for each in fields]), ours)
+        return _patched(_joined([codec.said(each, Media()) for each in fields]), ours)
     except (ValueError, TypeError, RecursionError, PerdureError):
         return None
 
@@ -173,20 +155,19 @@ def _is_carrier(fields: Fields, ours: Ours) -> bool:
     return fields.get("type") == "custom" and name == OURS + ours.kind
 
 
-def _patched(said: Known, ours: Ours) -> bytes | None:
+def _patched(said: Said, ours: Ours) -> bytes | None:
     known = Message if ours.kind == MESSAGE else BODIES.get(ours.kind)
-    if known is None or not isinstance(said, known):
+    if known is None or not isinstance(said.body, known):
         return None
     if ours.v != (MESSAGE_VERSION if ours.kind == MESSAGE else BODIES[ours.kind].version):
         return None
-    plain = encode(said)
+    plain = _plain(said)
     if ours.set is None and not ours.drop:
         return plain
     fields = {k: raw for k, raw in _raw_fields.decode(plain).items() if k not in ours.drop}
-    changes = ours.set or {}
-    fields |= {name: raw for name, raw in changes.items() if name in known.__struct_fields__}
+    fields |= ours.set or {}
     body = encode(msgspec.json.decode(msgspec.json.encode(fields), type=known))
-    further = {name: raw for name, raw in changes.items() if name not in known.__struct_fields__}
+    further = {name: raw for name, raw in fields.items() if name not in known.__struct_fields__}
     return _with_further(body, further)
 
 

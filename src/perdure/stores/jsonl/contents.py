@@ -12,17 +12,15 @@ from typing import BinaryIO
 
 import msgspec
 
+from perdure.codecs.media import Media
 from perdure.errors import SessionNotFound, StoreUnavailable
-from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import blob_hash
-from perdure.session.kinds import OPAQUE, TreeBody
-from perdure.session.messages import Message
+from perdure.session.kinds import OPAQUE
 from perdure.stores.jsonl.bodies import restored
-from perdure.stores.jsonl.dialects.form import Said
 from perdure.stores.jsonl.disk.sidefiles import blob_of
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.indexed import entry_at, foreign_body, tool_digest
+from perdure.stores.jsonl.indexed import entry_at, foreign_entry, tool_digest
 from perdure.stores.jsonl.lines import Ours, envelope_of, fields_of
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.regular import open_to_read
@@ -65,8 +63,9 @@ def media_of(log: Log, digest: str) -> bytes | None:
         return None
     with suppress(SessionNotFound):
         for _, content in _contents(log, (seq,)):
-            said = _said(log, content)
-            return next((each for each in said.media if blob_hash(each) == digest), None)
+            media = Media()
+            log.codec.said(fields_of(content) or {}, media)
+            return next((each for each in media.blobs if blob_hash(each) == digest), None)
     return None
 
 
@@ -92,7 +91,7 @@ def _entry(log: Log, seq: int, content: bytes) -> Entry:
     if not row.is_ours:
         return entry_at(log, seq, _foreign_body(log, seq, content))
     ours = _ours(content)
-    body = None if ours is None else restored(content.split(b"\n"), ours, log.dialect)
+    body = None if ours is None else restored(content.split(b"\n"), ours, log.codec)
     entry = entry_at(log, seq, content if body is None else body)
     return entry if body is not None else msgspec.structs.replace(entry, kind=OPAQUE, v=1)
 
@@ -102,19 +101,14 @@ def _ours(content: bytes) -> Ours | None:
     return None if envelope is None else envelope.ours
 
 
-def _said(log: Log, content: bytes) -> Said:
-    return log.dialect.said(fields_of(content) or {})
-
-
 def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
     row = log.rows[seq]
-    said = _said(log, content)
-    for each in said.media:
+    media = Media()
+    said = log.codec.said(fields_of(content) or {}, media)
+    for each in media.blobs:
         log.media[blob_hash(each)] = seq
     parent = row.parent if row.lane == "tree" else row.anchor
-    body = foreign_body(log, said, parent, row.part)
-    new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
-    return new.body
+    return foreign_entry(log, said, parent, row.part).body
 
 
 def content_named(shelf: Shelf, digest: str) -> bytes | None:

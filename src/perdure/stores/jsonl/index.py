@@ -16,8 +16,11 @@ import os
 from typing import BinaryIO
 
 from perdure.codecs.fields import number_in
+from perdure.codecs.form import Said
+from perdure.codecs.ids import numbered
+from perdure.codecs.media import Media
 from perdure.errors import StoreTooNew, StoreUnavailable
-from perdure.session.codec import new_side, new_tree
+from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, info_after, info_of
@@ -25,9 +28,8 @@ from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import LeafMoved
 from perdure.stores.chain import genesis_hash, header_line
-from perdure.stores.jsonl.dialects.form import Said, numbered
 from perdure.stores.jsonl.disk.folder import Stamp
-from perdure.stores.jsonl.indexed import Indexed, Line, Run, entry_at, foreign_body, tool_digest
+from perdure.stores.jsonl.indexed import Indexed, Line, Run, entry_at, foreign_entry, tool_digest
 from perdure.stores.jsonl.lines import (
     FORMAT,
     Batch,
@@ -129,7 +131,7 @@ class Log(Indexed):
         ours, fields = line.envelope.ours, fields_of(line.content) or {}
         if ours is not None and ours.format > FORMAT:
             raise StoreTooNew(str(self.path), ours.format, FORMAT)
-        header = header_of(line.envelope, fields, self.dialect)
+        header = header_of(line.envelope, fields, self.codec)
         if header is None:
             return False
         self.header, self.is_session = header, True
@@ -184,7 +186,7 @@ class Log(Indexed):
             self.rows.append(lost_row(self.rows[-1].anchor if self.rows else None))
             return
         first, last = lines[0][0], lines[-1][0]
-        at = self.dialect.time_of(last.envelope.timestamp) if ours.at is None else ours.at
+        at = self.codec.time_of(last.envelope.timestamp) if ours.at is None else ours.at
         row = Row(
             first.offset,
             last.end - first.offset,
@@ -244,7 +246,7 @@ class Log(Indexed):
         if fields is None:
             return
         envelope = line.envelope
-        said = self.dialect.said(fields)
+        said = self.codec.said(fields, Media())
         self.records += 1
         parent = self.anchor_of(envelope.parent) if envelope.id is not None else self.leaf
         row = self._add(line, said, parent, 0)
@@ -262,7 +264,7 @@ class Log(Indexed):
     def _add(self, line: Line, said: Said, parent: int | None, part: int) -> Row:
         seq, envelope = len(self.rows), line.envelope
         is_tree = isinstance(said.body, Message | TreeBody)
-        at = self.dialect.time_of(envelope.timestamp)
+        at = self.codec.time_of(envelope.timestamp)
         row = Row(
             line.offset,
             len(line.content),
@@ -275,24 +277,23 @@ class Log(Indexed):
             about=self.id_of(self.anchor_of(said.about)),
             record=envelope.id,
         )
-        body = foreign_body(self, said, parent, part)
-        new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
+        new = foreign_entry(self, said, parent, part)
         row.kind, row.v = new.kind, new.v
         place(row, self.rows, parent)
         entry = entry_at(self, seq, new.body)
-        self._fold(entry, row, body)
+        self._fold(entry)
         self.run.hashed.append(header_line(entry, tool_digest(line.content, part)))
         self.run.lines.append(line)
         self.run.at = entry.at
         return row
 
-    def _fold(self, entry: Entry, row: Row, body: object) -> None:
+    def _fold(self, entry: Entry) -> None:
         self.info: SessionInfo = info_after(self.info, (entry,))
         self.payload += len(entry.body)
-        if isinstance(body, LeafMoved):
-            self.leaf = None if body.target is None else entry_place(body.target)[1]
-        elif row.lane == "tree":
+        if entry.lane == "tree":
             self.leaf = entry.seq
+        elif entry.kind == LeafMoved.kind and isinstance(body := body_of(entry), LeafMoved):
+            self.leaf = None if body.target is None else entry_place(body.target)[1]
 
 
 def _by_seq(lines: list[Line]) -> dict[int, list[tuple[Line, Ours]]]:

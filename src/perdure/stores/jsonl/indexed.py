@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.session.entries import Entry
+from perdure.codecs.alike import with_meta
+from perdure.codecs.form import Codec, Said
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, entry_id, entry_place
 from perdure.session.info import StreamHeader, info_of
+from perdure.session.kinds import TreeBody
+from perdure.session.messages import Message
 from perdure.session.notes import LeafMoved
 from perdure.stores.chain import commit_hash
-from perdure.stores.jsonl.bodies import Known
-from perdure.stores.jsonl.dialects.form import Dialect, Said
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.lines import Envelope
 from perdure.stores.jsonl.rows import Key, Row
@@ -48,9 +51,9 @@ class Run:
 class Indexed:
     """The state of an index. `media` says which entry a content of the tool's stands in."""
 
-    def __init__(self, path: Path, dialect: Dialect) -> None:
+    def __init__(self, path: Path, codec: Codec) -> None:
         self.path = path
-        self.dialect = dialect
+        self.codec = codec
         self.media: dict[str, int] = {}
         self._reset()
 
@@ -135,19 +138,24 @@ def tool_digest(line: bytes, part: int) -> bytes:
     return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
 
 
-def foreign_body(log: Indexed, said: Said, parent: int | None, part: int) -> Known:
+def foreign_entry(log: Indexed, said: Said, parent: int | None, part: int) -> NewEntry:
     """What a record of the tool's says, below `parent`, its references resolved."""
     if part == 1:
-        return LeafMoved(log.id_of(parent))
-    found = {name: log.id_of(_referred(log, record, parent)) for name, record in said.references}
-    return msgspec.structs.replace(said.body, **found) if found else said.body
+        return new_side(LeafMoved(log.id_of(parent)))
+    body = said.body
+    found = {name: log.id_of(_referred(log, name, id, parent)) for name, id in said.references}
+    body = msgspec.structs.replace(body, **found) if found else body
+    new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
+    return msgspec.structs.replace(new, body=with_meta(new.body, said.meta))
 
 
-def _referred(log: Indexed, record: str, parent: int | None) -> int | None:
+def _referred(log: Indexed, name: str, record: str, parent: int | None) -> int | None:
     """The tree entry that `record` names; for one beside the tree, what follows on the branch."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":
         return seq
+    if name == "target":
+        return log.rows[seq].anchor
     anchor, following = log.rows[seq].anchor, None
     while parent is not None and parent != anchor:
         following, parent = parent, log.rows[parent].parent

@@ -1,10 +1,10 @@
-"""The lines of a session's file: records of a dialect, with what is ours under one more key.
+"""The lines of a session's file: records of a tool's format, with what is ours under one more key.
 
-A line that we wrote is a record the dialect's own tool reads, and ends with the key ``perdure``: an
+A line that we wrote is a record the tool reads, and ends with the key ``perdure``: an
 `Ours`. The last line of what was written at once carries a `Batch`; lines of ours that none covers
 were never committed. Lines without the key, or whose key names another session, are the tool's.
 
-Only LF ends a line. Nothing here touches a file or knows a dialect.
+Only LF ends a line. Nothing here touches a file or knows a codec.
 """
 
 from __future__ import annotations
@@ -17,16 +17,12 @@ from typing import Any, cast
 import msgspec
 
 from perdure.codecs.fields import Fields, name_in, number_in, text_in
+from perdure.codecs.form import Codec
 from perdure.session.info import SessionInfo, Status, StreamHeader
 
 FORMAT = 1
 KEY = b'"perdure":'
 _NO_JSON = msgspec.Raw()
-_LINE_ENDS = (
-    (b"\xe2\x80\xa8", b"\\u2028"),
-    (b"\xe2\x80\xa9", b"\\u2029"),
-    (b"\xc2\x85", b"\\u0085"),
-)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DEPTH_LIMIT = 900
 
@@ -96,7 +92,7 @@ class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Where a record stands, in either dialect's spelling; None where a tool wrote it otherwise."""
+    """Where a record stands, in either tool's spelling; None where a tool wrote it otherwise."""
 
     type: str
     id: str | None = None
@@ -111,18 +107,8 @@ class Envelope(msgspec.Struct, frozen=True):
         return self.parent_id or self.pi_parent
 
 
-class _Data(msgspec.Struct):
-    body: msgspec.Raw = _NO_JSON
-
-
-class _Carrier(msgspec.Struct):
-    data: _Data
-
-
 _envelope = msgspec.json.Decoder(Envelope)
-_carrier = msgspec.json.Decoder(_Carrier)
 _fields = msgspec.json.Decoder(dict[str, Any])
-_raw = msgspec.json.Decoder(msgspec.Raw)
 _encoder = msgspec.json.Encoder()
 
 
@@ -199,35 +185,9 @@ def _mended(value: object, depth: int = 0) -> object:
 # ---------------------------------------------------------------- writing
 
 
-def written(fields: Fields, ours: Ours | None, *, is_escaped: bool) -> bytes:
-    """The record `fields`, with `ours`, as a line without its end.
-
-    `is_escaped` spells U+2028, U+2029 and U+0085 as escapes, for tools that end lines there.
-    """
-    line = _encoder.encode(fields if ours is None else {**fields, "perdure": ours})
-    if is_escaped and not line.isascii():
-        for character, escape in _LINE_ENDS:
-            line = line.replace(character, escape)
-    return line
-
-
-def stands_as_json(body: bytes, *, is_escaped: bool) -> bool:
-    """Whether `body` can stand in a line as the JSON it is and be read back byte for byte."""
-    if b"\n" in body or (is_escaped and any(character in body for character, _ in _LINE_ENDS)):
-        return False
-    try:
-        body.decode()
-        return bytes(_raw.decode(body)) == body
-    except (ValueError, RecursionError):
-        return False
-
-
-def carried_body(line: bytes) -> bytes:
-    """The body that stands in the record's ``data``; empty when none does."""
-    try:
-        return bytes(_carrier.decode(line).data.body)
-    except ValueError:
-        return b""
+def line_of(fields: Fields, ours: Ours | None, codec: Codec) -> bytes:
+    """The record `fields`, with `ours`, as a line without its end."""
+    return codec.line(fields if ours is None else {**fields, "perdure": ours})
 
 
 def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.codecs.fields import Fields, name_in
+from perdure.codecs.form import Codec
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId, StreamId, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE, Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
 from perdure.stores.chain import HASH_BYTES
-from perdure.stores.jsonl.dialects.form import Dialect
 from perdure.stores.jsonl.lines import Batch, Envelope
 
 HEADERS = ("session", "session_header")
@@ -97,7 +97,7 @@ def is_sound(batch: Batch, lines: int) -> bool:
     )
 
 
-def header_of(envelope: Envelope, fields: Fields, dialect: Dialect) -> StreamHeader | None:
+def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader | None:
     """The stream that a file with this first record holds; None when it is no header.
 
     A session that a tool began belongs to the user; what its header says is all that is known.
@@ -106,7 +106,7 @@ def header_of(envelope: Envelope, fields: Fields, dialect: Dialect) -> StreamHea
         return envelope.ours.header
     if envelope.type not in HEADERS or envelope.id is None:
         return None
-    at = dialect.time_of(envelope.timestamp)
+    at = codec.time_of(envelope.timestamp)
     return StreamHeader(
         id=usable_id(envelope.id), created_at=at or 0, cwd=name_in(fields, "cwd") or None
     )

@@ -15,10 +15,10 @@ from typing import BinaryIO
 
 import msgspec
 
+from perdure.codecs.form import Codec
 from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
-from perdure.stores.jsonl.dialects.form import Dialect
 from perdure.stores.jsonl.disk.folder import Folder, Stamp, session_in
 from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
@@ -48,9 +48,9 @@ class Standing(msgspec.Struct, frozen=True):
 class Shelf:
     """The sessions of one folder, for one thread at a time."""
 
-    def __init__(self, folder: Folder, dialect: Dialect) -> None:
+    def __init__(self, folder: Folder, codec: Codec) -> None:
         self.folder = folder
-        self.dialect = dialect
+        self.codec = codec
         self._paths: dict[StreamId, Path] = {}
         self._logs: OrderedDict[Path, Log] = OrderedDict()
         self._standings: dict[Path, tuple[Stamp, Standing | None]] = {}
@@ -72,7 +72,7 @@ class Shelf:
             return None
         known = self._standings.get(path)
         header = None if known is None or known[1] is None else known[1].header
-        tail = Tail(path, self.dialect)
+        tail = Tail(path, self.codec)
         try:
             return tail if header is not None and tail.read(header) else None
         except FileNotFoundError:
@@ -149,7 +149,7 @@ class Shelf:
         return standing is not None and standing.header.id == stream
 
     def _log(self, path: Path) -> Log | None:
-        log = self._logs.pop(path, None) or Log(path, self.dialect)
+        log = self._logs.pop(path, None) or Log(path, self.codec)
         if not log.refresh():
             return None
         self._logs[path] = log
@@ -189,7 +189,7 @@ class Shelf:
         known = self._standings.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
-        standing = None if path in self._logs else peek(path, self.dialect)
+        standing = None if path in self._logs else peek(path, self.codec)
         if standing is None:
             log = self._log(path)
             standing = None if log is None else _standing_of(log)
@@ -216,11 +216,11 @@ def state_at(standing: Standing, epoch: int) -> StreamState:
     )
 
 
-def peek(path: Path, dialect: Dialect) -> Standing | None:
+def peek(path: Path, codec: Codec) -> Standing | None:
     """Where the session in `path` stands, if the end of the file says so; None when it does not."""
     try:
         with open_to_read(path) as file:
-            header = _header(file.readline(), dialect)
+            header = _header(file.readline(), codec)
             batch = None if header is None else _batch(_last_line(file), header)
     except FileNotFoundError:
         return None
@@ -239,11 +239,11 @@ def peek(path: Path, dialect: Dialect) -> Standing | None:
     )
 
 
-def _header(line: bytes, dialect: Dialect) -> StreamHeader | None:
+def _header(line: bytes, codec: Codec) -> StreamHeader | None:
     envelope = envelope_of(line.strip()) if line.strip() else None
     if envelope is None or (envelope.ours is not None and envelope.ours.format > FORMAT):
         return None
-    return header_of(envelope, fields_of(line) or {}, dialect)
+    return header_of(envelope, fields_of(line) or {}, codec)
 
 
 def _last_line(file: BinaryIO) -> bytes:

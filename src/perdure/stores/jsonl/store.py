@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
+from perdure.codecs.form import Codec
+from perdure.codecs.operator.codec import Operator
+from perdure.codecs.pi.codec import Pi
 from perdure.errors import (
     AmbiguousId,
     EntryNotFound,
@@ -37,9 +40,6 @@ from perdure.stores.admission import check_commit
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
 from perdure.stores.jsonl.contents import content_named, entries_of
-from perdure.stores.jsonl.dialects.form import Dialect
-from perdure.stores.jsonl.dialects.operator import Operator
-from perdure.stores.jsonl.dialects.pi import Pi
 from perdure.stores.jsonl.disk import sidefiles
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
@@ -78,7 +78,7 @@ from perdure.stores.watching import Changes, Look, Watcher
 SCHEME = "jsonl:///"
 DialectName = Literal["operator", "pi"]
 
-DIALECTS: dict[str, Dialect] = {"operator": Operator(), "pi": Pi()}
+CODECS: dict[str, Codec] = {"operator": Operator(), "pi": Pi()}
 
 FILES_POLL_S = 1.0
 """How often a watcher looks for what a tool wrote that knows nothing of us."""
@@ -96,20 +96,20 @@ class _Handle:
         self,
         root: Path,
         *,
-        dialect: Dialect,
+        codec: Codec,
         namespace: str,
         durability: Durability,
         clock: Clock,
         random: RandomSource,
         lock_timeout_s: float,
     ) -> None:
-        self.address = f"{SCHEME}{quote(str(root))}?dialect={dialect.name}"
+        self.address = f"{SCHEME}{quote(str(root))}?dialect={codec.name}"
         self.namespace = namespace
         self.durability: Durability = durability
         self._clock, self._random = clock, random
         path, is_synced = namespace_folder(root, namespace), durability == "full"
         self._folder = Folder(path, is_synced=is_synced, lock_timeout_s=lock_timeout_s)
-        self._shelf = Shelf(self._folder, dialect)
+        self._shelf = Shelf(self._folder, codec)
         self._feed = Feed(self._folder)
         self._limits = Limits(self._shelf)
         self._index = Index(self._shelf, self._feed)
@@ -432,7 +432,7 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
         """
         store = cls(
             root,
-            dialect=DIALECTS[dialect],
+            codec=CODECS[dialect],
             namespace=namespace,
             durability=durability,
             clock=clock,

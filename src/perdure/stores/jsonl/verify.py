@@ -44,7 +44,7 @@ def verification(
     streams = entries = 0
     steps = Steps(told, _steps(shelf) + index.catalogue().indexed if told else 0)
     for path, _ in sorted(shelf.folder.files()):
-        log = Log(path, shelf.dialect)  # read anew, whatever is in memory
+        log = Log(path, shelf.codec)  # read anew, whatever is in memory
         try:
             found = list(_file_problems(log, seen, feed, steps))
             found += _contents_missed(shelf, log) if log.is_session else []

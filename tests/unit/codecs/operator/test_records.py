@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from perdure.codecs.alike import ROOT
-from perdure.codecs.operator.records import Writing, header_of, line_of, records_of
+from perdure.codecs.operator.records import records_of
 from perdure.session.codec import body_of, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -20,9 +20,18 @@ from perdure.session.kinds import (
     ThinkingChange,
     TreeBody,
 )
-from perdure.session.messages import Message, TextPart, Usage, assistant, tool_call, user
+from perdure.session.messages import (
+    Message,
+    TextPart,
+    Usage,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.fakes.session_lines import OPERATOR, header_line, record_line, writing_of
 
-WRITING = Writing({EntryId("s/0"): "00000000", EntryId("s/7"): "77777777"}, {})
+WRITING = writing_of({EntryId("s/0"): "00000000"}, {}, "77777777")
 
 
 def line(body: Message | TreeBody) -> dict[str, Any]:
@@ -30,19 +39,19 @@ def line(body: Message | TreeBody) -> dict[str, Any]:
     entry = Entry(StreamId("s"), 7, "tree", None, None, 1_500, new.kind, 1, new.body)
     made = records_of(entry, body_of(entry), WRITING)
     assert len(made) == 1
-    return json.loads(line_of(made[0], "77777777", "00000000", entry.at))
+    return json.loads(record_line(OPERATOR, made[0], "77777777", "00000000", entry.at))
 
 
 def test_the_header_has_its_fields_in_order() -> None:
-    assert header_of("s", 1_750_000_000_250, None) == (
+    assert header_line(OPERATOR, "s", 1_750_000_000_250, None) == (
         b'{"type":"session","version":3,"id":"s","timestamp":1750000000.25,"cwd":""}'
     )
 
 
 def test_a_record_has_its_place_first_and_a_root_no_parent() -> None:
-    made = line_of({"type": "leaf"}, "a", None, 1_000)
+    made = record_line(OPERATOR, {"type": "leaf"}, "a", None, 1_000)
     assert made == b'{"id":"a","timestamp":1.0,"type":"leaf"}'
-    assert b'"parent_id":"b"' in line_of({"type": "leaf"}, "a", "b", 1_000)
+    assert b'"parent_id":"b"' in record_line(OPERATOR, {"type": "leaf"}, "a", "b", 1_000)
 
 
 def test_an_answer_has_usage_stop_reason_and_error() -> None:
@@ -105,3 +114,19 @@ def test_the_other_kinds_have_records_of_their_own() -> None:
 def test_what_no_model_is_shown_becomes_a_custom_record() -> None:
     for body in (CustomMessage("n", (TextPart("x"),), in_context=False), BranchSummary(" ")):
         assert str(line(body)["custom_type"]).startswith("perdure.")
+
+
+def test_tool_of_a_result_is_named_in_its_metadata() -> None:
+    (block,) = line(tool_result("c", "out", name="read"))["message"]["contents"]
+    assert block["metadata"] == {"perdure.name": "read"}
+    (block,) = line(tool_result("c", "out"))["message"]["contents"]
+    assert block["metadata"] == {}
+
+
+def test_retained_messages_come_before_their_compaction() -> None:
+    body = Compaction("s", retained=(user("a"), assistant("b")))
+    new = new_tree(body)
+    entry = Entry(StreamId("s"), 7, "tree", None, None, 1_500, new.kind, 1, new.body)
+    *kept, made = records_of(entry, body, WRITING)
+    assert [record["message"]["role"] for record in kept] == ["user", "assistant"]
+    assert made["first_kept_entry_id"] == "77777777"  # the first of them

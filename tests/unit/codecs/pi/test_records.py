@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.codecs.media import Media
 from perdure.codecs.pi.messages import message_of
-from perdure.codecs.pi.records import (
-    Writing,
-    header_of,
-    is_held,
-    line_of,
-    records_of,
-)
+from perdure.codecs.pi.records import answer, header, placed, records_of, usage
 from perdure.interop.formats.pi.reading import parse
 from perdure.session.codec import body_of, encode, new_tree
 from perdure.session.entries import Entry
@@ -42,12 +36,11 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
+from tests.fakes.session_lines import PI, header_line, record_line, writing_of
 
 AT = 1_775_000_000_005
 PICTURE = MediaPart("image/png", "media://sha256-x", 6)
-WRITING = Writing(
-    {EntryId("s/0"): "00000000", EntryId("s/1"): "11111111"}, {"media://sha256-x": b"pixels"}
-)
+WRITING = writing_of({EntryId("s/0"): "00000000"}, {"media://sha256-x": b"pixels"}, "11111111")
 
 
 def entry_of(body: Message | TreeBody) -> Entry:
@@ -63,21 +56,64 @@ def record_of(body: Message | TreeBody) -> dict[str, Any]:
 
 
 def test_keys_stand_where_pi_puts_them() -> None:
-    line = line_of(record_of(user("hi")), "11111111", "00000000", AT)
+    line = record_line(PI, record_of(user("hi")), "11111111", "00000000", AT)
     assert line == (
         b'{"type":"message","id":"11111111","parentId":"00000000",'
         b'"timestamp":"2026-03-31T23:33:20.005Z","message":{"role":"user",'
         b'"content":[{"type":"text","text":"hi"}],"timestamp":1775000000005}}'
     )
-    custom = line_of(record_of(Custom("todo", [1.0])), "11111111", None, AT)
+    custom = record_line(PI, record_of(Custom("todo", [1.0])), "11111111", None, AT)
     assert custom.startswith(b'{"type":"custom","customType":"todo","data":[1],"id":"11111111",')
 
 
-def test_the_header_is_that_of_version_3() -> None:
-    assert header_of("id", 0, None, None) == (
+def test_header_has_the_keys_of_version_3() -> None:
+    assert header_line(PI, "id", 0, None) == (
         b'{"type":"session","version":3,"id":"id","timestamp":"1970-01-01T00:00:00.000Z","cwd":""}'
     )
-    assert header_of("id", 0, "/x", "p").endswith(b'"cwd":"/x","parentSession":"p"}')
+    assert list(header("id", 0, "/x", "p"))[-1] == "parentSession"
+    assert "parentSession" not in header("id", 0, "/x", None)
+
+
+def test_ids_stand_where_pi_puts_them() -> None:
+    message = placed({"type": "message", "message": {}}, "b", "a", 0)
+    assert list(message) == ["type", "id", "parentId", "timestamp", "message"]
+    custom = placed(PI.custom("todo", None), "b", None, 0)
+    assert list(custom) == ["type", "customType", "id", "parentId", "timestamp"]
+
+
+def test_answer_without_a_stop_reason_gets_it_from_its_parts() -> None:
+    assert answer(assistant("yes"), 0, None)["stopReason"] == "stop"
+    assert answer(assistant(tool_call("c", "read", {})), 0, None)["stopReason"] == "toolUse"
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("openai:gpt", ("openai", "gpt", "openai-responses")),
+        ("elsewhere:m:1", ("elsewhere", "m:1", "openai-completions")),
+        ("gpt", ("unknown", "gpt", "openai-completions")),
+        (None, ("unknown", "unknown", "openai-completions")),
+    ],
+)
+def test_model_is_named_in_three_words(model: str | None, words: tuple[str, ...]) -> None:
+    made = answer(Message("assistant", ()), 0, model)
+    assert (made["provider"], made["model"], made["api"]) == words
+
+
+def test_usage_counts_each_class_and_their_sum() -> None:
+    assert usage(Usage(1, 2, 3, 4, 150_000_000)) == {
+        "input": 1,
+        "output": 2,
+        "cacheRead": 3,
+        "cacheWrite": 4,
+        "totalTokens": 10,
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 1.5},
+    }
+
+
+def test_usage_of_a_summary_is_written() -> None:
+    for body in (Compaction("s", usage=Usage(1)), BranchSummary("s", usage=Usage(1))):
+        assert record_of(body)["usage"]["totalTokens"] == 1
 
 
 MESSAGES = [
@@ -98,7 +134,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_what_pi_has_a_message_for_comes_back_the_same(message: Message) -> None:
-    written = msgspec.json.decode(line_of(record_of(message), "1", None, AT))["message"]
+    written = msgspec.json.decode(record_line(PI, record_of(message), "1", None, AT))["message"]
     read = message_of(written, Media())
     assert isinstance(read, Message)
     expected = encode(message).replace(b"media://sha256-x", b"*")
@@ -160,16 +196,27 @@ def test_a_private_message_never_becomes_one_for_the_model() -> None:
     assert record["type"] == "custom"
 
 
-def test_what_pi_cannot_say_is_kept_outside_the_context() -> None:
-    assert record_of(system("rules"))["type"] == "custom"
+def test_system_message_is_in_the_context_of_pi() -> None:
+    record = record_of(system("rules"))
+    assert (record["type"], record["customType"]) == ("custom_message", "perdure.system")
+    assert record["content"] == [{"type": "text", "text": "rules"}]
+
+
+def test_unreadable_entry_is_carried_outside_the_context() -> None:
     entry = msgspec.structs.replace(entry_of(user("x")), kind="opaque", body=b"\xff")
-    body = body_of(entry)
-    assert not is_held(body)
-    assert records_of(entry, body, WRITING) == [
-        {"type": "custom", "customType": "perdure.opaque", "data": {"base64": "/w=="}}
-    ]
+    (record,) = records_of(entry, body_of(entry), WRITING)
+    assert (record["type"], record["customType"]) == ("custom", "perdure.opaque")
+    assert record["data"] == {"lane": "tree", "base64": "/w=="}
     future = msgspec.structs.replace(entry, kind="future", body=b'{"a":1}')
-    assert records_of(future, body_of(future), WRITING)[0]["data"] == {"a": 1}
+    (record,) = records_of(future, body_of(future), WRITING)
+    assert record["data"] == {"lane": "tree", "body": msgspec.Raw(b'{"a":1}')}
+
+
+def test_undone_compaction_is_carried_outside_the_context() -> None:
+    entry = entry_of(Compaction("s"))
+    undone = msgspec.structs.replace(WRITING, undone=frozenset({entry.id}))
+    (record,) = records_of(entry, body_of(entry), undone)
+    assert (record["type"], record["customType"]) == ("custom", "perdure.compaction")
 
 
 TEXT = st.text(max_size=8)
@@ -188,7 +235,7 @@ BODIES = st.one_of(
 
 @given(BODIES)
 def test_every_record_is_read_as_the_kind_it_was(body: Message | TreeBody) -> None:
-    content = header_of("x", 0, "/", None) + b"\n" + line_of(record_of(body), "1", None, AT)
+    content = header_line(PI, "x", 0, "/") + b"\n" + record_line(PI, record_of(body), "1", None, AT)
     parsed = parse(content)
     assert [item.kind for item in parsed.items] == [entry_of(body).kind]
     assert parsed.warnings == ()

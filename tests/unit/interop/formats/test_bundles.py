@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from perdure.interop.formats import native
-from perdure.interop.formats.bundles import (
-    branch_of,
-    cut_to,
-    leaf_of,
-    moved_to,
-    readable,
-    standing_of,
-)
-from perdure.session.codec import Unknown
+from perdure.interop.formats.bundles import branch_of, cut_to, leaf_of, moved_to, standing_of
+from perdure.session.codec import Unknown, readable
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import TurnStarted

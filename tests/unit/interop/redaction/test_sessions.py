@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.interop.formats import native
-from perdure.interop.formats.bundles import readable, standing_of
+from perdure.interop.formats.bundles import standing_of
 from perdure.interop.formats.items import REDACTED, source_of, with_source
 from perdure.interop.redaction.sessions import redacted
-from perdure.session.codec import encode
+from perdure.session.codec import encode, readable
 from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import (

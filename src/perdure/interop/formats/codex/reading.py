@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from perdure.codecs.alike import model_name
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -22,7 +23,6 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, Reading
-from perdure.codecs.pi.messages import model_name
 from perdure.interop.formats.codex.messages import (
     READ_ITEMS,
     body_of,

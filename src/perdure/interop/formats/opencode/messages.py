@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from perdure.codecs.alike import model_name
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -21,7 +22,6 @@ from perdure.codecs.fields import (
     text_in,
 )
 from perdure.codecs.media import Media, unknown_part
-from perdure.codecs.pi.messages import model_name
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     MICROCENTS_PER_DOLLAR,

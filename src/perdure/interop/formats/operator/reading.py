@@ -11,45 +11,29 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 
-from perdure.codecs.alike import title_in
 from perdure.codecs.fields import (
     Fields,
-    count_in,
     fields_of,
-    flag_in,
     name_in,
     number_in,
     object_in,
     seconds_in,
-    text_in,
-    texts_in,
     time_in,
 )
 from perdure.codecs.lines import Line, Reading
-from perdure.codecs.operator.messages import content_of, message_of, meta_of, usage_of
-from perdure.codecs.operator.records import FORMAT, HEADERS
-from perdure.codecs.operator.words import VERSION
-from perdure.codecs.pi.messages import model_name
-from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
+from perdure.codecs.operator.messages import message_of, meta_of
+from perdure.codecs.operator.reading import said_by
+from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
+from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
 from perdure.interop.formats.sources.reading import Make, parsed_whole
-from perdure.session.kinds import (
-    BranchSummary,
-    Compaction,
-    Custom,
-    CustomMessage,
-    ModelChange,
-    ThinkingChange,
-)
-from perdure.session.notes import ImportedRecord, Label, LeafMoved
+from perdure.session.notes import ImportedRecord, LeafMoved
 
 LEGACY_HEADER = "metadata"
 HEADER_TYPES = frozenset({*HEADERS, LEGACY_HEADER})
 
-ENVELOPE = ("type", "id", "parent_id", "timestamp")
 _BROKEN = re.compile(
     rb'\{(?:"type":"[a-z_]+",)?"id":"([\w.-]+)"(?:,"timestamp":[\d.e+-]+)?'
     rb'(?:,"parent_id":(?:null|"([\w.-]+)"))?[,}]'
@@ -200,110 +184,18 @@ class Reader:
     def _item(self, record: Record, kind: str | None, parent: int | None) -> int | None:
         if kind is None:
             return self.draft.add(record, record.line.content, parent)
-        if kind in _NOTES:
-            _NOTES[kind](self, record, parent)
-            return parent
-        body, references = _BODIES.get(kind, _unknown)(self, record, parent)
-        meta = meta_of(record.fields) if kind == "message" else None
-        return self.draft.add(record, body, parent, references, meta=meta)
+        said = said_by(record.fields, self.draft.media)
+        return self.linker.item(
+            record, said, parent, lambda name, id: self._referred(name, id, parent)
+        )
 
-
-_Placed = tuple[ItemBody, dict[str, int | None] | None]
-
-# -- bodies of the tree
-
-
-def _message(reader: Reader, record: Record, _parent: int | None) -> _Placed:
-    message = object_in(record.fields, "message") or {}
-    body = message_of(message, reader.draft.media)
-    if body is not None:
-        return body, None
-    role = name_in(message, "role")
-    if role is None or content_of(message, reader.draft.media) is None:
-        reader.draft.malformed(record.line, "its message has no role or no content")
-    else:
-        text = f"line {record.line.number}: the role {role!r} is kept outside the context"
-        reader.draft.warn("unknown", text)
-    return Custom("operator:message", record.fields.get("message")), None
-
-
-def _thinking(reader: Reader, record: Record, _parent: int | None) -> _Placed:
-    return ThinkingChange(text_in(record.fields, "thinking_level") or "off"), None
-
-
-def _model(reader: Reader, record: Record, parent: int | None) -> _Placed:
-    fields = record.fields
-    model = model_name(name_in(fields, "provider_id"), name_in(fields, "model_id"))
-    return (ModelChange(model), None) if model else _unknown(reader, record, parent)
-
-
-def _compaction(reader: Reader, record: Record, parent: int | None) -> _Placed:
-    fields = record.fields
-    files = object_in(fields, "details") or {}
-    body = Compaction(
-        summary=text_in(fields, "summary") or "",
-        tokens_before=count_in(fields, "tokens_before") or None,
-        reason="hook" if flag_in(fields, "from_hook") else "import",
-        read_files=texts_in(files, "read_files"),
-        modified_files=texts_in(files, "modified_files"),
-        usage=usage_of(object_in(fields, "usage")),
-    )
-    return body, {"first_kept": _first_kept(reader, record, parent)}
-
-
-def _first_kept(reader: Reader, record: Record, parent: int | None) -> int | None:
-    kept = name_in(record.fields, "first_kept_entry_id")
-    if kept is None or kept not in reader.linker.nodes:
-        return None
-    node = reader.linker.nodes[kept]
-    if node is not None and reader.draft.items[node].alias == kept:
-        return node
-    return reader.draft.next_below(node, parent)  # it names a label: keep what comes after it
-
-
-def _branch_summary(reader: Reader, record: Record, _parent: int | None) -> _Placed:
-    fields = record.fields
-    files = object_in(fields, "details") or {}
-    body = BranchSummary(
-        summary=text_in(fields, "summary") or "",
-        read_files=texts_in(files, "read_files"),
-        modified_files=texts_in(files, "modified_files"),
-        usage=usage_of(object_in(fields, "usage")),
-    )
-    return body, {"from_id": reader.linker.nodes.get(text_in(fields, "from_id") or "")}
-
-
-def _custom(reader: Reader, record: Record, _parent: int | None) -> _Placed:
-    fields = record.fields
-    return Custom(name_in(fields, "custom_type") or "operator:custom", fields.get("data")), None
-
-
-def _custom_message(reader: Reader, record: Record, _parent: int | None) -> _Placed:
-    fields = record.fields
-    parts = content_of(fields, reader.draft.media)
-    kind = name_in(fields, "custom_type") or "operator:custom"
-    if parts is None:
-        reader.draft.malformed(record.line, "its message has no content")
-        return Custom("operator:message", fields.get("content")), None
-    is_displayed = flag_in(fields, "display", default=True)
-    return CustomMessage(kind, parts, is_displayed, details=fields.get("details")), None
-
-
-def _channel(reader: Reader, record: Record, _parent: int | None) -> _Placed:
-    return Custom("operator:channel", _own_fields(record.fields)), None
-
-
-def _unknown(reader: Reader, record: Record, _parent: int | None) -> _Placed:
-    kind = record.fields["type"]
-    reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
-    return Custom(f"operator:{kind}", _own_fields(record.fields)), None
-
-
-def _own_fields(fields: Fields) -> Fields:
-    return {key: value for key, value in fields.items() if key not in ENVELOPE}
-
-
-# -- notes beside the tree
+    def _referred(self, name: str, id: str, parent: int | None) -> int | None:
+        node = self.linker.nodes.get(id)
+        if name != "first_kept" or id not in self.linker.nodes:
+            return node
+        if node is not None and self.draft.items[node].alias == id:
+            return node
+        return self.draft.next_below(node, parent)  # it names a label: keep what comes after it
 
 
 def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
@@ -317,38 +209,3 @@ def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
     node = None if target is None else reader.linker.nodes[target]
     reader.draft.add(record, LeafMoved(None), parent, {"target": node})
     return node
-
-
-def _label(reader: Reader, record: Record, parent: int | None) -> None:
-    target = text_in(record.fields, "target_id") or ""
-    node = reader.linker.nodes.get(target)
-    if node is None or reader.draft.items[node].alias != target:
-        reader.draft.warn("label", f"line {record.line.number}: its label is of no entry here")
-        node = None
-    reader.draft.add(record, Label(name_in(record.fields, "label")), node)
-
-
-def _name(reader: Reader, record: Record, parent: int | None) -> None:
-    reader.draft.add(record, title_in(record.fields), None)
-
-
-def _second_header(reader: Reader, record: Record, parent: int | None) -> None:
-    reader.draft.add(record, ImportedRecord(FORMAT, record.fields["type"]), parent)
-
-
-_BODIES: dict[str, Callable[[Reader, Record, int | None], _Placed]] = {
-    "message": _message,
-    "thinking_level_change": _thinking,
-    "model_change": _model,
-    "compaction": _compaction,
-    "branch_summary": _branch_summary,
-    "custom": _custom,
-    "custom_message": _custom_message,
-    "channel": _channel,
-}
-
-_NOTES: dict[str, Callable[[Reader, Record, int | None], None]] = {
-    "label": _label,
-    "session_info": _name,
-    **dict.fromkeys(HEADER_TYPES, _second_header),
-}

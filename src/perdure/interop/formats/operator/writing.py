@@ -14,18 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perdure.codecs.fields import Fields, fields_of, name_in, number_in
+from perdure.codecs.form import Writing
 from perdure.codecs.ids import written_id
 from perdure.codecs.lines import lines_of, read_line
 from perdure.codecs.operator import records
-from perdure.codecs.operator.records import CONTEXT, Writing
-from perdure.codecs.operator.spelling import written
-from perdure.codecs.operator.words import VERSION
+from perdure.codecs.operator.codec import Operator
+from perdure.codecs.operator.records import CONTEXT
+from perdure.codecs.operator.words import HEADERS, META, VERSION
 from perdure.codecs.spelling import shallow
-from perdure.interop.formats.bundles import leaf_of, models_in_force, readable, standing_of
+from perdure.interop.formats.bundles import leaf_of, models_in_force, standing_of
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, Losses
+from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, UNDONE, Losses
 from perdure.interop.formats.native import Bundle
-from perdure.session.codec import Body, Unknown
+from perdure.session.codec import Body, Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId, blob_hash
@@ -62,6 +63,9 @@ _HELD_NOTES = frozenset(
 )
 
 
+_CODEC = Operator()
+
+
 class Written(msgspec.Struct, frozen=True):
     """A file, and what it does not hold."""
 
@@ -85,7 +89,7 @@ def is_current(content: bytes) -> bool:
         fields = fields_of(read_line(line.content).value)
         if fields is None:
             continue
-        is_header = name_in(fields, "type") in records.HEADERS
+        is_header = name_in(fields, "type") in HEADERS
         return is_header and number_in(fields, "version") in (VERSION, None)
     return False
 
@@ -111,13 +115,22 @@ class _Writer:
         self._tree = [entry for entry in bundle.entries if entry.lane == "tree"]
         self._in_base = _read_from(bundle.entries, base)
         self._fresh = [entry for entry in self._tree if entry.id not in self._in_base]
-        ids = self._named()
-        media = {SCHEME + blob_hash(content): content for content in bundle.blobs}
-        kept_over = _kept_over(self._tree, self._standing.undone)
-        self._writing = Writing(ids, media, self._standing.undone, kept_over)
-        self._last = {entry: ids[entry] for entry in self._in_base if entry in ids}
+        self._media = {SCHEME + blob_hash(content): content for content in bundle.blobs}
         self._lost = Losses()
         self._models = models_in_force(self._tree)
+        foreign = {entry: alias for alias, entry in bundle.aliases.items()}
+        self._first = {entry: foreign[entry] for entry in self._in_base if entry in foreign}
+        self._last = dict(self._first)
+        self._taken = {*self._first.values()}
+        self._writing = Writing(
+            own="",
+            first=self._first.get,
+            last=self._last.get,
+            blob=self._media.get,
+            model=self._models.get,
+            undone=self._standing.undone,
+            kept_over=_kept_over(self._tree, self._standing.undone),
+        )
         self.has_additions = False
 
     def content(self) -> bytes:
@@ -131,23 +144,14 @@ class _Writer:
             needs_end = bool(added) and bool(content) and not content.endswith(b"\n")
             return content + (b"\n" if needs_end else b"") + added
         header = self._bundle.header
-        first = records.header_of(header.id, header.created_at, self._standing.cwd)
-        return first + b"\n" + added
+        first = _CODEC.header(header.id, header.created_at, self._standing.cwd, None)
+        return _CODEC.line(first) + b"\n" + added
 
-    def _named(self) -> dict[EntryId, str]:
-        """The id of every entry in the file: what it came with, or one of ours that is free."""
-        foreign = {entry: alias for alias, entry in self._bundle.aliases.items()}
-        ids = {entry: foreign[entry] for entry in self._in_base if entry in foreign}
-        self._taken = {*ids.values()}
-        for entry in self._fresh:
-            ids[entry.id] = self._free_id(entry.id)
-        return ids
-
-    def _free_id(self, entry: EntryId) -> str:
-        own, attempt = written_id(entry), 0
+    def _free_id(self, entry: EntryId, ordinal: int = 0) -> str:
+        own, attempt = written_id(entry, ordinal), 0
         while own in self._taken:
             attempt += 1
-            own = written_id(entry, attempt=attempt)
+            own = written_id(entry, ordinal, attempt)
         self._taken.add(own)
         return own
 
@@ -156,21 +160,21 @@ class _Writer:
         body = readable(entry)
         self._note_losses(entry, body)
         lines: list[bytes] = []
-        *before, own = records.records_of(entry, body, self._writing)
-        for ordinal, record in enumerate(before, 1):
-            name = written_id(entry.id, ordinal)
+        self._first[entry.id] = own = self._free_id(entry.id)
+        writing = msgspec.structs.replace(self._writing, own=own)
+        for ordinal, record in enumerate(_CODEC.records(entry, body, writing)):
+            name = own if ordinal == 0 else self._free_id(entry.id, ordinal)
             lines.append(self._line(record, name, parent, entry.at))
-            parent = name
-        name = self._last[entry.id] = self._writing.ids[entry.id]
-        return [*lines, self._line(own, name, parent, entry.at)]
+            parent = self._last[entry.id] = name
+        return lines
 
     def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        line = records.line_of(record, name, parent, at)
+        line = _CODEC.line(_CODEC.placed(record, name, parent, at))
         flat = shallow(line)
         if flat is None:
             return line
         self._lost.add(DEEP)
-        return written(flat)
+        return _CODEC.line(flat)
 
     # -- what stands at the end: labels, the title, the leaf
 
@@ -180,7 +184,7 @@ class _Writer:
         lines: list[bytes] = []
         for note, record in [*self._labels(), *self._title()]:
             name = self._free_id(note.id)
-            lines.append(records.line_of(record, name, parent, note.at))
+            lines.append(self._line(record, name, parent, note.at))
             parent = name
         stood = leaf_of(entry for entry in self._bundle.entries if self._is_of_base(entry))
         ends_at = self._fresh[-1].id if self._fresh else stood
@@ -193,10 +197,8 @@ class _Writer:
         """The record that leads back to `leaf`, below `parent`, the last record before it."""
         moves = [entry for entry in self._bundle.entries if entry.kind == LeafMoved.kind]
         note = moves[-1] if moves else self._tree[-1]
-        record: Fields = {"type": "leaf"}
-        if leaf is not None and leaf in self._last:
-            record["target_id"] = self._last[leaf]
-        return records.line_of(record, self._free_id(note.id), parent, note.at)
+        record = records.leaf(None if leaf is None else self._last.get(leaf))
+        return self._line(record, self._free_id(note.id), parent, note.at)
 
     def _is_of_base(self, entry: Entry) -> bool:
         return entry.id in self._in_base
@@ -211,10 +213,7 @@ class _Writer:
             label = self._standing.labels.get(target)
             if label == said.get(target) or target not in self._last:
                 continue
-            record: Fields = {"type": "label"}
-            if label is not None:
-                record["label"] = label
-            found.append((note, {**record, "target_id": self._last[target]}))
+            found.append((note, records.label(self._last[target], label)))
         return found
 
     def _title(self) -> list[tuple[Entry, Fields]]:
@@ -227,16 +226,14 @@ class _Writer:
         header = self._bundle.header
         stream, at = header.id, header.created_at
         nowhere = Entry(stream, -2, "side", None, None, at, SessionInfoChanged.kind, 1, b"{}")
-        record: Fields = {"type": "session_info"}
-        if self._standing.title:
-            record["name"] = self._standing.title
+        record = records.title(self._standing.title)
         return [(changes[-1] if changes else nowhere, record)]
 
     # -- what is lost
 
     def _note_losses(self, entry: Entry, body: Body) -> None:
         lost = self._lost
-        lost.add_meta(entry, records.META)
+        lost.add_meta(entry, META)
         match body:
             case Unknown():
                 lost.add(f"{entry.kind} entry, kept outside the context")
@@ -251,7 +248,7 @@ class _Writer:
             case CustomMessage():
                 self._note_parts(body.parts, CONTEXT)
             case Compaction() if entry.id in self._standing.undone:
-                lost.add("compaction that was taken back, kept outside the context")
+                lost.add(UNDONE)
             case Compaction():
                 self._note_compaction(entry, body)
             case BranchSummary():
@@ -286,7 +283,7 @@ class _Writer:
             self._lost.add(MEDIUM, isinstance(part, MediaPart))
 
     def _holds(self, part: MediaPart) -> bool:
-        return records.is_held(part, self._writing.media)
+        return records.is_medium(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
         """What the file does not hold; to be asked after `content`."""

@@ -11,10 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from perdure.codecs.form import Said
 from perdure.interop.formats.sources.draft import Record, SourceDraft
+from perdure.session.notes import ImportedRecord, Label, LeafMoved, SideBody
 
 Place = Callable[[Record, int | None], int | None]
 """Makes a record an item below the item given; returns what its children hang on."""
+
+
+Referred = Callable[[str, str], int | None]
 
 
 class Leaf:
@@ -124,6 +129,40 @@ class Linker:
         )
         self._place_waiting(orphan, orphan.fallback)
         return True
+
+    def item(
+        self, record: Record, said: Said, parent: int | None, referred: Referred
+    ) -> int | None:
+        """Make `record`, which says `said`, an item; return what its children hang on.
+
+        `referred` gives the item that a field of the body names, by the field and the id it has.
+        """
+        draft, body = self._draft, said.body
+        if said.malformed is not None:
+            draft.malformed(record.line, said.malformed)
+        if said.unknown is not None:
+            draft.warn("unknown", f"line {record.line.number}: {said.unknown}")
+        if not isinstance(body, SideBody):
+            references = {name: referred(name, id) for name, id in said.references}
+            return draft.add(record, body, parent, references, meta=said.meta)
+        match body:
+            case Label():
+                draft.add(record, body, self._labelled(record, said.about))
+            case LeafMoved():
+                draft.add(record, body, parent, {"target": parent})
+            case ImportedRecord():
+                draft.add(record, body, parent)
+            case _:
+                draft.add(record, body, None)
+        return parent
+
+    def _labelled(self, record: Record, target: str | None) -> int | None:
+        node = self.nodes.get(target or "")
+        if node is None or self._draft.items[node].alias != target:
+            text = f"line {record.line.number}: its label is of no entry here"
+            self._draft.warn("label", text)
+            return None
+        return node
 
     def _place_waiting(self, record: Record, node: int | None) -> None:
         self._draft.restore(record)

@@ -98,13 +98,13 @@ class Looking:
     def __init__(self, shelf: Shelf) -> None:
         self.folder = shelf.folder
         self.at: dict[Path, Stamp] = {}
-        self._dialect = shelf.dialect
+        self._codec = shelf.codec
         self._feed = Feed(shelf.folder)
 
     def names_in(self, path: Path) -> set[str] | None:
         """The names of contents that a file refers to; None where some of it cannot be read.
 
-        A record of a dialect may hold a picture itself, so the name is not always written out.
+        A record may hold a picture itself, so the name is not always written out.
         """
         try:
             found = self._found_in(path)
@@ -122,7 +122,7 @@ class Looking:
         # Entries reach their file first and the feed then. Read in the other order, those that came
         # in between would be in the feed alone, and the session would seem to have lost them.
         self._feed.refresh()
-        log = Log(path, self._dialect)
+        log = Log(path, self._codec)
         if log.refresh():
             if log.faults or log.unreadable or self._feed.head(log.header.id) > log.head:
                 return None

@@ -40,14 +40,14 @@ class Index:
     def __init__(self, shelf: Shelf, feed: Feed) -> None:
         self.shelf = shelf
         self.feed = feed
-        self.files = IndexFiles(shelf.folder, shelf.dialect.name)
+        self.files = IndexFiles(shelf.folder, shelf.codec.name)
 
     def catalogue(self) -> Catalogue:
         """What there is; an empty one where that is of no use any more."""
         found = self.files.catalogue()
         self.feed.refresh()
         if found is None or not self.feed.goes_on_from(found.feed):
-            return Catalogue(self.shelf.dialect.name)
+            return Catalogue(self.shelf.codec.name)
         return found
 
     def survey(self) -> tuple[Catalogue, Survey]:

@@ -6,8 +6,8 @@ yes to more than fits: a word may stand in a key, or in another word.
 
 A word of a text stands in its line as it was typed, for JSON escapes no letter or digit, but for:
 letter case, and characters that are compared as others (``words``); escapes of code points;
-numbers, which are found as Python writes them; bodies in base64; and what a dialect says in words
-of its own.
+numbers, which are found as Python writes them; bodies in base64; and what a record says in
+words of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ODD_NUMBER = re.compile(rb"[:\[,](?:\s|\\+[nrt])*-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[
 _ESCAPE = re.compile(rb"\\u(?!00[01][0-9a-fA-F]|007[fF]|0085|2028|2029)")
 """An escape, but for those of characters that separate words."""
 
-_BASE64 = b',"raw":"'
+_BASE64 = re.compile(rb'"(?:raw|base64)":"')
 _OWN_WORDS = b"bashExecution"
 """A record of pi's that is read as a sentence around what was run."""
 
@@ -94,7 +94,7 @@ class Looking:
             self._has_all()
             or (self._has_others(lines) and self._has_all())
             or _ESCAPE.search(lines) is not None
-            or _BASE64 in lines
+            or _BASE64.search(lines) is not None
             or _OWN_WORDS in lines
         )
 

@@ -185,7 +185,7 @@ class _Surveying:
         except OSError as error:
             raise StoreUnavailable(str(path), str(error)) from error
         if known.is_settled and known.is_whole and not self._shelf.has_log(path):
-            tail = Tail(path, self._shelf.dialect)
+            tail = Tail(path, self._shelf.codec)
             with suppress(OSError):
                 header = StreamHeader(known.stream, known.created_at)
                 if tail.go_on(header, known.end, known.count, known.leaf) and is_enough(tail):

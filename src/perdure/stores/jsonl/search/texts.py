@@ -91,7 +91,7 @@ def found_at(shelf: Shelf, known: Known, written: Written) -> Found | None:
     Only that line is read: of what it refers to nothing is known, and nothing is shown.
     """
     place = written.place
-    log = Log(shelf.folder.path / known.name, shelf.dialect)
+    log = Log(shelf.folder.path / known.name, shelf.codec)
     log.header = StreamHeader(known.stream, known.created_at)
     row = Row(
         place.offset,

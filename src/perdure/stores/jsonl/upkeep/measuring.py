@@ -19,7 +19,7 @@ def info_of(
     used = limits.usage()
     blob_bytes = sum(sizes_of(blobs_in(shelf.folder)).values())
     file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())
-    index_bytes = IndexFiles(shelf.folder, shelf.dialect.name).size_bytes()
+    index_bytes = IndexFiles(shelf.folder, shelf.codec.name).size_bytes()
     return StoreInfo(
         address=address,
         backend=BACKEND,
@@ -31,5 +31,5 @@ def info_of(
         size_bytes=file_bytes + blob_bytes + index_bytes,
         payload_bytes=used.bytes,
         is_encrypted=False,
-        engine=f"JSON lines as {shelf.dialect.name} writes them",
+        engine=f"JSON lines as {shelf.codec.name} writes them",
     )

@@ -54,7 +54,7 @@ class _Salvage:
         return Salvaged(tuple(self._found.values()), self._losses)
 
     def _take(self, path: Path) -> None:
-        log = Log(path, self._shelf.dialect)
+        log = Log(path, self._shelf.codec)
         is_whole = log.refresh()
         if not is_whole:
             copy = self._with_header(path)
@@ -64,7 +64,7 @@ class _Salvage:
                 )
                 self._losses.append(Problem(None, None, text))
                 return
-            log = Log(copy, self._shelf.dialect)
+            log = Log(copy, self._shelf.codec)
             log.refresh()
         log.take_acknowledged(self._feed.head(log.header.id))
         remains = self._remains(log, has_header=is_whole)
@@ -81,7 +81,7 @@ class _Salvage:
         session = session_in(path.name)
         if session is None:
             return None
-        header = self._shelf.dialect.header(session, 0, None, None)
+        header = self._shelf.codec.header(session, 0, None, None)
         copy = self._place / path.name
         copy.write_bytes(msgspec.json.encode(header) + b"\n" + read_regular(path))
         return copy

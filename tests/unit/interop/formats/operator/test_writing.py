@@ -10,13 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perdure.codecs.operator.records import header_of, line_of
 from perdure.context import prompts
 from perdure.context.emission import emitted
-from perdure.interop.formats.bundles import readable
 from perdure.interop.formats.items import with_source
 from perdure.interop.formats.operator.writing import SourceFile, file_of, is_current
-from perdure.session.codec import Unknown
+from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage, ModelChange
@@ -45,6 +43,7 @@ from tests.fakes import operator_reader
 from tests.fakes.bundles import BEGUN, Making, bundle_of_log
 from tests.fakes.operator_reader import Spoken
 from tests.fakes.random_logs import random_logs
+from tests.fakes.session_lines import OPERATOR, header_line, record_line
 from tests.fakes.tree_log import TreeLog
 
 
@@ -209,10 +208,12 @@ def imported(*, newline: bytes = b"\n") -> tuple[Making, SourceFile]:
         "timestamp": 1.5,
         "role": "user",
     }
+    message = {"type": "message", "message": said, "future": 1e-6}
+    label = {"type": "label", "label": "x", "target_id": "aaaaaaaa"}
     lines = [
-        header_of("s", BEGUN, "/srv"),
-        line_of({"type": "message", "message": said, "future": 1e-6}, "aaaaaaaa", None, BEGUN),
-        line_of({"type": "label", "label": "x", "target_id": "aaaaaaaa"}, "b", "aaaaaaaa", BEGUN),
+        header_line(OPERATOR, "s", BEGUN, "/srv"),
+        record_line(OPERATOR, message, "aaaaaaaa", None, BEGUN),
+        record_line(OPERATOR, label, "b", "aaaaaaaa", BEGUN),
         b'{"not": "readable',
     ]  # fmt: skip
     making = Making()

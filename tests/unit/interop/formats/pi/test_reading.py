@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from perdure.codecs.lines import lines_of
 from perdure.codecs.pi.spelling import written
+from perdure.codecs.pi.words import LEAF_MARKER
 from perdure.interop.formats.items import ParsedSource
-from perdure.interop.formats.pi.reading import LEAF_MARKER, parse
+from perdure.interop.formats.pi.reading import parse
 from perdure.session.kinds import (
     OPAQUE,
     BranchSummary,

@@ -1,1 +1,0 @@
-"""What a session file of each tool looks like, and what its records mean here."""

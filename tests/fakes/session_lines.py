@@ -1,0 +1,31 @@
+"""Lines of session files as the codecs of pi and Operator write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perdure.codecs.fields import Fields
+from perdure.codecs.form import Codec, Writing
+from perdure.codecs.operator.codec import Operator
+from perdure.codecs.pi.codec import Pi
+from perdure.session.ids import EntryId
+
+PI: Codec = Pi()
+OPERATOR: Codec = Operator()
+
+
+def header_line(codec: Codec, session: str, at: int, cwd: str | None) -> bytes:
+    return codec.line(codec.header(session, at, cwd, None))
+
+
+def record_line(codec: Codec, record: Fields, id: str, parent: str | None, at: int) -> bytes:
+    return codec.line(codec.placed(record, id, parent, at))
+
+
+def writing_of(ids: Mapping[EntryId, str], media: Mapping[str, bytes], own: str) -> Writing:
+    """What records are made with, in a file where each of `ids` is one record."""
+
+    def no_model(_: EntryId) -> None:
+        return None
+
+    return Writing(own=own, first=ids.get, last=ids.get, blob=media.get, model=no_model)
