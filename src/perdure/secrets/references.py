@@ -24,6 +24,18 @@ def names_in(text: str) -> tuple[str, ...]:
     return tuple(found[1] for found in _reference.finditer(text))
 
 
+def unfilled_in(text: str, place: str) -> str | None:
+    """Return a warning where `text`, which no secret is ever filled into, refers to one."""
+    names = tuple(dict.fromkeys(names_in(text)))
+    if not names:
+        return None
+    named = ", ".join(f"{{{{secrets.{name}}}}}" for name in names)
+    return (
+        f"{place} contain {named}: secrets are never filled in there, so the model is sent these "
+        "words; refer to secrets in tool settings only"
+    )
+
+
 def filled(text: str, value_of: Callable[[str], str]) -> str:
     """`text` with the value of each reference; values are never scanned again."""
     return _reference.sub(lambda found: value_of(found[1]), text)

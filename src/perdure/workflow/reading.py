@@ -34,8 +34,11 @@ AGENT_KEYS = (
     *("id", "name", "description", "model", "provider", "system_prompt"),
     *("temperature", "max_tokens", "reasoning_effort", "input_schema", "output_schema"),
     *("tools", "mcp_servers", "memory", "retry", "fallback_chain", "budget"),
+    *("limits", "compaction", "delegation", "on_interrupt", "queue_mode", "restart_on_cut"),
+    *("history", "on_pasted", "question_expires_s"),
+    *("first_byte_timeout_s", "stream_idle_timeout_s"),
 )
-"""Keys of an agent, in an agent file and in a workflow."""
+"""Keys of an agent in a workflow: those of an agent file, but for what it may touch."""
 
 _ROOT_KEYS = ("schema_version", "workflow")
 _KEYS = ("id", "name", "inputs", "context", "agents", "nodes", "edges", "metadata")

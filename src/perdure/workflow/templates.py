@@ -1,10 +1,14 @@
-"""Text that goes into a template without being one."""
+"""Text that goes into a template without being one, and the ``{{ctx.name}}`` of instructions."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+from perdure.errors import ConfigError
 
 _OPENER = re.compile(r"\{(?=\{)")
+_CONTEXT_NAME = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
 def neutralised(text: str) -> str:
@@ -13,3 +17,32 @@ def neutralised(text: str) -> str:
     Shape: what is neutralised already stays as it is.
     """
     return _OPENER.sub("{ ", text)
+
+
+def context_names(text: str) -> tuple[str, ...]:
+    """Return each name that `text` uses as ``{{ctx.name}}`` once, in order."""
+    return tuple(dict.fromkeys(found[1] for found in _CONTEXT_NAME.finditer(text)))
+
+
+def without_context(text: str) -> str:
+    """Return `text` with a space in every ``{{ctx.name}}``, so that `with_context` fills none."""
+    return _CONTEXT_NAME.sub(lambda found: neutralised(found[0]), text)
+
+
+def with_context(text: str, names: Mapping[str, str], place: str) -> str:
+    """Return `text` with every ``{{ctx.name}}`` replaced once; values are never scanned again.
+
+    Raises: ConfigError for a name that `names` lacks; it lists those there are.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise ConfigError(
+                f"{place} use {{{{ctx.{name}}}}}, which the workspace does not define "
+                f"(it defines: {known})"
+            )
+        return names[name]
+
+    return _CONTEXT_NAME.sub(value, text)

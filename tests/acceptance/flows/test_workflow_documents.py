@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 
+import perdure
+from perdure.client.agents.agent import Agent, Fallback
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.workspace import Workspace
+from perdure.engine.turns.config import Limits
 from perdure.workflow.document import AgentNode, Workflow
 from perdure.workflow.reading import parse
 from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE, SAMPLE_ID, Ended, World
@@ -105,6 +111,73 @@ def test_a_chat_is_exported_and_run_with_its_own_agent_and_what_was_typed_stays_
     assert told["status"] == "completed"
     (prompt,) = said_to(world, "f", "assistant")
     assert prompt == f"Say {said}\n\n## Input `message`\n```\n{OPENER}\n```"
+
+
+async def _spoken(world: World) -> None:
+    """Hold a session of an agent with a budget, a fallback, limits, a variable and a secret."""
+    agent = Agent(
+        "shop",
+        model="scripted:echo",
+        instructions="Sell {{ctx.shop}} with {{secrets.KEY}}.",
+        fallbacks=[Fallback("openai:gpt-5", 2)],
+        max_cost_microcents=100_000_000,
+        on_exceed="warn",
+        limits=Limits(max_turns=7),
+    )
+    place = Workspace(working_dir=str(world.folder), variables={"shop": "tea {{ctx.x}}"})
+    async with (
+        perdure.open(f"sqlite:///{world.file}") as store,
+        Runtime(store, [agent]) as runtime,
+    ):
+        chat = await runtime.start(agent, workspace=place, id="spoken")
+        await chat.send("What do you sell?")
+
+
+@pytest.mark.parametrize("dialect", ["perdure", "relavium"])
+def test_session_with_variables_runs_again_with_its_whole_agent(world: World, dialect: str) -> None:
+    asyncio.run(_spoken(world))
+    words = ("export", "spoken", "--format", "workflow", "--dialect", dialect, "-o", "w.yaml")
+    told = world.ok(*words)
+    assert ("does not hold: limits, budget" in told.err) == (dialect == "relavium")
+    assert "{{secrets.KEY}}: secrets are never filled in" in told.err
+    (agent,) = parse((world.folder / "w.yaml").read_text()).agents
+    assert agent["fallback_chain"] == [{"max_attempts": 2, "model": "gpt-5", "provider": "openai"}]
+    if dialect == "perdure":
+        assert agent["budget"] == {"max_cost_microcents": 100_000_000, "on_exceed": "warn"}
+        assert cast("dict[str, object]", agent["limits"])["max_turns"] == 7
+    assert "{{secrets.KEY}}" in flow(world, "validate", "w.yaml").err
+    assert len(flow(world, "validate", "w.yaml", "--json").json["warnings"]) == 1
+    ran = flow(world, "run", "w.yaml", "-m", "scripted:echo", "--id", "again", "--json")
+    assert ran.json["status"] == "completed"
+    (session,) = world.ok("sessions", "list", "--all", "--query", "again", "--json").json
+    prompt = world.ok("sessions", "context", session["id"], "--json").json["system"]
+    assert prompt == "Sell tea { {ctx.x}} with {{secrets.KEY}}."
+    shown = world.ok("sessions", "show", "spoken", "--json").json["exports"]
+    assert [(each["path"], each["dialect"]) for each in shown] == [
+        (str(world.folder / "w.yaml"), dialect)
+    ]
+    assert (
+        f"{world.folder / 'w.yaml'} (workflow, {dialect},"
+        in world.ok("sessions", "show", "spoken").out
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("Be short.", "In {{ctx.nope}}.", "use {{ctx.nope}}"),
+        ("{{inputs.days}} days", "{{run.id | read_file}}", "cannot be read"),
+        ("{{inputs.days}} days", "AKIAIOSFODNN7EXAMPLE", "ctx.style"),
+        ("default: 3", "default: 99999999999999999999", "has to be a number"),
+    ],
+)
+def test_validate_reports_each_fault_that_run_refuses(
+    trip: World, old: str, new: str, fault: str
+) -> None:
+    file = trip.folder / "trip.yaml"
+    file.write_text(DOCUMENT.replace(old, new))
+    assert fault in flow(trip, "validate", "trip.yaml", code=2).out
+    assert fault in flow(trip, "run", "trip.yaml", "--input", "topic=x", code=2).err
 
 
 def test_a_document_is_known_by_its_content_and_drawn(trip: World) -> None:

@@ -262,7 +262,7 @@ async def test_instructions_that_name_what_is_not_there_are_refused_at_once(
 ) -> None:
     stage = FlowStage(tmp_path)
     async with stage.flows("helper", instructions="In {{ctx.nope}}.") as flows:
-        with pytest.raises(ConfigError, match=r"\{\{ctx\.nope\}\}"):
+        with pytest.raises(InvalidWorkflow, match=r"\{\{ctx\.nope\}\}"):
             await flows.start(LINE, workspace=tmp_path)
         assert await flows.list() == []
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.workflow.templates import neutralised
+from perdure.errors import ConfigError
+from perdure.workflow.templates import neutralised, with_context, without_context
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,20 @@ def test_nothing_opens_a_template_any_more_and_nothing_is_lost(text: str) -> Non
     assert "{{" not in written
     assert neutralised(written) == written
     assert written.replace(" ", "") == text.replace(" ", "")
+
+
+def test_names_are_filled_once_and_never_scanned_again() -> None:
+    names = {"a": "{{ctx.b}}", "b": "no"}
+    assert with_context("x {{ctx.a}} {{ ctx.b }} {{ctx.", names, "they") == "x {{ctx.b}} no {{ctx."
+
+
+def test_an_unknown_name_says_which_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"they use {{ctx\.c}}.*defines: a, b"):
+        with_context("{{ctx.c}}", {"a": "", "b": ""}, "they")
+
+
+@given(st.text(alphabet="{} ctx.a", max_size=40))
+def test_text_without_context_names_is_never_filled(text: str) -> None:
+    without = without_context(text)
+    assert with_context(without, {}, "they") == without
+    assert without.replace(" ", "") == text.replace(" ", "")

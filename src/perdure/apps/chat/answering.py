@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.apps.chat.permitting import TypedPermissions
 from perdure.apps.terminal.output import remark
+from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, models
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
@@ -27,6 +28,7 @@ from perdure.models.prices import Price
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.models.scripting.files import FiledScripts
+from perdure.secrets.references import unfilled_in
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.tools.builtin.catalogue import BUILTIN
@@ -123,6 +125,9 @@ class Answering:
         Raises: ModelNotHere.
         """
         self.require(self.agent.model)
+        place = f"the instructions of agent {self.agent.id!r}"
+        if warning := unfilled_in(self.agent.instructions, place):
+            remark(safe(warning))
         chat = await self.runtime.start(self.agent, workspace=Workspace(working_dir=str(cwd)))
         await self._remark_unpriced(self.agent)
         return chat

@@ -32,18 +32,21 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
     return drawn_graph(text, file.name, folder)
 
 
-def faults_of(file: Path, workspace: Path, project: str | None = None) -> tuple[str, ...]:
-    """All that keeps a flow of `file` from being begun, each in a sentence; none: nothing does."""
+def faults_of(
+    file: Path, workspace: Path, project: str | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return all that keeps a flow of `file` from being begun, and the warnings about it."""
     try:
         found = document_in(file)
         if found is not None:
             return faults_in(found, workspace)
         graph = graph_in(file, workspace, project)
     except InvalidWorkflow as error:
-        return error.faults
+        return error.faults, ()
     except ConfigError as error:
-        return (str(error),)
-    return tuple(dict.fromkeys(_missing(graph, file.name, Library(_folder(workspace, project)))))
+        return (str(error),), ()
+    missing = tuple(dict.fromkeys(_missing(graph, file.name, Library(_folder(workspace, project)))))
+    return missing, ()
 
 
 def _missing(graph: Graph, name: str, library: Library) -> Iterator[str]:

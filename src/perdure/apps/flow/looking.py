@@ -22,6 +22,7 @@ from perdure.apps.flow.picture.watching import Followed, watched
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import (
     out_style,
+    remark,
     show,
     show_json,
     show_lines,
@@ -226,10 +227,12 @@ def validate(
     """
     if not file.is_file():
         raise PathNotFound(str(file))
-    faults = faults_of(file, workspace, project)
+    faults, warnings = faults_of(file, workspace, project)
     if as_json:
-        show_json({"ok": not faults, "faults": faults})
+        show_json({"ok": not faults, "faults": faults, "warnings": warnings})
         return USAGE if faults else DONE
+    for warning in warnings:
+        remark(safe(warning))
     if not faults:
         found = graph_in(file, workspace, project)
         show_lines(drawn(found, "text", out_style(), width()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import cast
 
 import msgspec
@@ -35,7 +35,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import Interrupted
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage
-from perdure.session.notes import AgentBound, Invocation, SessionStarted
+from perdure.session.notes import AgentBound, Invocation, SessionExported, SessionStarted
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.protocol import SessionStore
 
@@ -49,6 +49,15 @@ NOT_IN_FORCE: Mapping[Withheld, str] = {
     "unknown": "your perdure did not write it",
 }
 """Why what came with a session is not in force here."""
+
+
+class ReportedExport(msgspec.Struct, frozen=True):
+    """A file that the session was written to. Units: `at` is Unix milliseconds."""
+
+    at: int
+    path: str
+    format: str
+    dialect: str | None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -77,6 +86,7 @@ class Report(msgspec.Struct, frozen=True):
     children: tuple[Child, ...] = ()
     authority: Authority = Authority(None)
     cut: str | None = None
+    exports: tuple[ReportedExport, ...] = ()
 
 
 async def report_of(session: Session, store: SessionStore) -> Report:
@@ -103,6 +113,7 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         children=tuple(await children_of(store, session.id)),
         authority=await authority_of(store, session.id),
         cut=await _cut_answer(session, store, branch),
+        exports=tuple([each async for each in _exports(session, store)]),
     )
 
 
@@ -119,6 +130,17 @@ async def _cut_answer(
     except SessionError:
         return None
     return body.partial.text if isinstance(body, Interrupted) else None
+
+
+async def _exports(session: Session, store: SessionStore) -> AsyncIterator[ReportedExport]:
+    """Yield the files that the session, and no origin of it, was exported to, oldest first."""
+    for note in await store.notes(session.id, (SessionExported.kind,)):
+        try:
+            body = body_of(note)
+        except SessionError:
+            continue
+        if isinstance(body, SessionExported) and note.stream == session.id:
+            yield ReportedExport(note.at, body.path, body.format, body.dialect)
 
 
 async def _bound(session: Session, store: SessionStore) -> tuple[str | None, str | None]:
@@ -167,6 +189,9 @@ def report_data(report: Report) -> dict[str, object]:
         ],
         "authority": authority_data(report.authority),
         "cut_answer": report.cut,
+        "exports": [
+            {**msgspec.structs.asdict(each), "at": timestamp(each.at)} for each in report.exports
+        ],
         "branch": [_entry_data(entry, report.labels) for entry in report.branch],
     }
 
@@ -286,6 +311,9 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     ]
     if usage.total_tokens:
         facts.append(("used", _used(usage)))
+    for each in report.exports:
+        form = each.format if each.dialect is None else f"{each.format}, {each.dialect}"
+        facts.append(("exported", f"{each.path} ({form}, {local_time(each.at)})"))
     return [*facts, *_authority_facts(report.authority)]
 
 

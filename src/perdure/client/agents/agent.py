@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
 
-from perdure.client.agents.workspace import Workspace, filled
+from perdure.client.agents.workspace import Workspace
 from perdure.context.build import History
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.config import (
@@ -25,12 +26,14 @@ from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import PastePolicy
+from perdure.secrets.references import unfilled_in
 from perdure.session.declared.arguments import check_fields, takes_declared
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions, Scope
 from perdure.tools.registry import ToolRegistry, registry_of
 from perdure.tools.spec import ToolSpec
+from perdure.workflow.templates import with_context
 
 DEFAULT_MODEL = "scripted:echo"
 """What answers when nothing else is configured: offline, and says so."""
@@ -41,6 +44,7 @@ RETRY_IN_CHAIN = RetryPolicy(max_attempts=1, first_wait_s=0.25, cap_s=8.0)
 
 Tools = Iterable[str | ToolSpec | Callable[..., Any]]
 
+_log = logging.getLogger(__name__)
 _CATALOGUE = "perdure.tools.builtin.catalogue"
 
 
@@ -206,10 +210,13 @@ class Agent(AgentSettings, frozen=True):
     def system_prompt(self, workspace: Workspace) -> str | None:
         """The instructions with ``{{ctx.name}}`` filled from the workspace, never scanned again.
 
+        A reference to a secret stays as it is, and a warning is logged.
         Raises: ConfigError for a name the workspace does not have.
         """
         place = f"the instructions of agent {self.id!r}"
-        return filled(self.instructions, workspace.names, place) or None
+        if warning := unfilled_in(self.instructions, place):
+            _log.warning("%s", warning)
+        return with_context(self.instructions, workspace.names, place) or None
 
     @takes_declared
     def tools_in(self, workspace: Workspace) -> ToolRegistry:
@@ -234,7 +241,7 @@ def _described(spec: ToolSpec, names: Mapping[str, str]) -> ToolSpec:
     place = f"the descriptions of tool {spec.name!r}"
     return msgspec.structs.replace(
         spec,
-        description=filled(spec.description, names, place),
+        description=with_context(spec.description, names, place),
         parameters=_filled_below(spec.parameters, names, place),
     )
 
@@ -247,7 +254,7 @@ def _filled_below(schema: Any, names: Mapping[str, str], place: str) -> Any:
         return schema
     fields = cast("Mapping[str, Any]", schema)
     return {
-        key: filled(value, names, place)
+        key: with_context(value, names, place)
         if key == "description" and isinstance(value, str)
         else _filled_below(value, names, place)
         for key, value in fields.items()

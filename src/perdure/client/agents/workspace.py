@@ -15,7 +15,6 @@ from perdure.secrets.pasted import pasted
 from perdure.session.declared.arguments import check_fields
 from perdure.tools.permissions import Scope
 
-_PLACEHOLDER = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _HEAD_BYTES = 4096
 _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
 """What git writes into HEAD; a link of that name may lead to any other file."""
@@ -105,22 +104,3 @@ def git_ref_of(folder: Path) -> str | None:
         except (OSError, UnicodeDecodeError, LimitExceeded):
             return None
     return None
-
-
-def filled(text: str, names: Mapping[str, str], place: str) -> str:
-    """`text` with every ``{{ctx.name}}`` replaced, once: what is filled in is never scanned again.
-
-    Raises: ConfigError for a name that `names` lacks; it says which there are.
-    """
-
-    def value(found: re.Match[str]) -> str:
-        name = found.group(1)
-        if name not in names:
-            known = ", ".join(sorted(names)) or "none"
-            raise ConfigError(
-                f"{place} use {{{{ctx.{name}}}}}, which the workspace does not define "
-                f"(it defines: {known})"
-            )
-        return names[name]
-
-    return _PLACEHOLDER.sub(value, text)

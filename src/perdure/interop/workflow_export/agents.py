@@ -1,14 +1,22 @@
-"""The agent of a session, as its snapshot says it, in the fields of an agent file."""
+"""The agent of a session, from its snapshot, in the keys of an agent file.
+
+A snapshot may come from any file, so every value is checked before it is written. What a
+dialect has no key for is named, never dropped silently.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, cast
+
+import msgspec
 
 from perdure.interop.workflow_export.slugs import readable_slug
 
+Dialect = Literal["perdure", "relavium"]
+
 NO_AGENT = "exported-agent"
-"""What nodes refer to where the session had no agent; to be changed by who reviews the file."""
+"""The agent id of the nodes where the session had no agent; the author replaces it."""
 
 _PROVIDERS = {"google": "gemini"}
 _SAME = ("name", "description", "temperature")
@@ -18,38 +26,202 @@ _RENAMED = {
     "thinking_level": "reasoning_effort",
 }
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
+"""Efforts that relavium does not have -> the nearest one that it has."""
+
+_OWN = (
+    *("limits", "compaction", "on_interrupt", "queue_mode", "restart_on_cut"),
+    *("history", "on_pasted", "question_expires_s"),
+    *("first_byte_timeout_s", "stream_idle_timeout_s"),
+)
+"""Settings with the same key in a document of perdure's own dialect."""
+
+_RUNNERS = ("permissions", "mcp_servers")
+"""Settings that no document has: the person who runs it decides them."""
+
+DEFAULTS: Mapping[str, object] = {
+    "limits": {"max_turns": 50, "max_tool_rounds": 16, "max_correctable_rounds": 3},
+    "compaction": {
+        "is_enabled": True,
+        "strategy": "tail",
+        "keep_recent_tokens": 20_000,
+        "summary_tokens": 4_096,
+        "trigger": 0.8,
+        "reserve_tokens": None,
+        "max_messages": None,
+    },
+    "on_interrupt": "retry",
+    "queue_mode": "one-at-a-time",
+    "restart_on_cut": False,
+    "history": "full",
+    "on_pasted": "warn",
+    "max_agents": 16,
+    "max_depth": 3,
+    "max_cost_microcents": 0,
+    "on_exceed": "pause_for_approval",
+    "permissions": {},
+    "mcp_servers": [],
+    "fallbacks": [],
+    "tools": [],
+}
+"""Values that say nothing: a document without the key has the same."""
+
+_BUDGET = ("max_cost_microcents", "on_exceed")
+_DELEGATION = ("max_agents", "max_depth")
+_RETRY: Mapping[str, tuple[str, float]] = {
+    "first_wait_s": ("backoff_ms", 1000),
+    "cap_s": ("cap_ms", 1000),
+    "factor": ("factor", 1),
+    "jitter": ("jitter", 1),
+}
+_RETRY_OWN: Mapping[str, float] = {"cap_ms": 60_000, "factor": 2, "jitter": 0.2}
+"""Keys of `retry` that relavium does not have, with their defaults."""
+
+
+class ExportedAgent(msgspec.Struct, frozen=True):
+    """An agent of a document. `lost` names the settings that the document does not hold."""
+
+    definition: Mapping[str, object]
+    lost: tuple[str, ...] = ()
 
 
 def agent_slug(snapshot: Mapping[str, object] | None) -> str:
-    """The id by which nodes refer to the session's agent."""
+    """Return the id by which nodes refer to the session's agent."""
     named = (snapshot or {}).get("id") or (snapshot or {}).get("name")
     return readable_slug(named) if isinstance(named, str) and named else NO_AGENT
 
 
-def agent_of(snapshot: Mapping[str, object]) -> dict[str, object]:
-    """`snapshot` as an inline agent. What a workflow does not say of agents is left out."""
-    provider, _, model = str(snapshot.get("model") or "").partition(":")
+def agent_of(snapshot: Mapping[str, object], dialect: Dialect = "perdure") -> ExportedAgent:
+    """Return the agent of `snapshot` as a document of `dialect` defines it."""
+    provider, model = _model(snapshot.get("model"))
     agent: dict[str, object] = {
         "id": agent_slug(snapshot),
-        "model": model or provider,
-        "provider": _PROVIDERS.get(provider, provider),
+        "model": model,
+        "provider": provider,
         "system_prompt": "",
     }
-    agent.update({key: snapshot[key] for key in _SAME if snapshot.get(key) is not None})
+    agent.update({key: snapshot[key] for key in _SAME if _is_plain(snapshot.get(key))})
     for ours, theirs in _RENAMED.items():
-        value = snapshot.get(ours)
-        if value is not None:
-            agent[theirs] = _EFFORTS.get(value, value) if isinstance(value, str) else value
-    tools = _tools(snapshot.get("tools"))
-    return agent | ({"tools": tools} if tools else {})
+        if _is_plain(snapshot.get(ours)):
+            agent[theirs] = snapshot[ours]
+    agent |= _written(snapshot, "tools", _tools)
+    agent |= _written(snapshot, "fallbacks", _fallbacks, "fallback_chain")
+    agent |= _written(snapshot, "retry", _retry)
+    agent |= _group(snapshot, _BUDGET, "budget")
+    agent |= _group(snapshot, _DELEGATION, "delegation")
+    for key in _OWN:
+        agent |= _written(snapshot, key, _plain)
+    lost = list(_unwritten(snapshot, agent))
+    if snapshot.get("id") not in (None, agent["id"]):
+        lost.append(f"id {snapshot['id']!r} (written as {agent['id']!r})")
+    if dialect == "relavium":
+        agent, more = _as_relavium(agent)
+        lost += more
+    return ExportedAgent(agent, tuple(dict.fromkeys(lost)))
 
 
-def _tools(described: object) -> list[str]:
-    if not isinstance(described, list | tuple):
-        return []
+def _as_relavium(agent: dict[str, object]) -> tuple[dict[str, object], list[str]]:
+    """Return `agent` with the keys that relavium has, and the names of those it lacks."""
+    lost = [key for key in (*_OWN, "budget", "delegation") if key in agent]
+    kept = {key: value for key, value in agent.items() if key not in lost}
+    effort = kept.get("reasoning_effort")
+    if isinstance(effort, str) and effort in _EFFORTS:
+        kept["reasoning_effort"] = _EFFORTS[effort]
+        lost.append(f"reasoning_effort {effort!r} (written as {_EFFORTS[effort]!r})")
+    if isinstance(retry := kept.get("retry"), dict):
+        policy = cast("dict[str, object]", retry)
+        lost += [f"retry.{key}" for key, usual in _RETRY_OWN.items() if policy[key] != usual]
+        kept["retry"] = {key: policy[key] for key in policy if key not in _RETRY_OWN}
+    return kept, lost
+
+
+def _unwritten(snapshot: Mapping[str, object], agent: Mapping[str, object]) -> Iterator[str]:
+    """Yield the settings of `snapshot` that `agent`, made of it, does not have."""
+    keys = {"id": "id", "model": "model", **_RENAMED, "fallbacks": "fallback_chain"}
+    keys |= dict.fromkeys(_BUDGET, "budget") | dict.fromkeys(_DELEGATION, "delegation")
+    for name, value in snapshot.items():
+        is_said = value is not None and value != DEFAULTS.get(name)
+        if is_said and (name in _RUNNERS or keys.get(name, name) not in agent):
+            yield keys.get(name, name)
+
+
+def _written(
+    snapshot: Mapping[str, object],
+    name: str,
+    convert: Callable[[object], object],
+    key: str | None = None,
+) -> dict[str, object]:
+    """Return the setting `name` under its `key`, nothing where it says nothing or is unreadable."""
+    value = snapshot.get(name)
+    if value is None or value == DEFAULTS.get(name):
+        return {}
+    made = convert(value)
+    return {} if made is None else {key or name: made}
+
+
+def _group(snapshot: Mapping[str, object], names: tuple[str, ...], key: str) -> dict[str, object]:
+    """Return the settings `names`, which a document has below `key`."""
+    values = {name: snapshot.get(name, DEFAULTS[name]) for name in names}
+    is_default = all(values[name] == DEFAULTS[name] for name in names)
+    return {} if is_default or _plain(values) is None else {key: values}
+
+
+def _model(named: object) -> tuple[str, str]:
+    """Return the provider, as documents call it, and its model; texts that may be empty."""
+    provider, _, model = str(named or "").partition(":")
+    return _PROVIDERS.get(provider, provider), model or provider
+
+
+def _fallbacks(chain: object) -> list[object] | None:
+    links = [_mapping(each) for each in cast("list[object]", chain)] if _is_list(chain) else []
+    made: list[object] = []
+    for link in links:
+        if not isinstance(link.get("model"), str):
+            return None
+        provider, model = _model(link["model"])
+        attempts = link.get("max_attempts", 1)
+        if not isinstance(attempts, int):
+            return None
+        made.append({"model": model, "provider": provider, "max_attempts": attempts})
+    return made or None
+
+
+def _retry(policy: object) -> dict[str, object] | None:
+    given = _mapping(policy)
+    made: dict[str, object] = {"backoff": given.get("growth", "exponential")}
+    made["max"] = given.get("max_attempts")
+    for ours, (theirs, factor) in _RETRY.items():
+        value = given.get(ours)
+        if not isinstance(value, int | float):
+            return None
+        made[theirs] = round(value * factor, 6)
+    return made if isinstance(made["max"], int) and isinstance(made["backoff"], str) else None
+
+
+def _tools(described: object) -> list[str] | None:
     names: list[str] = []
-    for each in cast("list[object]", described):
+    for each in cast("list[object]", described) if _is_list(described) else []:
         name = cast("dict[str, object]", each).get("name") if isinstance(each, dict) else each
         if isinstance(name, str):
             names.append(name)
-    return names
+    return names or None
+
+
+def _plain(value: object) -> object:
+    """Return `value` if a file holds it as one line, or as a line for each of its keys."""
+    if _is_plain(value):
+        return value
+    fields = _mapping(value)
+    is_flat = fields and all(each is None or _is_plain(each) for each in fields.values())
+    return {key: each for key, each in fields.items() if each is not None} if is_flat else None
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -1,24 +1,31 @@
 """A session as a workflow: pure, so the same session gives the same document.
 
 Each completed turn of the branch is an agent node, in a line from ``input`` to ``output``. The
-transcript is kept whole in the metadata. What no session can say (conditions, loops, limits) is for
-the author to add.
+transcript is kept whole in the metadata. What no session has (conditions, loops) is for the author
+to add.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Literal
 
 import msgspec
 
 from perdure.interop.formats.bundles import branch_of, standing_of
 from perdure.interop.formats.native import Bundle
 from perdure.interop.reports import Exported
-from perdure.interop.workflow_export.agents import NO_AGENT, agent_of, agent_slug
+from perdure.interop.workflow_export.agents import (
+    NO_AGENT,
+    Dialect,
+    ExportedAgent,
+    agent_of,
+    agent_slug,
+)
+from perdure.interop.workflow_export.context import context_of, with_resolved_prompt
 from perdure.interop.workflow_export.slugs import ascii_slug, readable_slug
 from perdure.interop.workflow_export.transcript import transcript_of
+from perdure.secrets.references import unfilled_in
 from perdure.session.clock import timestamp
 from perdure.session.codec import readable
 from perdure.session.ids import EntryId, StreamId
@@ -30,8 +37,6 @@ from perdure.workflow.writing import serialize
 
 FORMAT = "workflow"
 
-Dialect = Literal["perdure", "relavium"]
-
 _KEYS: Mapping[Dialect, str] = {"perdure": "perdureExport", "relavium": "relaviumExport"}
 _ENDINGS: Mapping[Dialect, str] = {"perdure": "workflow.yaml", "relavium": "relavium.yaml"}
 
@@ -40,13 +45,15 @@ class SessionWorkflow(msgspec.Struct, frozen=True):
     """The document, and what it does not hold.
 
     Shape: `left_out` counts the entries of other branches, `omitted` the turns of this one that
-    came to no answer, `unknown` the parts of messages that could not be read.
+    came to no answer, `unknown` the parts of messages that could not be read. `agent` says what of
+    the session's agent it does not hold.
     """
 
     workflow: Workflow
     left_out: int
     omitted: int
     unknown: int
+    agent: ExportedAgent | None = None
 
 
 def file_name(session: StreamId, dialect: Dialect) -> str:
@@ -66,7 +73,12 @@ def workflow_of(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Sessi
     standing = standing_of(bundle)
     branch = branch_of(bundle, leaf)
     transcript = transcript_of(branch, bundle.header.id, standing.undone)
-    snapshot = _agent(bundle)
+    bound = _bound(bundle)
+    snapshot = None if bound is None else bound.agent
+    agent = None if bound is None or snapshot is None else agent_of(snapshot, dialect)
+    context = () if bound is None or dialect == "relavium" else context_of(bound)
+    if agent is not None and bound is not None and dialect == "relavium":
+        agent = with_resolved_prompt(agent, bound)
     slug = agent_slug(snapshot)
     turns = turns_of(branch)
     completed = [turn for turn in turns if turn.is_completed]
@@ -86,14 +98,15 @@ def workflow_of(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Sessi
     workflow = Workflow(
         id=name_of(standing.title or ""),
         name=standing.title,
-        agents=() if snapshot is None else (agent_of(snapshot),),
+        agents=() if agent is None else (agent.definition,),
+        context=context,
         nodes=nodes,
         edges=tuple(Edge(one.id, other.id) for one, other in pairwise(nodes)),
         metadata={_KEYS[dialect]: facts},
     )
     in_tree = sum(entry.lane == "tree" for entry in bundle.entries)
     return SessionWorkflow(
-        workflow, in_tree - len(branch), len(turns) - len(completed), transcript.unknown
+        workflow, in_tree - len(branch), len(turns) - len(completed), transcript.unknown, agent
     )
 
 
@@ -104,13 +117,13 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
     ]
 
 
-def _agent(bundle: Bundle) -> Mapping[str, object] | None:
-    """The snapshot of the agent the session was bound to last, if it was."""
+def _bound(bundle: Bundle) -> SessionStarted | AgentBound | None:
+    """Return the newest entry that bound an agent to the session; None where none did."""
     for entry in reversed(bundle.entries):
         if entry.kind in (SessionStarted.kind, AgentBound.kind):
             body = readable(entry)
             if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
-                return body.agent
+                return body
     return None
 
 
@@ -122,6 +135,11 @@ def _remarks(made: SessionWorkflow) -> list[str]:
         remarks.append(f"turns without an answer, in the transcript only: {made.omitted}")
     if made.unknown:
         remarks.append(f"parts of messages that could not be read and are left out: {made.unknown}")
+    if made.agent is not None:
+        if lost := ", ".join(made.agent.lost):
+            remarks.append(f"settings of the agent that this format does not hold: {lost}")
+        told = unfilled_in(str(made.agent.definition["system_prompt"]), "the agent's instructions")
+        remarks += [] if told is None else [told]
     if not made.workflow.agents:
         remarks.append(f"the session has no agent: put yours in place of {NO_AGENT!r}")
     return remarks

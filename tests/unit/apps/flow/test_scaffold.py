@@ -12,7 +12,7 @@ from perdure.models.scenario_yaml import load_scenario
 
 def test_what_is_laid_out_is_in_order(tmp_path: Path) -> None:
     assert all(made.is_new for made in scaffold(tmp_path))
-    assert faults_of(tmp_path / "workflow.yaml", tmp_path) == ()
+    assert faults_of(tmp_path / "workflow.yaml", tmp_path) == ((), ())
     assert graph_in(tmp_path / "workflow.yaml", tmp_path).roles == (
         *("owner", "developer", "reviewer"),
     )

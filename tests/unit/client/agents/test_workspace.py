@@ -10,10 +10,9 @@ from perdure.client.agents.workspace import (
     Selection,
     Workspace,
     detected,
-    filled,
     git_ref_of,
 )
-from perdure.errors import ConfigError, SecretPasted
+from perdure.errors import SecretPasted
 
 
 def test_the_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path) -> None:
@@ -53,16 +52,6 @@ def test_a_credential_in_a_variable_is_refused_and_not_quoted() -> None:
         detected(Workspace(variables={"KEY": secret}))
     assert "KEY" in str(refused.value)
     assert secret not in str(refused.value)
-
-
-def test_names_are_filled_once_and_never_scanned_again() -> None:
-    names = {"a": "{{ctx.b}}", "b": "no"}
-    assert filled("x {{ctx.a}} {{ ctx.b }} {{ctx.", names, "they") == "x {{ctx.b}} no {{ctx."
-
-
-def test_an_unknown_name_says_which_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"they use {{ctx\.c}}.*defines: a, b"):
-        filled("{{ctx.c}}", {"a": "", "b": ""}, "they")
 
 
 def test_variables_come_before_what_is_known_anyway() -> None:

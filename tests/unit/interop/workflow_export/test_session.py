@@ -180,3 +180,63 @@ def test_any_session_gives_a_file_that_reads_as_itself(log: TreeLog) -> None:
     first, second = (written(bundle, leaf, "perdure").content for _ in range(2))
     assert first == second
     assert serialize(parse(first.decode())) == first.decode()
+
+
+def bound_in(workspace: dict[str, object], instructions: str, prompt: str) -> Making:
+    making = Making()
+    agent = {**AGENT, "model": "scripted:echo", "instructions": instructions}
+    making.note(SessionStarted(agent, workspace, prompt))
+    making.say(user("a"), assistant("A"))
+    return making
+
+
+WORKSPACE: dict[str, object] = {
+    "working_dir": "/srv/shop",
+    "git_ref": "main",
+    "active_file": "a.py",
+    "selection": {"file": "a.py", "start_line": 2, "end_line": 5},
+    "variables": {"shop": "{{ctx.city}} and {{inputs.x}}", "city": "Ulm", "bad name": "x"},
+}
+
+
+def test_variables_of_the_workspace_are_the_context() -> None:
+    making = bound_in(WORKSPACE, "For {{ctx.shop}} on {{ctx.git_ref}}, {{ctx.selection}}", "-")
+    text = written(making.made(), leaf_of(making.entries), "perdure").content.decode()
+    workflow = parse(text)
+    assert serialize(workflow) == text
+    assert {entry.key: entry.value for entry in workflow.context} == {
+        "city": "Ulm",
+        "git_ref": "main",
+        "selection": "a.py:2-5",
+        "shop": "{ {ctx.city}} and { {inputs.x}}",
+    }
+    assert workflow.agents[0]["system_prompt"] == (
+        "For {{ctx.shop}} on {{ctx.git_ref}}, {{ctx.selection}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "written_as"),
+    [("For Ulm, {{x}}", "For Ulm, {{x}}"), ("For {{ctx.city}}", "For { {ctx.city}}")],
+)
+def test_relavium_gets_the_resolved_prompt_and_no_context(prompt: str, written_as: str) -> None:
+    making = bound_in(WORKSPACE, "For {{ctx.shop}}", prompt)
+    workflow = exported(making, "relavium")
+    assert workflow.context == ()
+    assert workflow.agents[0]["system_prompt"] == written_as
+
+
+def test_lost_settings_and_secrets_in_instructions_are_warnings() -> None:
+    making = Making()
+    making.note(
+        SessionStarted({**AGENT, "limits": {"max_turns": 3}, "instructions": "Use {{secrets.KEY}}"})
+    )
+    warnings = written(making.made(), None, "relavium").warnings
+    assert "settings of the agent that this format does not hold: limits" in warnings
+    assert any("{{secrets.KEY}}: secrets are never filled in" in each for each in warnings)
+
+
+def test_hostile_workspace_is_left_out() -> None:
+    for workspace in ({"variables": ["x"]}, {"variables": {"a": {}}}, {"selection": "x"}):
+        making = bound_in(dict[str, object](workspace), "{{ctx.a}} {{ctx.selection}}", "-")
+        assert exported(making).context == ()

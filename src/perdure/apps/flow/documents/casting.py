@@ -20,6 +20,7 @@ from perdure.client.agents.delegation.narrowing import within
 from perdure.client.flows.documents.binding import bound_agents
 from perdure.engine.flows.documents.mapping import agent_refs
 from perdure.errors import ConfigError
+from perdure.secrets.references import unfilled_in
 from perdure.session.flows.kinds import DocumentBound
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.registry import ToolRegistry
@@ -60,6 +61,9 @@ def cast_of(found: Located, acting: Acting) -> Cast:
             continue  # with faults, which are told with all the others
         elif acting.model is not None or acting.scenario is not None:
             made[ref] = _made(found, ref, acting)
+    for agent in agents:
+        warning = unfilled_in(agent.instructions, f"the instructions of agent {agent.id!r}")
+        remarks += [] if warning is None else [warning]
     located, more = _without_unknown(found, made)
     return Cast((*agents, *made.values()), located, (*remarks, *more))
 

@@ -125,11 +125,11 @@ def inputs_in(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def faults_in(found: Located, workspace: Path) -> tuple[str, ...]:
-    """All that keeps the document `found` from being run, each in a sentence."""
+def faults_in(found: Located, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return all that keeps the document `found` from being run, and what only needs a warning."""
     cast = cast_of(found, Acting(()))
     try:
         checked(cast.located, {agent.id: agent for agent in cast.agents}, workspace)
     except InvalidWorkflow as error:
-        return error.faults
-    return ()
+        return error.faults, cast.remarks
+    return (), cast.remarks

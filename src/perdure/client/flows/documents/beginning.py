@@ -15,12 +15,18 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.workspace import Workspace, detected
 from perdure.client.flows.documents.binding import bound_agents
-from perdure.engine.flows.documents.admission import admitted, inputs_text, untold
+from perdure.engine.flows.documents.admission import (
+    admitted,
+    inputs_text,
+    unfit_defaults,
+    untold,
+)
 from perdure.engine.flows.documents.answers import kept_answer
 from perdure.engine.flows.documents.mapping import bound, graph_of
 from perdure.engine.flows.documents.settling import input_path
 from perdure.engine.flows.documents.structure import DocumentFault, faults_of, in_order
-from perdure.errors import ConfigError, InvalidWorkflow, ToolError
+from perdure.errors import ConfigError, InvalidWorkflow, SecretPasted, ToolError
+from perdure.secrets.pasted import pasted
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import DocumentBound, HandoffTarget, NodePassed
 from perdure.session.ids import StreamId, blob_hash
@@ -31,6 +37,7 @@ from perdure.workflow.document import InputNode, Workflow
 from perdure.workflow.expressions import template_of
 from perdure.workflow.filling import Fillings, ReadFile, filled
 from perdure.workflow.reading import Located, is_document, located
+from perdure.workflow.templates import with_context
 from perdure.workflow.writing import serialize
 
 READING = "read_file"
@@ -91,9 +98,30 @@ def checked(found: Located, given: Mapping[str, Agent], workspace: Path) -> dict
     agents, faults = bound_agents(found, given)
     names = detected(Workspace(working_dir=str(workspace))).names
     faults += faults_of(found, given, names)
+    faults += unfit_defaults(found)
+    if not faults:
+        faults += _fixed_context(found, workspace)
+        keys = dict.fromkeys((entry.key for entry in found.workflow.context), "")
+        faults += _unfilled(agents, workspace, {**names, **keys})
     if faults:
         raise InvalidWorkflow(found.name, in_order(faults))
     return agents
+
+
+def _fixed_context(found: Located, workspace: Path) -> list[DocumentFault]:
+    """Return what is wrong with the entries of the context that no input changes. Blocks."""
+    faults: list[DocumentFault] = []
+    for entry in found.workflow.context:
+        template = template_of(entry.value)
+        if any(placeholder.root == "inputs" for placeholder in template.placeholders):
+            continue
+        try:
+            value = filled(template, Fillings(run_id="run"), file_reader(workspace))
+            pasted(value, "refuse", f"ctx.{entry.key}")
+        except ConfigError as error:
+            what = str(error) if isinstance(error, SecretPasted) else f"ctx.{entry.key}: {error}"
+            faults.append((found.lines.context.get(entry.key), what))
+    return faults
 
 
 def beginning(
@@ -163,7 +191,7 @@ def _unfilled(
     faults: list[DocumentFault] = []
     for agent in agents.values():
         try:
-            agent.system_prompt(place)
+            with_context(agent.instructions, place.names, f"the instructions of agent {agent.id!r}")
             agent.tools_in(place)
         except ConfigError as error:
             faults.append((None, str(error)))

@@ -55,6 +55,16 @@ def admitted(
     return values, faults
 
 
+def unfit_defaults(located: Located) -> list[DocumentFault]:
+    """Return the defaults that no run could use."""
+    found = [
+        (located.lines.inputs.get(declared.name), _unfit(declared, declared.default))
+        for declared in located.workflow.inputs
+        if declared.default is not None
+    ]
+    return [(line, what) for line, what in found if what is not None]
+
+
 def from_texts(workflow: Workflow, given: Mapping[str, str]) -> dict[str, object]:
     """`given` as the types that the inputs declare; what does not fit stays text."""
     types: dict[str, InputType] = {each.name: each.type for each in workflow.inputs}
