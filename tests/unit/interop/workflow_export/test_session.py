@@ -234,9 +234,3 @@ def test_lost_settings_and_secrets_in_instructions_are_warnings() -> None:
     warnings = written(making.made(), None, "relavium").warnings
     assert "settings of the agent that this format does not hold: limits" in warnings
     assert any("{{secrets.KEY}}: secrets are never filled in" in each for each in warnings)
-
-
-def test_hostile_workspace_is_left_out() -> None:
-    for workspace in ({"variables": ["x"]}, {"variables": {"a": {}}}, {"selection": "x"}):
-        making = bound_in(dict[str, object](workspace), "{{ctx.a}} {{ctx.selection}}", "-")
-        assert exported(making).context == ()
