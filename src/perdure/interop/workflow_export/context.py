@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -51,7 +50,7 @@ def _selection(selected: object) -> str:
     return f"{file}:{first}-{last}" if isinstance(file, str) else ""
 
 
-def _texts(value: object) -> Mapping[str, str]:
+def _texts(value: object) -> dict[str, str]:
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     return {name: text for name, text in fields.items() if isinstance(text, str)}
 
