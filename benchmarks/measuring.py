@@ -21,6 +21,7 @@ from benchmarks import (
     engine,
     flows,
     fork,
+    handles,
     importing,
     kills,
     postgres,
@@ -32,6 +33,7 @@ from benchmarks.figures import Benchmark, Figure, Run
 
 BENCHMARKS: dict[str, Benchmark] = {
     "append": append.measure,
+    "handles": handles.measure,
     "growth": append.measure_growth,
     "concurrent": concurrent.measure,
     "processes": concurrent.measure_processes,

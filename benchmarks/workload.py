@@ -36,6 +36,12 @@ def _pool(seed: int) -> str:
 
 
 def turns(seed: int, count: int) -> Iterator[tuple[NewEntry, ...]]:
+    """`count` turns as entries."""
+    for said in conversation(seed, count):
+        yield tuple(new_tree(message) for message in said)
+
+
+def conversation(seed: int, count: int) -> Iterator[tuple[Message, ...]]:
     """`count` turns. Every second one calls two tools whose results are 2 to 8 kB long."""
     text = _Text(seed)
     for number in range(count):
@@ -44,7 +50,7 @@ def turns(seed: int, count: int) -> Iterator[tuple[NewEntry, ...]]:
             for call in range(2):
                 messages += _tool_round(text, f"call-{number}-{call}")
         messages.append(assistant(text.of(ANSWER_BYTES)))
-        yield tuple(new_tree(message) for message in messages)
+        yield tuple(messages)
 
 
 def _tool_round(text: _Text, call: str) -> list[Message]:
