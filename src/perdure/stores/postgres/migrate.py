@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 from psycopg import AsyncConnection, IsolationLevel
@@ -22,8 +22,7 @@ APP_ROLE = "perdure_app"
 
 OLDEST_SERVER = 140_000
 
-_PACKAGE = "perdure.stores.postgres"
-_FOLDER = "migrations"
+_FOLDER = Path(__file__).parent / "migrations"
 _LOCK = "SELECT pg_advisory_xact_lock((20582::bigint << 48))"
 
 _SITE = """
@@ -58,9 +57,8 @@ class Site(NamedTuple):
 @cache
 def migrations() -> dict[int, str]:
     """Schema version -> the SQL that leads to it from the one before, in order."""
-    folder = resources.files(_PACKAGE) / _FOLDER
-    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    return {int(name.partition("_")[0]): (folder / name).read_text("utf-8") for name in names}
+    files = sorted(_FOLDER.glob("*.sql"))
+    return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 
 
 def latest_version() -> int:

@@ -6,23 +6,21 @@ A file that was released is never edited; a change is a new file.
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from perdure.stores.sqlite.rows import Connection
 
 APPLICATION_ID = 0x50524455
 """``PRAGMA application_id`` of every perdure store: the letters PRDU."""
 
-_PACKAGE = "perdure.stores.sqlite"
-_FOLDER = "migrations"
+_FOLDER = Path(__file__).parent / "migrations"
 
 
 @cache
 def migrations() -> dict[int, str]:
     """Schema version -> the SQL that leads to it from the one before, in order."""
-    folder = resources.files(_PACKAGE) / _FOLDER
-    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    return {int(name.partition("_")[0]): (folder / name).read_text("utf-8") for name in names}
+    files = sorted(_FOLDER.glob("*.sql"))
+    return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 
 
 def latest_version() -> int:
