@@ -49,6 +49,7 @@ def test_the_schemas_that_are_published_are_those_of_the_code() -> None:
     [
         HEAD,
         HEAD + "memory: none\nretry: {max: 2}\nmcp_servers: [a, {ref: b}, {name: c, command: d}]\n",
+        HEAD + "memory: {type: window, window_size: 2}\n",
         HEAD + "permissions: {scope: sandboxed, allowed_commands: [ls]}\nlimits: {max_turns: 3}\n",
         agent_text(Agent("a", model="openai:x", tools=["read_file"], fallbacks=["google:y"])),
     ],
@@ -66,7 +67,8 @@ def test_agent_files_that_are_read_fit(text: str) -> None:
         HEAD + "foo: 1\n",
         HEAD + "temperature: 3\n",
         HEAD + "tools: read_file\n",
-        HEAD + "memory: {type: window}\n",
+        HEAD + "memory: {type: all}\n",
+        HEAD + "memory: {window_size: 2}\n",
         HEAD + "input_schema: {}\n",
         HEAD + "retry: {max: 0}\n",
         HEAD + "retry: {max: 1, retry_on: [x]}\n",

@@ -107,7 +107,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Raises: ConfigError for what can never work or would be unsafe.
     """
 
-    scope: Scope = "project"
+    scope: Scope = "sandboxed"
     roots: tuple[str, ...] = ()
     allowed_commands: tuple[str, ...] = ()
     allowed_command_globs: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ def test_a_bound_call_is_unchanged_until_the_file_permissions_or_agent_change(
     call = call_in(tmp_path)
     digest = digest_of("h", bound_of(write_file, call, "helper").facts)
     assert require_unchanged(write_file, call, "helper", "h", digest).facts["agent"] == "helper"
-    stricter = call_in(tmp_path, permissions=Permissions(scope="sandboxed"))
+    stricter = call_in(tmp_path, permissions=Permissions(approval="plan"))
     for changed, agent, args in (
         (call, "other", "h"),
         (call, "helper", "i"),

@@ -225,7 +225,7 @@ BUILT_IN: Mapping[str, object] = {
     "chat.agent": None,
     "chat.thinking_level": "off",
     "chat.approval": "ask",
-    "chat.fs_scope": "project",
+    "chat.fs_scope": "sandboxed",
     "chat.allowed_commands": (),
     "chat.allowed_domains": (),
     "chat.turn_cap": MAX_TURNS,

@@ -28,6 +28,7 @@ from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import PastePolicy
 from perdure.secrets.references import unfilled_in
 from perdure.session.declared.arguments import check_fields, takes_declared
+from perdure.session.flows.graph import is_role
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions, Scope
@@ -131,8 +132,8 @@ class Agent(AgentSettings, frozen=True):
     the runtime knows, add their tools when a session is started or resumed. `hooks` are asked in
     its sessions after those of the store; they are this program's and not kept.
     Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
-    WrongArgument for an id without a name, for a model that is not ``provider:name``, and for what
-    a field is not declared as.
+    WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, and
+    for what a field is not declared as.
     """
 
     id: str
@@ -143,8 +144,12 @@ class Agent(AgentSettings, frozen=True):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.id.strip():
-            raise WrongArgument("an agent needs an id: Agent('helper')", argument="id")
+        if not is_role(self.id):
+            raise WrongArgument(
+                f"invalid agent id {self.id!r}: use a-z, 0-9 and single hyphens, for example "
+                "Agent('helper'); 'helper_2' names an instance of a role",
+                argument="id",
+            )
         require_model_name(self.model)
         msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)
         chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)

@@ -18,6 +18,7 @@ from perdure.client.session import Session
 from perdure.engine.turns.config import Budget
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted
+from perdure.tools.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +46,9 @@ class Chats:
         name = str(snapshot.get("id", ""))
         today = given or self._host.agents.get(name)
         workspace = kept_workspace(bound.workspace)
+        frozen = today or agent_of(snapshot, ToolRegistry(()))
         whole = await self._host.servers.equipped(
-            today or Agent(name), workspace.working_dir, tool_names(snapshot)
+            frozen, workspace.working_dir, tool_names(snapshot)
         )
         kept = agent_of(snapshot, whole.registry)
         agent = narrowed(kept if today is None else _as_of_today(resumed_agent(kept, whole), today))

@@ -170,3 +170,21 @@ def test_what_a_session_may_do_is_less_and_never_more() -> None:
         AGENT.narrowed(scope="full")
     with pytest.raises(ConfigError, match="wider"):
         AGENT.narrowed(allowed_commands=["git push"])
+
+
+@pytest.mark.parametrize("id", ["helper", "a", "a-1", "owner_2", "1"])
+def test_agent_id_is_kebab_case_or_a_role_instance(id: str) -> None:
+    assert Agent(id).id == id
+
+
+@pytest.mark.parametrize(
+    "id", ["", " ", "My Agent!", "Helper", "a_b", "a--b", "-a", "a-", "a/b", "ä", "a\n", "owner_0"]
+)
+def test_agent_with_an_invalid_id_is_refused_where_it_is_made(id: str) -> None:
+    with pytest.raises(WrongArgument, match="invalid agent id") as refused:
+        Agent(id)
+    assert refused.value.argument == "id"
+
+
+def test_agent_without_permissions_is_sandboxed() -> None:
+    assert Agent("a").permissions.scope == "sandboxed"

@@ -91,7 +91,7 @@ async def test_further_directories_are_open_in_a_project_only(tmp_path: Path) ->
     root.mkdir()
     other.mkdir()
     path = str(other / "x")
-    project = Permissions(roots=("../other",))
+    project = Permissions(scope="project", roots=("../other",))
     assert (await Tools(root, project).run(write_file, path=path, content="x")).outcome == "ok"
     sandboxed = Permissions(scope="sandboxed", roots=("../other",))
     run = await Tools(root, sandboxed).run(write_file, path=path, content="x")

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from perdure.context.build import History
 from perdure.engine.turns.config import CompactionSettings, Limits, OnExceed, QueueModes
+from perdure.errors import ConfigError
 from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.secrets.pasted import PastePolicy
 from perdure.session.ledger import InterruptPolicy
@@ -70,6 +71,33 @@ class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 3
 
 
+class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What becomes of the old parts of a long conversation.
+
+    Raises: ConfigError for a window without its size, and for a size without a window.
+    """
+
+    type: Annotated[
+        Literal["none", "summary", "window"],
+        Meta(description="summary: summarized; window: left out; none: sent as they are."),
+    ]
+    window_size: Annotated[
+        Count | None, Meta(description="Newest messages that a window sends to the model.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.type == "window" and self.window_size is None:
+            raise ConfigError(
+                "memory 'window' needs window_size: {type: window, window_size: 40}",
+                argument="type",
+            )
+        if self.type != "window" and self.window_size is not None:
+            raise ConfigError(
+                f"window_size needs memory type 'window', not {self.type!r}",
+                argument="window_size",
+            )
+
+
 class AgentFile(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -90,8 +118,8 @@ class AgentFile(
     reasoning_effort: ThinkingLevel = "off"
     tools: Annotated[tuple[Text, ...], Meta(description="Built-in tools by name.")] = ()
     memory: Annotated[
-        Literal["none", "summary"],
-        Meta(description="Whether old parts of a long conversation are summarised."),
+        Literal["none", "summary"] | FiledMemory,
+        Meta(description="What becomes of the old parts of a long conversation."),
     ] = "summary"
     retry: FiledRetry | None = None
     fallback_chain: tuple[FiledFallback, ...] = ()

@@ -13,7 +13,12 @@ import msgspec
 
 from perdure.bounds.files import read_named
 from perdure.client.agents.agent import DEFAULT_MODEL, Agent, Fallback
-from perdure.client.agents.files.document import AgentFile, FiledFallback, FiledRetry
+from perdure.client.agents.files.document import (
+    AgentFile,
+    FiledFallback,
+    FiledMemory,
+    FiledRetry,
+)
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, InvalidAgentFile, WrongArgument
 from perdure.models.catalogue import PROVIDERS, is_model_name
@@ -90,12 +95,8 @@ def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
     for key, value in root.pairs:
         if key.text in _NOT_YET:
             nodes.fault(key, f"{key.text!r}: {_NOT_YET[key.text]}")
-        elif key.text == "memory" and _is_window(value):
-            nodes.fault(
-                value,
-                "memory 'window' drops messages: write `compaction: {max_messages: 40}` instead, "
-                "with memory 'summary' or 'none'",
-            )
+        elif key.text == "memory" and value.text == "window":
+            nodes.fault(value, "memory 'window' needs its size: {type: window, window_size: 40}")
         elif key.text == "mcp_servers" and value.kind == "seq":
             named = tuple(_named(item) for item in value.items)
             kept.append((key, YamlNode(value.line, value.kind, items=named)))
@@ -104,11 +105,6 @@ def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
         else:
             kept.append((key, value))
     return YamlNode(root.line, root.kind, pairs=tuple(kept))
-
-
-def _is_window(node: YamlNode) -> bool:
-    named = {key.text: value.text for key, value in node.pairs}
-    return "window" in (node.text, named.get("type"), named.get("strategy"))
 
 
 def _named(server: YamlNode) -> YamlNode:
@@ -212,10 +208,18 @@ class _Binding:
         settings = filed.compaction or CompactionSettings()
         if "memory" not in self._places:
             return settings
-        is_enabled = filed.memory == "summary"
+        memory = filed.memory
+        if not isinstance(memory, FiledMemory):
+            memory = FiledMemory(memory)
+        is_enabled = memory.type == "summary"
         if filed.compaction is not None and filed.compaction.is_enabled != is_enabled:
             self._fault("memory", "memory and compaction.is_enabled disagree; keep one")
-        return msgspec.structs.replace(settings, is_enabled=is_enabled)
+        settings = msgspec.structs.replace(settings, is_enabled=is_enabled)
+        if memory.window_size is None:
+            return settings
+        if settings.max_messages not in (None, memory.window_size):
+            self._fault("memory", "window_size and compaction.max_messages disagree; keep one")
+        return msgspec.structs.replace(settings, max_messages=memory.window_size)
 
     def _fault(self, key: str, what: str) -> None:
         self._nodes.fault(self._place(key), what)

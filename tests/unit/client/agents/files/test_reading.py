@@ -84,8 +84,15 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
         ("instructions: x\n", "line 4: 'instructions' is unknown here"),
         ("input_schema: {}\n", "line 4: 'input_schema': perdure checks no input"),
         ("output_schema: {}\n", "line 4: 'output_schema': perdure checks no output"),
-        ("memory: {type: window}\n", "line 4: memory 'window' drops messages"),
-        ("memory: window\n", "line 4: memory 'window' drops messages"),
+        ("memory: {type: window}\n", "line 4: memory 'window' needs window_size"),
+        ("memory: window\n", "line 4: memory 'window' needs its size"),
+        ("memory: {window_size: 4}\n", "line 4: 'type' is missing"),
+        ("memory:\n  type: none\n  window_size: 4\n", "line 6: window_size needs memory type"),
+        ("memory: {type: all}\n", "line 4: 'all' is not one of none, summary, window"),
+        (
+            "memory: {type: window, window_size: 4}\ncompaction: {max_messages: 5}\n",
+            "line 4: window_size and compaction.max_messages disagree",
+        ),
         ("retry:\n  max: 2\n  retry_on: [rate_limit]\n", "line 6: 'retry_on': which errors"),
         ("provider: nobody\n", "line 2: there is no provider 'nobody'"),
         ("fallback_chain: [{model: m}]\n", "line 4: 'm' says no provider"),
@@ -106,6 +113,25 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
 )
 def test_what_cannot_be_honoured_is_told_with_its_line(text: str, fault: str) -> None:
     assert any(found.startswith(fault) for found in faults_of(HEAD + text)), faults_of(HEAD + text)
+
+
+@pytest.mark.parametrize(
+    ("memory", "compaction"),
+    [
+        ("none", CompactionSettings(is_enabled=False)),
+        ("{type: none}", CompactionSettings(is_enabled=False)),
+        ("summary", CompactionSettings()),
+        ("{type: summary}", CompactionSettings()),
+        (
+            "{type: window, window_size: 40}",
+            CompactionSettings(is_enabled=False, max_messages=40),
+        ),
+    ],
+)
+def test_memory_of_an_agent_file_is_accepted_as_text_and_as_mapping(
+    memory: str, compaction: CompactionSettings
+) -> None:
+    assert agent_of_text(f"{HEAD}memory: {memory}\n").compaction == compaction
 
 
 def test_mcp_servers_stand_there_whole_or_by_name() -> None:
