@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from perdure.client.agents.standing import standing_of as standing_of
     from perdure.client.agents.turn import Reply as Reply
     from perdure.client.agents.turn import Turn as Turn
-    from perdure.client.agents.workspace import Selection as Selection
-    from perdure.client.agents.workspace import Workspace as Workspace
+    from perdure.client.conversation.workspace import Selection as Selection
+    from perdure.client.conversation.workspace import Workspace as Workspace
     from perdure.client.flows.feeds import RoleFeed as RoleFeed
     from perdure.client.flows.flow import Flow as Flow
     from perdure.client.flows.flows import Flows as Flows
@@ -196,7 +196,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "revoke",
         "standing_of",
     ),
-    "perdure.client.agents.workspace": (
+    "perdure.client.conversation.workspace": (
         "Selection",
         "Workspace",
     ),

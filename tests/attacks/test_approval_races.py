@@ -15,7 +15,7 @@ import pytest
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import Limits
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.tools.builtin import writing

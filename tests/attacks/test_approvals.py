@@ -10,7 +10,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.errors import AlreadyAnswered, InvalidEntry, QuestionClosed
 from perdure.models.scenario import CallTools, Reply, ScriptedCall
 from perdure.tools.permissions import Permissions

@@ -23,7 +23,7 @@ from perdure.apps.flow.files import graph_in
 from perdure.apps.settings.layers import Configuration
 from perdure.bounds.limits import InputLimits, limits, use_input_limits
 from perdure.client.agents.files.reading import agent_in
-from perdure.client.agents.workspace import git_ref_of
+from perdure.client.conversation.workspace import git_ref_of
 from perdure.client.keys import key_in_file
 from perdure.egress.rpc import rpc_client
 from perdure.engine.flows.files.readings import Library

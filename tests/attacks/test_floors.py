@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.search import search_files

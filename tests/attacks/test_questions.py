@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.errors import QuestionClosed
 from perdure.models.scenario import Hang
 from perdure.session.flows.graph import FlowNode, Graph

@@ -15,8 +15,8 @@ import pytest
 import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.workspace import Workspace
 from perdure.client.clock import SystemClock
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.store import Store
 from perdure.engine.hooks.registry import Hooks
 from perdure.models.scenario import CallTools, Scenario, ScriptedCall

@@ -13,8 +13,8 @@ import pytest
 import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.workspace import Workspace
 from perdure.client.clock import SystemClock
+from perdure.client.conversation.workspace import Workspace
 from perdure.errors import TurnSuspended
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel

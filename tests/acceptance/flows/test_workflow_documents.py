@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure.client.agents.agent import Agent, Fallback
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import Limits
 from perdure.workflow.document import AgentNode, Workflow
 from perdure.workflow.reading import parse

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.flows.selectors import About, Selectors

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.flows.flow import Flow
 from perdure.engine.summaries import compact
 from perdure.errors import FlowRefusal, LeaseHeld, TurnOpen

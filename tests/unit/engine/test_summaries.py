@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.engine.summaries import compact, summarise_branch
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.session_turns import Terms

@@ -19,8 +19,8 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.narrowing import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.errors import ConfigError, TurnOpen

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.context.build import History
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.config import (

@@ -14,9 +14,9 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.narrowing import local_agent
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.binding import Binding
+from perdure.client.conversation.workspace import Workspace, detected, kept_workspace
 from perdure.engine.turns.recovery import idle_state, interrupt
 from perdure.errors import ConfigError, HeadConflict
 from perdure.session.codec import new_side

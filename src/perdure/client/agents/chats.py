@@ -12,8 +12,8 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.narrowing import resumed_agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace, kept_workspace
 from perdure.client.conversation.binding import Binding
+from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.session import Session
 from perdure.engine.turns.config import Budget
 from perdure.session.ids import StreamId

@@ -18,8 +18,8 @@ from perdure.client.agents.notices import OnQuestion, QuestionCalls, unpriced_wa
 from perdure.client.agents.providers import default_models
 from perdure.client.agents.servers import Servers
 from perdure.client.agents.terms import Caps, InFlow, terms_of
-from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.call_order import CallOrder
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.looking.scratch import scratch_dir_of
 from perdure.client.processes import is_gone, named_process
 from perdure.client.store import Store

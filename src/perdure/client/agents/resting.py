@@ -9,9 +9,9 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.asking import asked_below
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.appending import ExpectedLeaf
 from perdure.client.conversation.call_order import CallOrder
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session
 from perdure.engine.summaries import compact, summarise_branch

@@ -19,7 +19,7 @@ from perdure.client.agents.hosting import Host
 from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.standing import end_if_idle, expire_or_end
 from perdure.client.agents.turn import Turn
-from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.store import Store
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks

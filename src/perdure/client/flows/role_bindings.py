@@ -9,8 +9,8 @@ import msgspec
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.delegation.narrowing import local_agent, resumed_agent
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.workspace import Workspace, detected, kept_workspace
 from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.workspace import Workspace, detected, kept_workspace
 from perdure.engine.turns.recovery import interrupt
 from perdure.errors import ConfigError, SessionNotFound
 from perdure.session.codec import new_side

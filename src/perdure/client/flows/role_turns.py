@@ -17,7 +17,7 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.terms import InFlow
-from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import agent_for, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded

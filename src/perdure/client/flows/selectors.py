@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.hosting import Host
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.flows.equipping import unconfigured
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.saying import AnswerText

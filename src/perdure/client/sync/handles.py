@@ -20,8 +20,8 @@ from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.saying import Said
 from perdure.client.agents.turn import Reply, WhileWaiting
 from perdure.client.agents.turn import Turn as AsyncTurn
-from perdure.client.agents.workspace import Workspace
 from perdure.client.conversation.appending import ExpectedLeaf, Item, Parent
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore

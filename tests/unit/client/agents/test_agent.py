@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from perdure.client.agents.agent import Agent, Fallback, agent_of
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, WrongArgument
 from perdure.models.retry import RetryPolicy

@@ -7,7 +7,7 @@ import pytest
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.terms import InFlow
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import Runs
 from perdure.engine.turns.session_turns import Signals
 from perdure.errors import ConfigError

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.workspace import Selection, Workspace
+from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.engine.turns.config import Limits
 from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
 from perdure.models.scenario import Hang

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import Limits
 from perdure.engine.turns.session_turns import Terms
 from perdure.session.ids import StreamId

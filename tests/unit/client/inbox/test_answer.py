@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.errors import AlreadyAnswered, QuestionClosed
 from perdure.session.notes import Answer, QuestionWithdrawn
 from tests.fakes.chats import MODEL, Stage, calls, says, until

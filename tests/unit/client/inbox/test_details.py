@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.inbox.details import CHANGED, in_full
 from perdure.models.scenario import CallTools, ScriptedCall
 from tests.fakes.chats import MODEL, Stage, says, until

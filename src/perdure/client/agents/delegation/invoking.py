@@ -16,7 +16,6 @@ import msgspec
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.narrowing import carved, narrowed_child, resumed_agent
 from perdure.client.agents.saying import message_of
-from perdure.client.agents.workspace import Workspace, kept_workspace
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.lineage import (
     child_id,
@@ -25,6 +24,7 @@ from perdure.client.conversation.lineage import (
     invocations_in,
     started_in,
 )
+from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget
 from perdure.engine.turns.recovery import carried

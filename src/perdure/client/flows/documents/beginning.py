@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.flows.documents.binding import bound_agents
 from perdure.engine.flows.documents.admission import (
     admitted,

@@ -16,7 +16,7 @@ import msgspec
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.delegation.narrowing import resumed_agent, within
 from perdure.client.agents.terms import InFlow
-from perdure.client.agents.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.documents.beginning import file_reader
 from perdure.client.flows.role_turns import MOST_TURNS, RoleTurns, session_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.asking import asked_below
-from perdure.client.agents.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.session.ids import StreamId
 from tests.fakes.chats import until
 from tests.fakes.players import Act, Theatre, asks, words

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.agents.workspace import (
+from perdure.client.conversation.workspace import (
     Selection,
     Workspace,
     detected,
