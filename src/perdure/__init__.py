@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from perdure.errors import ModelUnavailable as ModelUnavailable
     from perdure.errors import NotAStore as NotAStore
     from perdure.errors import NotAsyncio as NotAsyncio
+    from perdure.errors import NotImported as NotImported
     from perdure.errors import PerdureError as PerdureError
     from perdure.errors import QuestionClosed as QuestionClosed
     from perdure.errors import QuestionNotFound as QuestionNotFound
@@ -282,6 +283,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "SessionError",
         "SessionExists",
         "SessionHasForks",
+        "NotImported",
         "SessionNotFound",
         "StoreCorrupt",
         "StoreError",

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pytest
@@ -66,6 +67,12 @@ FILES = {
 """Methods that are about the file, and why they are not in the matrix."""
 
 Call = Callable[[Any, StreamId], Awaitable[object]]
+
+
+def file_below(address: str, session: StreamId) -> Path:
+    """Return the file of `session` in any namespace of the folder at `address`."""
+    folder = Path(unquote(urlsplit(address).path[1:]))
+    return next(folder.rglob(f"*_{session}.jsonl"), folder / "missing.jsonl")
 
 
 def writing(stream: StreamId, **changes: Any) -> Commit:
@@ -135,6 +142,7 @@ CALLS: dict[str, list[Call]] = {
     "erasures": [lambda s, _: s.erasures()],
     "feed": [lambda s, _: s.feed(0)],
     "find": [lambda s, id: s.find(id), lambda s, id: s.find(id[:3])],
+    "session_at": [lambda s, id: s.session_at(file_below(s.address, id))],
     "find_entry": [
         lambda s, id: s.find_entry(id, "0"),
         lambda s, id: s.find_entry(StreamId("own"), of(id)),

@@ -17,6 +17,7 @@ from perdure.stores.keeping.erasing import (
     EraseScope,
     Erasing,
     ForkPolicy,
+    is_erased,
 )
 from perdure.stores.keeping.retention import Retaining
 from perdure.stores.protocol import SessionStore
@@ -40,11 +41,8 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
             state = await backend.state(stream)
             await backend.remove(stream, is_erased=True)
             return state.epoch
-    elif not is_reused and not backend.capabilities.erase and isinstance(backend, Erasing):
-        certificates = await backend.erasures()
-        erased = (each for done in certificates for each in done.sessions if each.is_whole)
-        if any(each.session == stream for each in erased):
-            raise SessionExists(stream, is_erased=True)
+    elif not is_reused and not backend.capabilities.erase and await is_erased(backend, stream):
+        raise SessionExists(stream, is_erased=True)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -20,6 +21,7 @@ from perdure.client.erasing import (
 )
 from perdure.client.inbox.finding import FLOW_KINDS, stream_asking
 from perdure.client.looking.identifiers import find_flow, find_stream
+from perdure.client.looking.session_files import find_file
 from perdure.client.looking.verifying import verified
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
@@ -119,15 +121,19 @@ class Store:
             raise await taken(self.backend, header.id) from None
         return await self._handle(header.id, Stored(self.backend))
 
-    async def open(self, session: str) -> Session:
-        """Return the session with the whole id `session`.
+    async def open(self, session: str | Path) -> Session:
+        """Return the session with the whole id `session`, or that of a session file.
 
-        Raises: SessionNotFound; Erased.
+        A string is always an id. A `pathlib.Path` is a file of a `jsonl:` store, or one that was
+        imported into this store: its session as far as it was imported.
+        Raises: SessionNotFound, which NotImported is; Erased; FormatError for an unreadable file.
         """
+        is_file = isinstance(session, Path)
+        id = (await find_file(self.backend, session)).session if is_file else StreamId(session)
         backing = Stored(self.backend)
-        state = await backing.log.state(StreamId(session))
+        state = await backing.log.state(id)
         if state.info.status == "erased":
-            raise Erased(session)
+            raise Erased(id)
         return Session(backing, state, self.outside, self.bus, self.hooks)
 
     async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:

@@ -4,8 +4,9 @@
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
     │                UnsupportedVersion · AlreadyAnswered · QuestionNotFound · QuestionClosed
     │                Erased
-    ├ StoreError     SessionNotFound · SessionExists · HeadConflict · LeafConflict · LeaseHeld
-    │                LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew · NotAStore
+    ├ StoreError     SessionNotFound · NotImported · SessionExists · HeadConflict · LeafConflict
+    │                LeaseHeld · LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew
+    │                NotAStore
     │                StoreCorrupt · StoreSchemaForeign · StoreReadOnly · StoreFull
     │                StoreUnavailable · Unsupported
     │                InvalidQuery · SearchIndexDamaged · SessionHasForks · QuotaExceeded
@@ -79,6 +80,7 @@ from perdure.errors.stores import (
     LeaseHeld,
     LeaseLost,
     NotAStore,
+    NotImported,
     SearchIndexDamaged,
     SessionExists,
     SessionNotFound,
@@ -152,6 +154,7 @@ __all__ = [
     "ModelUnavailable",
     "NotAStore",
     "NotAsyncio",
+    "NotImported",
     "PerdureError",
     "QuestionClosed",
     "QuestionNotFound",

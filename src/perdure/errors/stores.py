@@ -21,6 +21,17 @@ class SessionNotFound(StoreError):
         self.stream = stream
 
 
+class NotImported(SessionNotFound):
+    """A session file was named, and the store holds no session of it."""
+
+    code = "not_imported"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.args = (f"{path} is not a session of this store; import it first",)
+        self.path = path
+
+
 class SessionExists(StoreError):
     """A stream of that id exists already."""
 

@@ -46,13 +46,14 @@ async def import_files(
     format: FormatName = "auto",
     subject: str | None = None,
     told: Told | None = None,
+    again: bool = False,
 ) -> AsyncIterator[FileOutcome]:
     """Import the files at `paths`, as `import_source` does.
 
     Shape: one outcome a file, in the order of `paths`. A caller that stops early cancels what is
     under way; what was yielded is in the store.
     """
-    importer = _Importer(store, clock, random, format, subject=subject, told=told)
+    importer = _Importer(store, clock, random, format, subject=subject, told=told, again=again)
     jobs = ((held_bytes(size_of(path)), partial(importer.outcome_of, path)) for path in paths)
     async for outcome in in_order(jobs):
         yield outcome
@@ -106,6 +107,7 @@ class _Importer:
         *,
         subject: str | None,
         told: Told | None,
+        again: bool,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -113,6 +115,7 @@ class _Importer:
         self._format: FormatName = format
         self._subject = subject
         self._told = told
+        self._again = again
 
     async def outcome_of(self, path: Path) -> FileOutcome:
         """Import one file."""
@@ -126,6 +129,7 @@ class _Importer:
                 format=self._format,
                 subject=self._subject,
                 progress=None if told is None else lambda read, _total: told(path, read),
+                again=self._again,
             )
         except PerdureError as error:
             return FileOutcome(path, error=error)

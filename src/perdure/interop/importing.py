@@ -46,12 +46,13 @@ from perdure.interop.formats.sources.reading import BOUNDS, Bounds, Make, Source
 from perdure.interop.identities import Traces, foreign_ids, traces_of
 from perdure.interop.originals import FileRelation, Original, originals_of, relation_of
 from perdure.interop.placing import session_ids
-from perdure.interop.reports import ImportReport, about
+from perdure.interop.reports import ImportReport, about, still_erased
 from perdure.interop.restoring import restore
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import ImportSource
+from perdure.stores.keeping.erasing import is_erased
 from perdure.stores.protocol import EMPTY, SessionStore, StreamState
 
 FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode"]
@@ -90,12 +91,14 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     subject: str | None = None,
     progress: Progress | None = None,
     bounds: Bounds = BOUNDS,
+    again: bool = False,
 ) -> ImportReport:
     """Read `source`, a file or its content, into `store`.
 
     `name` is what it is called in the log, by default the file's name. `subject` says whom a new
     session is about; one that is here already keeps its own. `progress` is told bytes read and
-    bytes in all, from another thread. `bounds` say how much of it is in memory at once.
+    bytes in all, from another thread. `bounds` say how much of it is in memory at once. A session
+    that was erased stays erased; with `again` the file becomes a new session, with another id.
     Durable: all of it on return. A small source is one commit. Of a larger one what is there after
     a crash is marked as ``importing``, and the same import goes on from it; but one of perdure's
     own looks as it did at an earlier moment. With turns in it, it is created by another commit.
@@ -103,21 +106,35 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     is in the middle of a turn; what ``SessionStore.commit`` raises.
     """
     with _opened(source, name) as content:
-        known = format
-        if known == "auto":
-            known = await asyncio.to_thread(recognise.recognised, content)
-        if known is None:
-            packed = await asyncio.to_thread(recognise.packed_as, content)
-            raise FormatError(content.name, packed or _NO_SESSION)
+        known = await asyncio.to_thread(_format_of, content, format)
         if known == native.FORMAT:
             return await _restored(
-                store, content, subject=subject, clock=clock, random=random, bounds=bounds
+                store,
+                content,
+                subject=subject,
+                clock=clock,
+                random=random,
+                bounds=bounds,
+                again=again,
             )
         read = await asyncio.to_thread(source_of_format, content, known, progress, bounds)
         if not read.parsed.items and not read.parsed.header_lines:
             raise FormatError(content.name, f"no line of it is a record of {known}")
-        work = _Work(content.name, read, subject, bounds.piece_bytes, Added())
+        work = _Work(content.name, read, subject, bounds.piece_bytes, Added(), again)
         return await _import_read(store, work, clock)
+
+
+def _format_of(content: Content, format: FormatName) -> recognise.Format:
+    """Return the format of `content`, which is to be `format`. Raises: FormatError."""
+    if format == native.FORMAT or (format != "auto" and recognise.has_line_of(content, format)):
+        return format
+    found = recognise.recognised(content)
+    if found is None:
+        raise FormatError(content.name, recognise.packed_as(content) or _NO_SESSION)
+    if format not in ("auto", found):
+        reason = f"no line of it is a record of {format}; it is a session of {found}"
+        raise FormatError(content.name, reason)
+    return found
 
 
 @contextmanager
@@ -157,6 +174,7 @@ async def _restored(
     clock: Clock,
     random: RandomSource,
     bounds: Bounds,
+    again: bool,
 ) -> ImportReport:
     piece_bytes = bounds.piece_bytes
     if content.length <= bounds.whole_bytes:
@@ -165,7 +183,13 @@ async def _restored(
     log = await asyncio.to_thread(LogFile, content)
     try:
         return await restore(
-            store, log, subject=subject, clock=clock, random=random, piece_bytes=piece_bytes
+            store,
+            log,
+            subject=subject,
+            clock=clock,
+            random=random,
+            piece_bytes=piece_bytes,
+            again=again,
         )
     except (InvalidEntry, InvalidParent) as error:
         raise FormatError(content.name, f"it is no log: {error}") from error
@@ -179,6 +203,7 @@ class _Work(msgspec.Struct, frozen=True):
     subject: str | None
     piece_bytes: int
     added: Added
+    again: bool
 
     @property
     def parsed(self) -> ParsedSource:
@@ -202,19 +227,22 @@ async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> Import
 async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
     parsed = work.parsed
     first = await asyncio.to_thread(first_line, work.source.content)
-    passed: list[StreamId] = []
+    other: StreamId | None = None  # the first session that has an id of the file, and is not it
+    erased: StreamId | None = None
     for stream in session_ids(parsed.format, parsed.header.session, first):
+        if await is_erased(store, stream):  # nothing is added to it, whatever forks have of it
+            erased = erased or stream
+            continue
         try:
             state = await store.state(stream)
         except SessionNotFound:
-            return await _create(store, work, stream, passed, clock)
-        if state.info.status == "erased":  # nothing is added to it, whatever forks have of it
-            passed.append(stream)
-            continue
+            if erased is not None and not work.again:
+                return still_erased(erased, parsed.format)
+            return await _create(store, work, stream, _why_other(erased, other, stream), clock)
         report = await _update(store, work, state, clock)
         if report is not None:
             return about(report, work.subject, state.header)
-        passed.append(stream)
+        other = other or stream
     raise AssertionError("session_ids never ends")
 
 
@@ -247,7 +275,7 @@ def _report(work: _Work, stream: StreamId, warning: str | None) -> ImportReport:
 
 
 async def _create(
-    store: SessionStore, work: _Work, stream: StreamId, passed: list[StreamId], clock: Clock
+    store: SessionStore, work: _Work, stream: StreamId, why_other: str | None, clock: Clock
 ) -> ImportReport:
     parsed, now = work.parsed, clock.now_ms()
     first_at = next((item.at for item in parsed.items if item.at is not None), now)
@@ -269,17 +297,17 @@ async def _create(
     )
     adding = Adding(work.source, work.name, Base(stream, EMPTY, None), work.added)
     await adding.run(store, now, work.piece_bytes, header)
-    return _report(work, stream, await _why_other(store, passed, stream))
+    return _report(work, stream, why_other)
 
 
-async def _why_other(store: SessionStore, passed: list[StreamId], stream: StreamId) -> str | None:
-    """Why the session became `stream` and not the first of `passed`; None where there is none."""
-    if not passed:
+def _why_other(erased: StreamId | None, other: StreamId | None, stream: StreamId) -> str | None:
+    """Say why the session became `stream`; None if that is the file's own id."""
+    if erased is not None:
+        return f"session {erased} was erased; this file became session {stream}"
+    if other is None:
         return None
-    if (await store.state(passed[0])).info.status == "erased":
-        return f"session {passed[0]} was erased; this file became session {stream}"
     return (
-        f"this file is not a continuation of session {passed[0]}, whose id it has; "
+        f"this file is not a continuation of session {other}, whose id it has; "
         f"it became session {stream}"
     )
 

@@ -15,7 +15,8 @@ class ImportReport(msgspec.Struct, frozen=True):
 
     Shape: `entries` and `messages` count what was added this time: 0 where the file held nothing
     new. `malformed` are the numbers of the new lines that could not be read, or not fully;
-    `skipped` is how many they are. `is_new` says that the session did not exist before.
+    `skipped` is how many they are. `is_new` says that the session did not exist before, `is_erased`
+    that it was erased and stays so.
     """
 
     session: StreamId
@@ -26,6 +27,13 @@ class ImportReport(msgspec.Struct, frozen=True):
     malformed: tuple[int, ...]
     warnings: tuple[str, ...]
     is_new: bool
+    is_erased: bool = False
+
+
+def still_erased(session: StreamId, format: str) -> ImportReport:
+    """Report that `session` was erased before, so that nothing was imported."""
+    warning = f"session {session} was erased; nothing was imported"
+    return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False, is_erased=True)
 
 
 def about(report: ImportReport, subject: str | None, header: StreamHeader) -> ImportReport:

@@ -18,13 +18,14 @@ from perdure.interop.bundling import bundle_of
 from perdure.interop.formats import native
 from perdure.interop.formats.logs import LogFile, LogStretch, as_new
 from perdure.interop.placing import session_ids
-from perdure.interop.reports import ImportReport, about
+from perdure.interop.reports import ImportReport, about, still_erased
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import SessionReceived
+from perdure.stores.keeping.erasing import is_erased
 from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, StreamState, Write
 
 LEASE_MS = 60_000
@@ -39,8 +40,11 @@ async def restore(
     clock: Clock,
     random: RandomSource,
     piece_bytes: int,
+    again: bool = False,
 ) -> ImportReport:
     """Bring the session of `log` into `store`; `subject`, if any, says whom it is about there.
+
+    If it was erased, nothing is brought, unless `again`: then it gets another id.
 
     Units: `piece_bytes` of the file, about, become one commit.
     Durable: all of it on return. Where the session holds turns it is created by a commit of its
@@ -49,7 +53,9 @@ async def restore(
     append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
     """
     subject = log.header.subject if subject is None else subject
-    restoring = _Restoring(store, log, subject, clock=clock, random=random, size=piece_bytes)
+    restoring = _Restoring(
+        store, log, subject, clock=clock, random=random, size=piece_bytes, again=again
+    )
     # Each piece may meet somebody else's commit.
     for _ in range(_ATTEMPTS + log.length // piece_bytes - 1):
         try:
@@ -71,6 +77,7 @@ class _Restoring:
         clock: Clock,
         random: RandomSource,
         size: int,
+        again: bool,
     ) -> None:
         self._store = store
         self._log = log
@@ -78,20 +85,27 @@ class _Restoring:
         self._clock = clock
         self._random = random
         self._piece_bytes = size
+        self._again = again
         self._entries = self._messages = 0
         self._is_new = self._is_noted = False
 
     async def run(self) -> ImportReport:
         passed: list[StreamId] = []
+        erased: StreamId | None = None
         for stream in session_ids(native.FORMAT, self._log.header.id, b""):
             header = msgspec.structs.replace(
                 self._log.header, id=stream, subject=self._subject, received=len(self._log)
             )
+            if await is_erased(self._store, stream):
+                erased = erased or stream
+                continue
             try:
                 state = await self._store.state(stream)
             except SessionNotFound:
+                if erased is not None and not self._again:
+                    return still_erased(erased, native.FORMAT)
                 await self._append(header, None)
-                return self._report(stream, passed)
+                return self._report(stream, erased, passed)
             # Whom it is about is the store's own affair, as is how much of it was received.
             header = msgspec.structs.replace(
                 header, subject=state.header.subject, received=state.header.received
@@ -102,7 +116,7 @@ class _Restoring:
                 continue
             if common < len(self._log):
                 await self._append(header, state)
-            return about(self._report(stream, []), self._subject, state.header)
+            return about(self._report(stream), self._subject, state.header)
         raise AssertionError("session_ids never ends")
 
     async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
@@ -125,8 +139,12 @@ class _Restoring:
                 break
         return common
 
-    def _report(self, stream: StreamId, passed: Sequence[StreamId]) -> ImportReport:
+    def _report(
+        self, stream: StreamId, erased: StreamId | None = None, passed: Sequence[StreamId] = ()
+    ) -> ImportReport:
         told = [f"session {each} is another one; this one became {stream}" for each in passed[:1]]
+        if erased is not None:
+            told = [f"session {erased} was erased; this one became {stream}"]
         return ImportReport(
             session=stream,
             format=native.FORMAT,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, World
-from tests.fakes.sources import claude_file, every_file
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
+from tests.fakes.sources import CLAUDE_CODE, claude_file, every_file
 
 COUNT = 60
 
@@ -98,11 +98,53 @@ def test_a_file_that_is_no_session_is_wrong_input_alone_and_a_failure_among_othe
     assert (several.code, len(several.lines)) == (1, 1)
 
 
-def test_a_folder_without_sessions_is_told_to_people_only(world: World) -> None:
+def test_import_that_finds_nothing_exits_3(world: World) -> None:
     (world.folder / "empty").mkdir()
-    assert "there is no .jsonl file here" in world.ok("import", "empty").err
-    silent = world.ok("import", "empty", "--json")
-    assert (silent.out, silent.err) == ("", "")
+    ended = world.run("import", "empty")
+    assert (ended.code, ended.out) == (3, "")
+    assert "there is no .jsonl file in empty" in ended.err
+    as_json = world.run("import", "empty", "--json")
+    assert (as_json.code, as_json.out, as_json.error["code"]) == (3, "", "nothing_to_import")
+    flows = world.run("import", "empty", "--format", "a-society", "--json")
+    assert (flows.code, flows.error["code"]) == (3, "nothing_to_import")
+
+
+def test_format_that_no_line_has_is_refused(world: World) -> None:
+    (world.folder / "claude.jsonl").write_bytes(claude_file(CLAUDE_CODE[0]))
+    ended = world.run("import", "claude.jsonl", "--format", "pi", "--json")
+    assert (ended.code, ended.out) == (2, "")
+    told = "no line of it is a record of pi; it is a session of claude-code"
+    assert told in ended.error["message"]
+    assert world.ok("sessions", "list", "--json").json == []
+
+
+def test_erased_session_is_imported_with_again_only(sample: World) -> None:
+    sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
+    ended = sample.ok("import", str(SAMPLE))
+    assert f"session {SAMPLE_ID} was erased; nothing was imported" in ended.out
+    assert "`perdure import --again`" in ended.out
+    assert sample.ok("sessions", "list", "--json").json == []
+    named = sample.run("sessions", "show", str(SAMPLE), "--json")
+    assert (named.code, named.error["code"]) == (3, "erased")
+    sample.ok("import", str(SAMPLE), "--again")
+    (listed,) = sample.ok("sessions", "list", "--json").json
+    assert listed["id"] == f"{SAMPLE_ID}.2"
+
+
+def test_again_is_refused_where_it_means_nothing(world: World) -> None:
+    (world.folder / "empty").mkdir()
+    for words in (("--watch",), ("--format", "a-society")):
+        assert world.run("import", "empty", "--again", *words).code == 2
+
+
+def test_file_of_a_session_folder_names_its_session(world: World) -> None:
+    address = f"jsonl:///{world.folder}/sessions?dialect=pi"
+    world.ok("chat", "-p", "hello", "-m", "scripted:echo", "--store", address)
+    (path,) = (world.folder / "sessions").glob("*.jsonl")
+    for named in (str(path), f"sessions/{path.name}"):
+        tree = world.ok("sessions", "tree", named, "--store", address, "--json").json
+        assert tree["roots"][0]["role"] == "user"
+        assert world.ok("sessions", "show", named, "--store", address).err == ""
 
 
 def _all_of(terminal: int) -> str:

@@ -17,4 +17,5 @@ def test_a_report_has_the_fields_that_programs_read() -> None:
         "malformed": [4],
         "warnings": ["line 4: bad"],
         "is_new": True,
+        "is_erased": False,
     }

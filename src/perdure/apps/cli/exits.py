@@ -7,9 +7,10 @@ can make (a file in the way, a path that is not there) are defined here.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import ClassVar
 
-from perdure.errors import PerdureError, SessionNotFound
+from perdure.errors import NotImported, PerdureError, SessionNotFound
 
 DONE = 0
 FAILED = 1
@@ -59,16 +60,24 @@ class StoreNotFound(PerdureError):
         self.store = store
 
 
-class NotImported(PerdureError):
-    """A file was named where a session is expected, and no session is made of it yet."""
-
-    code: ClassVar[str] = "not_imported"
+class ImportNeeded(NotImported):
+    """A file was named where a session is expected, and was not imported yet."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{path} is not in this store yet; `perdure import {shlex.quote(path)}` adds it"
+        super().__init__(path)
+        self.args = (
+            f"{path} is not in this store yet; `perdure import {shlex.quote(path)}` adds it",
         )
-        self.path = path
+
+
+class NothingToImport(PerdureError):
+    """An import found no file that may be a session, or no flow."""
+
+    code: ClassVar[str] = "nothing_to_import"
+
+    def __init__(self, paths: Iterable[object], sought: str) -> None:
+        places = ", ".join(str(path) for path in paths)
+        super().__init__(f"nothing to import: there is no {sought} in {places}")
 
 
 class WholeIdNeeded(SessionNotFound):
@@ -146,6 +155,7 @@ EXITS: dict[str, int] = {
     "store_not_encrypted": USAGE,
     "no_terminal": USAGE,
     "nothing_to_pick": NOT_FOUND,
+    "nothing_to_import": NOT_FOUND,
     "path_not_found": NOT_FOUND,
     "not_imported": NOT_FOUND,
     "store_not_found": NOT_FOUND,

@@ -15,10 +15,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake, exit_code_of
+from perdure.apps.cli.exits import (
+    DONE,
+    FAILED,
+    NothingToImport,
+    PathNotFound,
+    UsageMistake,
+    exit_code_of,
+)
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, own_folders, store_address, writable_store
-from perdure.apps.terminal.output import counted, out_style, remark, show, show_error, show_json
+from perdure.apps.terminal.output import counted, out_style, show, show_error, show_json
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import interrupts
 from perdure.client.store import Store
@@ -52,13 +59,15 @@ def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
     return exit_code_of(failure) if is_alone else FAILED
 
 
-def _check(paths: list[Path], format: str, *, is_watching: bool) -> None:
+def _check(paths: list[Path], format: str, *, is_watching: bool, again: bool) -> None:
     """Refuse what cannot be imported before anything is. Raises: PathNotFound, UsageMistake."""
     missing = [path for path in paths if not path.exists()]
     if missing and (is_watching or len(paths) == 1):
         raise PathNotFound(str(missing[0]))
     if format == "a-society" and is_watching:
         raise UsageMistake("--watch follows session files; a flow's folder is imported once")
+    if again and (is_watching or format == "a-society"):
+        raise UsageMistake("--again imports erased sessions once: not with --watch, not for flows")
     for path in paths:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UsageMistake(f"{path} is not a file or folder")
@@ -81,13 +90,17 @@ def import_sessions(
         str | None,
         typer.Option(metavar="NAME", help="Whom new sessions are about; see `sessions erase`."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Import erased sessions too, under new ids.")
+    ] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
     """Import recorded sessions.
 
-    Of perdure, pi, Operator, Claude Code, Codex or opencode. Importing again adds nothing.
+    Of perdure, pi, Operator, Claude Code, Codex or opencode. Importing again adds nothing, and an
+    erased session stays erased.
 
     Every line is kept. A file that cannot be imported does not stop the others; the exit code is
     then 1. Where one file alone is named it is that of its error: 2 when it is no session. --json
@@ -104,8 +117,9 @@ def import_sessions(
     Exit codes:
         1  some files could not be imported
         2  the one file named is no session
+        3  there was nothing to import
     """
-    _check(paths, format, is_watching=is_watching)
+    _check(paths, format, is_watching=is_watching, again=again)
 
     async def work() -> int:
         if format == "a-society":
@@ -113,13 +127,16 @@ def import_sessions(
             flows: Any = importlib.import_module("perdure.apps.flow.importing")
             code: int = await flows.imported(paths, store, namespace, as_json=as_json)
             return code
+        how = _How(format, subject, again)
         async with writable_store(store, namespace) as opened:
             if is_watching:
-                follower = _follower(opened, paths, format, subject, store_address(store))
+                follower = _follower(opened, paths, how, store_address(store))
                 return await _watched(follower, as_json=as_json)
             closed: list[OSError] = []
             files = list(_files(paths, closed.append))
-            total = await _imported(opened, files, format, subject, closed, as_json=as_json)
+            if not files and not closed:
+                raise NothingToImport(paths, f"{SUFFIX} file")
+            total = await _imported(opened, files, how, closed, as_json=as_json)
         return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
 
     return run(work)
@@ -140,8 +157,7 @@ def _files(paths: Iterable[Path], on_closed: Callable[[OSError], object]) -> Ite
 async def _imported(
     store: Store,
     files: Sequence[Path],
-    format: FormatName,
-    subject: str | None,
+    how: _How,
     closed: Sequence[OSError],
     *,
     as_json: bool,
@@ -160,9 +176,10 @@ async def _imported(
             files,
             clock=outside.clock,
             random=outside.random,
-            format=format,
-            subject=subject,
+            format=how.format,
+            subject=how.subject,
             told=told,
+            again=how.again,
         )
         async for outcome in outcomes:
             total.add(outcome)
@@ -174,9 +191,15 @@ async def _imported(
         _tell(outcome, as_json=as_json)
     if not as_json and len(files) > 1:
         show(total.summary())
-    if not files and not closed and not as_json:
-        remark(f"there is no {SUFFIX} file here")
     return total
+
+
+class _How(msgspec.Struct, frozen=True):
+    """How files are imported."""
+
+    format: FormatName
+    subject: str | None
+    again: bool
 
 
 class _Total:
@@ -235,16 +258,14 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 # -- for as long as they are written
 
 
-def _follower(
-    store: Store, paths: Sequence[Path], format: FormatName, subject: str | None, address: str
-) -> FolderFollower:
+def _follower(store: Store, paths: Sequence[Path], how: _How, address: str) -> FolderFollower:
     return FolderFollower(
         store.backend,
         paths,
         clock=store.outside.clock,
         random=store.outside.random,
-        format=format,
-        subject=subject,
+        format=how.format,
+        subject=how.subject,
         excluded=own_folders(address),
         open=_written_by_us(),
     )
@@ -317,6 +338,8 @@ def _tell_report(file: Path, report: ImportReport) -> None:
         told = f"  {skipped} could not be read and were kept: {numbers}"
         lines.append(style.paint(told, "warning"))
     lines += [style.paint(f"  {safe(warning)}", "warning") for warning in report.warnings]
+    if report.is_erased:
+        lines.append("  `perdure import --again` imports it under a new id")
     show("\n".join(lines), is_flushed=True)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.apps.cli.exits import DONE, FAILED, exit_code_of
+from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
 from perdure.apps.opening import writable_store
-from perdure.apps.terminal.output import counted, remark, show, show_error, show_json
+from perdure.apps.terminal.output import counted, show, show_error, show_json
 from perdure.client.store import Store
 from perdure.engine.flows.files.drawing import drawn_graph
 from perdure.engine.flows.files.readings import project_folder
@@ -44,8 +44,7 @@ async def imported(
     """Import every flow below `paths`; the exit code. Those that cannot be opened are named."""
     folders = [folder for path in paths for folder in flow_folders(path)]
     if not folders:
-        remark("there is no flow.json here, nor two folders further down")
-        return DONE
+        raise NothingToImport(paths, "flow.json, nor up to two folders further down,")
     async with writable_store(store, namespace) as opened:
         outcomes = [await _one(opened, folder) for folder in folders]
     for outcome in outcomes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal, Self, overload
 
@@ -406,10 +407,12 @@ class Store(Handle[AsyncStore]):
             ),
         )
 
-    def open(self, session: str) -> Session:
-        """Return the session with the whole id `session`.
+    def open(self, session: str | Path) -> Session:
+        """Return the session with the whole id `session`, or that of a session file.
 
-        Raises: SessionNotFound; Erased.
+        A string is always an id. A `pathlib.Path` is a file of a `jsonl:` store, or one that was
+        imported into this store: its session as far as it was imported.
+        Raises: SessionNotFound, which NotImported is; Erased; FormatError for an unreadable file.
         """
         return Session(self.portal, self.portal.call(self.asynchronous.open(session)))
 

@@ -64,6 +64,14 @@ def recognised(content: Content) -> Format | None:
     return None
 
 
+def has_line_of(content: Content, format: Format) -> bool:
+    """Return whether a line of `content` is a record of `format`, wherever it is."""
+    if format == "opencode":
+        return OPENCODE.match(content.read(0, _BEGINNING_BYTES)) is not None
+    records = (fields_of(read_line(line.content).value) for line in lines_in(content))
+    return any(fields is not None and _format_of(fields) == format for fields in records)
+
+
 _PACKED = (
     (
         (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ"),

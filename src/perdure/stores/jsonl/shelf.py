@@ -19,7 +19,7 @@ from perdure.codecs.form import Codec
 from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
-from perdure.stores.jsonl.disk.folder import Folder, Stamp, session_in
+from perdure.stores.jsonl.disk.folder import SUFFIX, Folder, Stamp, session_in
 from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
 from perdure.stores.jsonl.rows import header_of, is_sound
@@ -123,6 +123,23 @@ class Shelf:
                 if standing.header.id == stream:
                     return self.found(stream, path)
         return None
+
+    def session_at(self, path: Path) -> StreamId | None:
+        """Return the session in the file `path`; None if it is no session file of the folder.
+
+        Raises: StoreTooNew, StoreUnavailable.
+        """
+        if path.suffix != SUFFIX or path.parent.resolve() != self.folder.path.resolve():
+            return None
+        own = self.folder.path / path.name
+        try:
+            standing = self._standing(own, Stamp.of(status_of(own)))
+        except (FileNotFoundError, NotRegular):
+            return None
+        if standing is None:
+            return None
+        self.found(standing.header.id, own)
+        return standing.header.id
 
     def found(self, stream: StreamId, path: Path) -> Path:
         """Remember that `path` holds the session."""

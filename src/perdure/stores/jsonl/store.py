@@ -215,7 +215,10 @@ class _Writing(_Handle):
 
 
 class _Reading(_Handle):
-    """`LogReading`."""
+    """`LogReading` and `SessionFiles`."""
+
+    async def session_at(self, path: Path) -> StreamId | None:
+        return await self._run(lambda: self._shelf.session_at(path))
 
     async def state(self, stream: StreamId) -> StreamState:
         def work() -> StreamState:

@@ -6,11 +6,14 @@ and hashes, and nothing of what was erased.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from perdure.errors import SessionNotFound
 from perdure.session.ids import EntryId, StreamId
+from perdure.stores.protocol import SessionStore
 
 EraseScope = Literal["session", "subject", "namespace"]
 ForkPolicy = Literal["refuse", "keep", "erase"]
@@ -158,6 +161,16 @@ class Erasing(Protocol):
     async def erasures(self) -> list[Certificate]:
         """The certificates of the namespace, the oldest first, those under way included."""
         ...
+
+
+async def is_erased(store: SessionStore, stream: StreamId) -> bool:
+    """Return whether `stream` was erased whole, also where the store keeps nothing of it."""
+    with suppress(SessionNotFound):
+        return (await store.state(stream)).info.status == "erased"
+    if store.capabilities.erase or not isinstance(store, Erasing):
+        return False
+    sessions = (each for done in await store.erasures() for each in done.sessions)
+    return any(each.is_whole and each.session == stream for each in sessions)
 
 
 class Relation(msgspec.Struct, frozen=True):

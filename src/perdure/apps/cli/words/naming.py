@@ -1,32 +1,30 @@
-"""Which session a person means: by its id, by how that begins, or by a file it was imported from.
+"""Resolve what a person typed for a session: its id, the beginning of that, or a session file.
 
 What has a slash is a path, since no id has one; so is what ends as session files do, unless it is
-the id of a session. A file that was imported stands for its session; looking imports nothing.
+the id of a session. A file means its session in the store; nothing is imported.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 from pathlib import Path
-from typing import Any
 
-from perdure.apps.cli.exits import NotImported, PathNotFound, UsageMistake
+from perdure.apps.cli.exits import ImportNeeded, PathNotFound, UsageMistake
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
+from perdure.client.looking.session_files import find_file
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import SessionNotFound
+from perdure.errors import NotImported, SessionNotFound
 from perdure.session.ids import StreamId
 
 _ENDINGS = (".json", ".jsonl")
-_RECORDINGS = "perdure.apps.cli.words.recordings"
 
 
 async def opened_session(store: Store, named: str) -> Session:
     """The session that `named` means.
 
-    Raises: SessionNotFound, AmbiguousId; PathNotFound, NotImported, FormatError, UsageMistake.
+    Raises: SessionNotFound, AmbiguousId; PathNotFound, ImportNeeded, FormatError, UsageMistake.
     """
     return await store.open(await named_session(store, named))
 
@@ -47,11 +45,10 @@ async def named_session(store: Store, named: str) -> StreamId:
         raise UsageMistake(f"{named} is a folder: name one file of it, or a session's id")
     if not path.is_file():
         raise PathNotFound(named)
-    # By name: what reads files takes longer to load than most commands take to run.
-    recordings: Any = importlib.import_module(_RECORDINGS)
-    found: Any = await recordings.imported_as(store.backend, path)
-    if found is None:
-        raise NotImported(named)
+    try:
+        found = await find_file(store.backend, path)
+    except NotImported:
+        raise ImportNeeded(named) from None
     if found.is_behind:
         remark(f"{safe(named)} has changed since it was imported; `perdure import` adds the rest")
-    return StreamId(found.session)
+    return found.session

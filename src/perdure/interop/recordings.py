@@ -1,7 +1,7 @@
-"""Which session a file of another program, or of perdure's own, is in a store: found, not imported.
+"""Find the session that a file was imported as, without importing it.
 
-The store is only read. What the file's session is called is computed as an import does it, so a
-file is found although it was moved, has grown, or was rewritten since.
+The store is only read. The ids that the session may have are computed as an import does, so a file
+is found after it was moved, has grown, or was rewritten.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.codecs.fields import fields_of
-from perdure.errors import FormatError, SessionNotFound
+from perdure.errors import Erased, FormatError, SessionNotFound
 from perdure.interop.formats import native, recognise
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.logs import LogFile
@@ -23,6 +23,7 @@ from perdure.interop.originals import FileRelation, originals_of, relation_of
 from perdure.interop.placing import session_ids
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource
+from perdure.stores.keeping.erasing import is_erased
 from perdure.stores.protocol import SessionStore
 
 
@@ -34,9 +35,9 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
-    """The session of `store` that `file` was imported as; None when it was not.
+    """Return the session of `store` that `file` was imported as; None if it was not.
 
-    Raises: FormatError when `file` cannot be read, or is no session.
+    Raises: Erased if that session was erased; FormatError if `file` is no readable session.
     """
     with FileContent(file) as content:
         format = await asyncio.to_thread(recognise.recognised, content)
@@ -52,10 +53,16 @@ async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
 async def _found(store: SessionStore, source: Source) -> Recorded | None:
     parsed = source.parsed
     first = await asyncio.to_thread(first_line, source.content)
+    erased: StreamId | None = None
     for stream in session_ids(parsed.format, parsed.header.session, first):
+        if await is_erased(store, stream):
+            erased = erased or stream
+            continue
         try:
             found = await _made_of(store, stream, source)
         except SessionNotFound:
+            if erased is not None:
+                raise Erased(erased) from None
             return None
         if found is not None:
             return found
@@ -63,6 +70,8 @@ async def _found(store: SessionStore, source: Source) -> Recorded | None:
 
 
 async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
+    if await is_erased(store, stream):
+        raise Erased(stream)
     try:
         return Recorded((await store.state(stream)).header.id)
     except SessionNotFound:
@@ -74,8 +83,6 @@ async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Rec
     parsed = source.parsed
     state = await store.state(stream)
     header = state.header
-    if state.info.status == "erased":
-        return None
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
     if (described.get("format"), described.get("session")) != (
         parsed.format,

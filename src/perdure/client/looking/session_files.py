@@ -1,0 +1,37 @@
+"""Find the session of a file: one of a folder of session files, or one that was imported."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.errors import NotImported
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import SessionFiles, SessionStore
+
+
+class FoundFile(msgspec.Struct, frozen=True):
+    """The session of a file. `is_behind`: the file holds more than was imported."""
+
+    session: StreamId
+    is_behind: bool = False
+
+
+async def find_file(store: SessionStore, path: Path) -> FoundFile:
+    """Return the session of `store` whose file `path` is, or that was imported from it.
+
+    Raises: NotImported; Erased; FormatError if `path` is no readable session.
+    """
+    if isinstance(store, SessionFiles):
+        session = await store.session_at(path)
+        if session is not None:
+            return FoundFile(session)
+    # By name: what reads files of other programs takes longer to load than most calls take.
+    recordings: Any = importlib.import_module("perdure.interop.recordings")
+    found: Any = await recordings.imported_as(store, path)
+    if found is None:
+        raise NotImported(str(path))
+    return FoundFile(StreamId(found.session), is_behind=bool(found.is_behind))

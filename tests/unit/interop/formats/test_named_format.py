@@ -1,0 +1,59 @@
+"""A format that is named must be that of a line of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from perdure.errors import FormatError
+from perdure.interop.importing import FormatName
+from tests.fakes.sources import (
+    CLAUDE_CODE,
+    CODEX,
+    OPENCODE,
+    OPERATOR,
+    PI,
+    claude_file,
+    codex_file,
+    empty_store,
+    imported,
+    opencode_file,
+    operator_file,
+    pi_file,
+)
+
+FILES: dict[FormatName, tuple[tuple[str, ...], Callable[[str], bytes]]] = {
+    "pi": (PI, pi_file),
+    "operator": (OPERATOR, operator_file),
+    "claude-code": (CLAUDE_CODE, claude_file),
+    "codex": (CODEX, codex_file),
+    "opencode": (OPENCODE, opencode_file),
+}
+
+
+@pytest.mark.parametrize("format", FILES)
+async def test_named_format_is_refused_for_files_of_another(format: FormatName) -> None:
+    for other, (names, read) in FILES.items():
+        for name in names:
+            store = empty_store()
+            if other == format:
+                assert (await imported(store, read(name), format=format)).format == format
+                continue
+            with pytest.raises(FormatError, match=f"no line of it is a record of {format}"):
+                await imported(store, read(name), format=format)
+            assert await store.sessions() == []
+
+
+@pytest.mark.parametrize("content", [b"", b"1\n2\n", b"hello\n", b'{"a":1}\n', b'{"type":"x"}\n'])
+async def test_named_format_is_refused_for_files_of_none(content: bytes) -> None:
+    for format in FILES:
+        with pytest.raises(FormatError):
+            await imported(empty_store(), content, format=format)
+
+
+async def test_named_format_is_accepted_for_one_line_among_others() -> None:
+    one = pi_file("v3.jsonl").split(b"\n")[1] + b"\n"
+    content = b'{"type":"x"}\n' * 300 + one
+    report = await imported(empty_store(), content, format="pi")
+    assert report.entries == 301
