@@ -20,7 +20,6 @@ The rules of an append, the same in every backend:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -476,18 +475,6 @@ class Indexing(Searching, Protocol):
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
         """As ``Searching.reindex``."""
-        ...
-
-
-@runtime_checkable
-class SessionFiles(Protocol):
-    """A store that keeps each session in a file of its own."""
-
-    async def session_at(self, path: Path) -> StreamId | None:
-        """Return the session whose file is `path`; None if it is no session file of the store.
-
-        Raises: StoreTooNew, StoreUnavailable.
-        """
         ...
 
 

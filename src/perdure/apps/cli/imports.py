@@ -123,21 +123,15 @@ def import_sessions(
 
     async def work() -> int:
         if format == "a-society":
-            # By name: only who imports flows loads what they need.
+            # By name: only an import of flows loads what it needs.
             flows: Any = importlib.import_module("perdure.apps.flow.importing")
-            code: int = await flows.imported(paths, store, namespace, as_json=as_json)
-            return code
+            return int(await flows.imported(paths, store, namespace, as_json=as_json))
         how = _How(format, subject, again)
         async with writable_store(store, namespace) as opened:
             if is_watching:
                 follower = _follower(opened, paths, how, store_address(store))
                 return await _watched(follower, as_json=as_json)
-            closed: list[OSError] = []
-            files = list(_files(paths, closed.append))
-            if not files and not closed:
-                raise NothingToImport(paths, f"{SUFFIX} file")
-            total = await _imported(opened, files, how, closed, as_json=as_json)
-        return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
+            return await _import_once(opened, paths, how, as_json=as_json)
 
     return run(work)
 
@@ -152,6 +146,16 @@ def _files(paths: Iterable[Path], on_closed: Callable[[OSError], object]) -> Ite
 
 
 # -- once
+
+
+async def _import_once(store: Store, paths: Sequence[Path], how: _How, *, as_json: bool) -> int:
+    """Import all at `paths`; return the exit code. Raises: NothingToImport."""
+    closed: list[OSError] = []
+    files = list(_files(paths, closed.append))
+    if not files and not closed:
+        raise NothingToImport(paths, f"{SUFFIX} file")
+    total = await _imported(store, files, how, closed, as_json=as_json)
+    return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
 
 
 async def _imported(

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from perdure.errors import NotImported
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionFiles, SessionStore
+from perdure.stores.protocol import SessionStore
+
+
+@runtime_checkable
+class SessionFiles(Protocol):
+    """What a store has besides a `SessionStore` if it keeps each session in a file of its own."""
+
+    async def session_at(self, path: Path) -> StreamId | None:
+        """Return the session whose file is `path`; None if it is no session file of the store.
+
+        Raises: StoreTooNew, StoreUnavailable.
+        """
+        ...
 
 
 class FoundFile(msgspec.Struct, frozen=True):

@@ -215,9 +215,10 @@ class _Writing(_Handle):
 
 
 class _Reading(_Handle):
-    """`LogReading` and `SessionFiles`."""
+    """`LogReading`."""
 
     async def session_at(self, path: Path) -> StreamId | None:
+        """Return the session whose file is `path`; None if it is no session file of the folder."""
         return await self._run(lambda: self._shelf.session_at(path))
 
     async def state(self, stream: StreamId) -> StreamState:
