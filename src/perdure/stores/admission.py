@@ -216,6 +216,14 @@ def advanced(state: StreamState, admission: Admission, chain: bytes) -> StreamSt
     )
 
 
+def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState:
+    """`state` with the lease that `owner` has not given back. Units: Unix milliseconds."""
+    if not owner or not until:
+        return state
+    lease = Lease(state.header.id, owner, state.epoch, until)
+    return msgspec.structs.replace(state, lease=lease)
+
+
 def _check_expected(state: StreamState, write: Write) -> None:
     stream = state.header.id
     if state.info.status == "erased" and not isinstance(write, ErasingWrite):

@@ -35,7 +35,7 @@ from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.access.lease_term import lease_end
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.access.serial import one_at_a_time
-from perdure.stores.admission import is_current
+from perdure.stores.admission import is_current, with_lease
 from perdure.stores.heap import (
     Heap,
     HeldStream,
@@ -191,7 +191,8 @@ class _Reading(_Handle):
     """`LogReading`."""
 
     async def state(self, stream: StreamId) -> StreamState:
-        return self._held(stream).state
+        held = self._held(stream)
+        return with_lease(held.state, held.owner, held.until)
 
     async def entries(
         self, stream: StreamId, after: int = EMPTY, limit: int | None = None

@@ -127,7 +127,8 @@ class Committed(msgspec.Struct, frozen=True):
 class StreamState(msgspec.Struct, frozen=True):
     """Where a stream stands. `open_turn` is the seq of the open turn's ``turn_started``.
 
-    Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 while there is no entry.
+    Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 while there is no entry. `lease`
+    is the one that was not given back, in answers of ``state`` only; it may have run out.
     """
 
     header: StreamHeader
@@ -137,6 +138,7 @@ class StreamState(msgspec.Struct, frozen=True):
     epoch: int
     open_turn: int | None
     info: SessionInfo
+    lease: Lease | None = None
 
 
 class Problem(msgspec.Struct, frozen=True):

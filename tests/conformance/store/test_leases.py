@@ -46,6 +46,17 @@ async def test_a_free_lease_is_taken_with_epoch_one(
     assert (await store.state(S)).epoch == 1
 
 
+async def test_state_names_lease_until_it_is_given_back(store: SessionStore) -> None:
+    await create(store)
+    assert (await store.state(S)).lease is None
+    lease = await store.acquire_lease(S, "ana", TTL_MS)
+    assert (await store.state(S)).lease == lease
+    lease = await store.renew_lease(lease, 2 * TTL_MS)
+    assert (await store.state(S)).lease == lease
+    await store.release_lease(lease)
+    assert (await store.state(S)).lease is None
+
+
 @pytest.mark.parametrize("owner", ["you", "me"])
 async def test_a_held_lease_is_refused_to_everybody(
     store: SessionStore, clock: ManualClock, owner: str

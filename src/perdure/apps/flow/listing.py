@@ -19,12 +19,16 @@ from perdure.session.ids import StreamId
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A flow; without `state` one that cannot be opened, and `problem` says why."""
+    """A flow; without `state` one that cannot be opened, and `problem` says why.
+
+    `workers` are the processes that have nodes of it at work.
+    """
 
     flow: str
     state: FlowState | None = None
     waiting: tuple[Waiting, ...] = ()
     problem: str | None = None
+    workers: tuple[str, ...] = ()
 
 
 async def listed(store: Store, flows: Flows) -> list[Row]:
@@ -37,7 +41,9 @@ async def listed(store: Store, flows: Flows) -> list[Row]:
 async def _row(flows: Flows, stream: StreamId) -> Row:
     try:
         flow = flows.look(stream)
-        return Row(stream, await flow.state(), await flow.waiting())
+        state = await flow.state()
+        workers = await flow.workers() if state.run.running_nodes else ()
+        return Row(stream, state, await flow.waiting(), workers=workers)
     except PerdureError as error:
         return Row(stream, problem=str(error))
 
@@ -54,6 +60,7 @@ def row_data(row: Row) -> dict[str, object]:
         "project": run.project_namespace,
         "status": run.status,
         "running": run.running_nodes,
+        "workers": row.workers,
         "waiting": [each.text for each in row.waiting],
         "workspace": run.workspace_root,
     }
@@ -68,7 +75,9 @@ def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
             continue
         run = row.state.run
         parts = [run.status.replace("_", " ")]
-        parts += [counted(len(run.running_nodes), "node") + " at work"] if run.running_nodes else []
+        if run.running_nodes:
+            at_work = counted(len(run.running_nodes), "node") + " at work"
+            parts += [at_work if row.workers else "no process runs it"]
         parts += [f"waits for you: {len(row.waiting)}"] if row.waiting else []
         name = one_line(run.record_name or "", max(10, width - len(row.flow) - 50))
         yield f"{style.paint(row.flow, 'strong')}  {name}  {style.paint(', '.join(parts), 'faint')}"

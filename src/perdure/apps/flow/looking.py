@@ -33,6 +33,7 @@ from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
+from perdure.engine.flows.runner import can_continue
 from perdure.errors import SessionNotFound
 from perdure.session.codec import body_of
 from perdure.session.flows.role_session import role_session
@@ -41,6 +42,11 @@ from perdure.session.ids import StreamId
 FolderOption = Annotated[
     Path, typer.Option("--workspace", metavar="DIR", help="The folder the roles would work in.")
 ]
+
+LOOKS = 3
+"""How often a flow is seen without a process before that is reported."""
+
+BETWEEN_LOOKS_S = 0.1
 
 
 def list_flows(
@@ -119,8 +125,8 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
             elif as_json:
                 seen = overlaid(await handle.state(), await handle.waiting())
                 outputs = output_data(seen, await outputs_of(opened.backend, seen))
-                told = msgspec.to_builtins(seen.run) | outputs
-                show_json(told)
+                workers = {"workers": await handle.workers()}
+                show_json(msgspec.to_builtins(seen.run) | outputs | workers)
             else:
                 await _picture(opened, handle)
 
@@ -133,7 +139,20 @@ async def _picture(store: Store, flow: Flow) -> None:
     await followed.read(state)
     waiting = await flow.waiting()
     show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    if await _is_left_alone(flow):
+        show()
+        told = f"No process runs this flow: `perdure flow resume {flow.id}` continues it."
+        show(out_style().paint(told, "warning"))
     show_lines(output_lines(await outputs_of(store.backend, state), out_style()))
+
+
+async def _is_left_alone(flow: Flow) -> bool:
+    """Whether the flow could continue, and no process has it at work."""
+    for _ in range(LOOKS):  # a process that waits for people begins within that time
+        if not can_continue(await flow.state()) or await flow.workers():
+            return False
+        await asyncio.sleep(BETWEEN_LOOKS_S)
+    return True
 
 
 async def _session(store: Store, flow: Flow, role: str) -> None:

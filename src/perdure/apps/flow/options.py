@@ -41,6 +41,10 @@ ScenarioOption = Annotated[
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Draw the graph as it changes; lines without a terminal.")
 ]
+WaitOption = Annotated[
+    bool,
+    typer.Option("--wait", help="Stay, and continue as people answer, until it is completed."),
+]
 
 
 def person(by: str | None) -> str:

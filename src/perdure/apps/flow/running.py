@@ -30,12 +30,13 @@ from perdure.apps.flow.options import (
     FlowArgument,
     ProjectOption,
     ScenarioOption,
+    WaitOption,
     WatchOption,
     WorkspaceOption,
     flows_of,
 )
 from perdure.apps.flow.picture.standing import is_blocked, overlaid
-from perdure.apps.flow.picture.telling import picture, wait_data
+from perdure.apps.flow.picture.telling import picture, wait_data, waits
 from perdure.apps.flow.picture.watching import Followed, changes_of, watched
 from perdure.apps.flow.roles import (
     Acting,
@@ -53,7 +54,7 @@ from perdure.apps.flow.run_settings import (
     typed_settings,
 )
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
-from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
+from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines, width
 from perdure.apps.terminal.text import safe
 from perdure.client.flows.documents.beginning import document_in
 from perdure.client.flows.documents.outputs import outputs_of
@@ -125,6 +126,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     domains: DomainsOption = None,
     inputs: InputsOption = None,
     is_watching: WatchOption = False,
+    is_waiting: WaitOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -136,6 +138,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     Examples:
         perdure flow run workflow.yaml --watch
         perdure flow run workflow.yaml -m anthropic:claude-opus-4-5 --consent partial-access
+        perdure flow run workflow.yaml -m openai:gpt-5 --wait  # answer in another terminal
         perdure flow run workflow.yaml --scenario scenario.yaml  # offline, scripted
         perdure flow run session.workflow.yaml --input message="and for Sunday?"
         perdure flow run workflow.yaml --role "reviewer model=openai:gpt-5 skills=careful-reading"
@@ -163,14 +166,15 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         roles or (),
         settings,
     )
-    shown = Shown(is_watching=is_watching, as_json=as_json)
+    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
     return run(lambda: _begun(store, namespace, file, said, shown))
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a flow is shown while it runs."""
+    """How a flow is shown while it runs; whether the command waits for people to answer."""
 
     is_watching: bool
+    is_waiting: bool
     as_json: bool
 
 
@@ -193,7 +197,7 @@ async def _begun(store: str | None, namespace: str, file: Path, said: Given, sho
             beginning = _of_roles(opened, file, acting, said, chosen)
         async with beginning as flow:
             remark(f"flow {safe(flow.id)}")
-            return await worked(opened, flow, is_watching=shown.is_watching, as_json=shown.as_json)
+            return await worked(opened, flow, shown)
 
 
 async def _acting(file: Path, said: Given) -> Acting:
@@ -241,16 +245,19 @@ def resume(  # noqa: PLR0913 - each is an option of the command
     commands: CommandsOption = None,
     domains: DomainsOption = None,
     is_watching: WatchOption = False,
+    is_waiting: WaitOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Run a flow on, from wherever it stood.
+    """Run a flow on, from wherever it stood, with what `flow run` was given.
 
-    What a process that is gone had begun is taken up. Several processes may run one flow.
+    What a process that is gone had begun is taken up. Several processes may run one flow. Options
+    given here replace those of before and are remembered.
 
     Examples:
         perdure flow resume 20260527T14 --watch
+        perdure flow resume 20260527T14 --wait
         perdure flow resume 20260527T14 --workspace ~/moved/here
 
     Exit codes:
@@ -259,13 +266,14 @@ def resume(  # noqa: PLR0913 - each is an option of the command
         4  its files are not on this machine: name them with --workspace
     """
     typed = typed_settings(model, scenario, commands, domains, offered)
+    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
 
     async def work() -> int:
         async with existing_store(store, namespace) as opened:
             async with flows_of(opened) as flows:
                 state = await flows.state(await opened.find(flow, only="flow"))
             async with _resumed(opened, state, typed, workspace) as found:
-                return await worked(opened, found, is_watching=is_watching, as_json=as_json)
+                return await worked(opened, found, shown)
 
     return run(work)
 
@@ -291,18 +299,21 @@ async def _resumed(
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
 
 
-async def worked(store: Store, flow: Flow, *, is_watching: bool, as_json: bool) -> int:
+async def worked(store: Store, flow: Flow, shown: Shown) -> int:
     """Run `flow` and show it; the exit code."""
-    running = asyncio.ensure_future(flow.run())
-    stays = is_watching and not as_json and sys.stdout.isatty()
-    blocked = asyncio.ensure_future(_blocked(store, flow))
-    ends = (running,) if stays else (running, blocked)
+    running = asyncio.ensure_future(flow.run(until_completed=shown.is_waiting))
+    is_drawn = shown.is_watching and not shown.as_json and sys.stdout.isatty()
+    beside = [asyncio.ensure_future(_blocked(store, flow))]
+    stays = is_drawn or shown.is_waiting
+    ends = (running,) if stays else (running, *beside)
+    if shown.is_waiting and not shown.is_watching:
+        beside.append(asyncio.ensure_future(_announced(store, flow, as_json=shown.as_json)))
     try:
-        if is_watching:
+        if shown.is_watching:
             await watched(
                 store,
                 flow,
-                as_json=as_json,
+                as_json=shown.as_json,
                 is_ended=lambda: any(each.done() for each in ends),
             )
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -312,24 +323,46 @@ async def worked(store: Store, flow: Flow, *, is_watching: bool, as_json: bool) 
         remark(f"suspended; `perdure flow resume {flow.id}` goes on")
         raise
     finally:
-        for each in (running, blocked):
+        for each in (running, *beside):
             each.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await each
+    return await _ended(store, flow, is_drawn=is_drawn, as_json=shown.as_json)
+
+
+async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
+    """Show where `flow` stands once it does not run here any more; the exit code."""
     state = await flow.state()
     waiting = await flow.waiting()
     outputs = await outputs_of(store.backend, state)
+    code = DONE if state.run.status == "completed" else FAILED
     if as_json:
         told = [wait_data(flow.id, each) for each in waiting]
         summary = {"flow": flow.id, "status": state.run.status, "waiting": told}
         show_json({**summary, **output_data(state, outputs)})
-        return DONE if state.run.status == "completed" else FAILED
-    if not (is_watching and sys.stdout.isatty()):
+        return code
+    if not is_drawn:
         followed = Followed(store, flow)
         await followed.read(state)
         show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
     show_lines(output_lines(outputs, out_style()))
-    return DONE if state.run.status == "completed" else FAILED
+    return code
+
+
+async def _announced(store: Store, flow: Flow, *, as_json: bool) -> None:
+    """Show each thing that waits for a person once, as it comes up."""
+    known: set[str | None] = set()
+    async for _ in changes_of(store):
+        for each in await flow.waiting():
+            if each.question in known:
+                continue
+            known.add(each.question)
+            if as_json:
+                show_json({"waiting": wait_data(flow.id, each)}, is_flushed=True)
+                continue
+            show("Waiting for you:", is_flushed=True)
+            for line in waits(flow.id, (each,)):
+                show(line, is_flushed=True)
 
 
 async def _blocked(store: Store, flow: Flow) -> None:

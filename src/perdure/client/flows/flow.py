@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Protocol
 
 from perdure.client.agents.agent import tool_names
 from perdure.client.amounts import amount
@@ -17,23 +19,29 @@ from perdure.client.flows.granting import check_grant
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
 from perdure.client.inbox.staged import require_as_staged
+from perdure.client.processes import is_gone
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.client.watching import Watch, watch_session
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.waiting import Waiting, waits_in
-from perdure.errors import FlowRefusal
+from perdure.errors import Erased, FlowRefusal, SessionNotFound
 from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.flows.kinds import ConsentMode, GrantedTool, ImprovementMode
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted, SideBody
+from perdure.stores.access.lease_term import is_running
 from perdure.stores.draft import Stored
 from perdure.stores.protocol import EMPTY
 
-Run = Callable[[Journal], Awaitable[FlowState]]
+
+class Run(Protocol):
+    """Runs a flow, as `Flow.run` says."""
+
+    def __call__(self, journal: Journal, *, until_completed: bool) -> Awaitable[FlowState]: ...
 
 
 @takes_all_declared
@@ -61,14 +69,30 @@ class Flow:
         """
         return await self._journal.state()
 
-    async def run(self) -> FlowRun:
+    async def run(self, *, until_completed: bool = False) -> FlowRun:
         """Run the flow until nothing is left that can be done without a person.
 
-        Several processes may run a flow at once. Ending this early (a cancelled task) suspends
-        what runs; it goes on when the flow is run again, here or elsewhere.
+        With `until_completed` it continues as people answer, in any process, and returns once the
+        flow is completed. Several processes may run a flow at once. Ending this early (a cancelled
+        task) suspends what runs; it goes on when the flow is run again, here or elsewhere.
         Raises: StoreError.
         """
-        return (await self._run(self._journal)).run
+        return (await self._run(self._journal, until_completed=until_completed)).run
+
+    async def workers(self) -> tuple[str, ...]:
+        """The processes that have a role of the flow at work now, by the names of their leases.
+
+        A process that is known to be dead is none, nor is one whose lease has run out.
+        """
+        state, now = await self.state(), self._store.outside.clock.now_ms()
+        chose = (each.session for each in state.selecting.values())
+        found: dict[str, None] = {}
+        for session in (*state.sessions.values(), *chose):
+            with suppress(SessionNotFound, Erased):
+                lease = (await self._store.backend.state(session)).lease
+                if lease and is_running(lease.until, now) and not is_gone(lease.owner):
+                    found[lease.owner] = None
+        return tuple(found)
 
     async def waiting(self) -> tuple[Waiting, ...]:
         """What waits for a person: questions, approvals, choices; also those of its roles' tools.

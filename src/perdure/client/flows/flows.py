@@ -38,7 +38,7 @@ from perdure.client.flows.place import (
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.runner import FlowRunner
+from perdure.engine.flows.runner import FlowRunner, can_continue
 from perdure.errors import (
     ConfigError,
     CorruptLog,
@@ -310,7 +310,26 @@ class Flows:
         journal = journal or Journal(self._store.backend, flow, self._store.outside.clock)
         return Flow(self._store, journal, self._run, self._equipment)
 
-    async def _run(self, journal: Journal) -> FlowState:
+    async def _run(self, journal: Journal, *, until_completed: bool) -> FlowState:
+        state = await self._run_once(journal)
+        while until_completed and state.run.status != "completed":
+            await self._answered(journal)
+            state = await self._run_once(journal)
+        return state
+
+    async def _answered(self, journal: Journal) -> None:
+        """Wait until the flow can continue without a person, or is completed elsewhere."""
+        wakes = self._waker.wakes(journal.flow)
+        try:
+            while True:
+                state = await journal.state()
+                if can_continue(state) or state.run.status == "completed":
+                    return
+                await anext(wakes)
+        finally:
+            await wakes.aclose()
+
+    async def _run_once(self, journal: Journal) -> FlowState:
         state = await journal.state()
         await asyncio.to_thread(check_place, state, Path())
         ground, library = place_of(state).ground(journal)

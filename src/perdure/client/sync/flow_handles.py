@@ -67,14 +67,22 @@ class Flow(Handle[AsyncFlow]):
         """
         return self.portal.call(self.asynchronous.state())
 
-    def run(self) -> FlowRun:
+    def run(self, *, until_completed: bool = False) -> FlowRun:
         """Run the flow until nothing is left that can be done without a person.
 
-        Several processes may run a flow at once. Ending this early (a cancelled task) suspends
-        what runs; it goes on when the flow is run again, here or elsewhere.
+        With `until_completed` it continues as people answer, in any process, and returns once the
+        flow is completed. Several processes may run a flow at once. Ending this early (a cancelled
+        task) suspends what runs; it goes on when the flow is run again, here or elsewhere.
         Raises: StoreError.
         """
-        return self.portal.call(self.asynchronous.run())
+        return self.portal.call(self.asynchronous.run(until_completed=until_completed))
+
+    def workers(self) -> tuple[str, ...]:
+        """The processes that have a role of the flow at work now, by the names of their leases.
+
+        A process that is known to be dead is none, nor is one whose lease has run out.
+        """
+        return self.portal.call(self.asynchronous.workers())
 
     def waiting(self) -> tuple[Waiting, ...]:
         """What waits for a person: questions, approvals, choices; also those of its roles' tools.

@@ -305,6 +305,13 @@ class FlowRunner:
         self._tasks.clear()
 
 
+def can_continue(state: FlowState) -> bool:
+    """Whether something is left that needs no person: work, or a step of the flow itself."""
+    run, phase = state.run, state.run.improvement_phase
+    is_busy = bool(run.running_nodes or (phase is not None and phase.running_roles))
+    return bool(is_busy or runnable(state) or roles_to_look_back(state) or _next_bodies(state))
+
+
 def _next_bodies(state: FlowState) -> tuple[SideBody, ...]:
     """What the flow does by itself once nobody works; () for nothing."""
     last = last_bodies(state)

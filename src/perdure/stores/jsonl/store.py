@@ -36,7 +36,7 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
-from perdure.stores.admission import check_commit
+from perdure.stores.admission import check_commit, with_lease
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
 from perdure.stores.jsonl.contents import content_named, entries_of
@@ -224,7 +224,8 @@ class _Reading(_Handle):
     async def state(self, stream: StreamId) -> StreamState:
         def work() -> StreamState:
             standing = self._standing(stream)
-            return state_at(standing, sidefiles.lease_of(self._folder, stream).epoch)
+            held = sidefiles.lease_of(self._folder, stream)
+            return with_lease(state_at(standing, held.epoch), held.owner, held.until)
 
         return await self._run(work)
 

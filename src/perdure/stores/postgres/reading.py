@@ -13,6 +13,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
 from perdure.session.info import ORIGINS, SessionInfo, is_found
+from perdure.stores.admission import with_lease
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
 from perdure.stores.postgres.database import Database, Statement
@@ -130,7 +131,8 @@ async def standing(db: Database, stream: StreamId) -> Stream:
 
 async def state(db: Database, stream: StreamId) -> StreamState:
     """Where the stream stands."""
-    return (await standing(db, stream)).state
+    found = await standing(db, stream)
+    return with_lease(found.state, found.owner, found.until)
 
 
 async def entries(db: Database, stream: StreamId, after: int, limit: int | None) -> list[Entry]:

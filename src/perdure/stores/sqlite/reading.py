@@ -14,6 +14,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
 from perdure.session.info import ORIGINS, SessionInfo, is_found
+from perdure.stores.admission import with_lease
 from perdure.stores.protocol import Positioned, SessionScope, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.migrate import version_of
@@ -90,7 +91,8 @@ WHERE s.namespace = ?
 
 def state(tables: Tables, namespace: str, stream: StreamId) -> StreamState:
     """Where the stream stands."""
-    return tables.stream(namespace, stream).state
+    found = tables.stream(namespace, stream)
+    return with_lease(found.state, found.owner, found.until)
 
 
 def entries(

@@ -1,0 +1,103 @@
+"""`--wait`, and what `flow show` says of processes, with real ones and a real `kill -9`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, World
+
+WORKFLOW = """workflow:
+  name: one question
+  nodes:
+    - {id: owner-intake, role: owner}
+  edges: []
+"""
+ASKS = """name: s
+rules:
+  - when: {user_contains: started, round: 1}
+    calls:
+      - name: write_file
+        args: {path: record/a.md, content: x}
+  - when: {user_contains: started}
+    text: |
+      Train or plane?
+
+      ```handoff
+      type: prompt-human
+      ```
+  - text: |
+      Done.
+
+      ```handoff
+      type: forward-pass-closed
+      ```
+"""
+HANGS = "name: s\nrules:\n  - steps: [{text: Wait.}, hang]\n"
+RUN = ("flow", "run", "workflow.yaml", "--record", "record", "--id", "f")
+NOBODY = "No process runs this flow: `perdure flow resume f` continues it."
+
+
+@pytest.fixture
+def laid(world: World) -> World:
+    """A world with a workflow of one node."""
+    (world.folder / "workflow.yaml").write_text(WORKFLOW)
+    return world
+
+
+def until(found: Callable[[], Any]) -> Any:
+    """What `found` gives once it is true."""
+    for _ in range(PATIENCE_S * 10):
+        if value := found():
+            return value
+        time.sleep(0.1)
+    pytest.fail("it never came")
+
+
+def waiting(world: World) -> dict[str, Any] | None:
+    """The first question of the inbox, where there is one."""
+    ended = world.run("inbox", "--json")
+    asked = json.loads(ended.out or "[]") if ended.code == 0 else []
+    return asked[0] if asked else None
+
+
+def test_wait_continues_as_other_processes_answer(laid: World) -> None:
+    with laid.start(*RUN, "--scenario", laid.scenario(ASKS), "--wait", "--json") as running:
+        until(lambda: waiting(laid))
+        laid.ok("flow", "consent", "f", "partial-access")
+        until(lambda: "prompt-human" in laid.run("flow", "show", "f", "--json").out)
+        laid.ok("flow", "reply", "f", "By train.")
+        until(lambda: "awaiting_improvement" in laid.run("flow", "show", "f", "--json").out)
+        laid.ok("flow", "improve", "f", "none")
+        out, err = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, err) == (0, b"flow f\n")
+    *asked, summary = [json.loads(line) for line in out.splitlines()]
+    topics = [each["waiting"]["topic"] for each in asked]
+    assert topics == ["consent", "prompt-human", "improvement-choice"]
+    assert (summary["status"], summary["waiting"]) == ("completed", [])
+
+
+def test_show_says_when_no_process_runs_the_flow(laid: World) -> None:
+    with laid.start(*RUN, "--scenario", laid.scenario(HANGS)) as running:
+        until(lambda: laid.run("flow", "show", "f", "--json").out.startswith("{"))
+        until(lambda: laid.run("flow", "show", "f", "--json").json["workers"])
+        assert NOBODY not in laid.ok("flow", "show", "f").out
+        assert "1 node at work" in laid.ok("flow", "list").out
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        assert NOBODY in laid.ok("flow", "show", "f").out
+        state = laid.run("flow", "show", "f", "--json").json
+        assert (state["runningNodes"], state["workers"]) == (["owner-intake"], [])
+        assert "no process runs it" in laid.ok("flow", "list").out
+
+
+def test_show_says_nothing_of_processes_while_flow_waits_for_person(laid: World) -> None:
+    assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1
+    assert NOBODY not in laid.ok("flow", "show", "f").out
+    laid.ok("flow", "reply", "f", "By train.")
+    assert NOBODY in laid.ok("flow", "show", "f").out
