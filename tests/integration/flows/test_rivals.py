@@ -511,7 +511,7 @@ async def test_a_turn_whose_process_is_gone_is_stopped_by_who_goes_on_with_it(
     await asyncio.wait((dying,))
     await first.stop(target)
     second = stage.flows("owner", "dev")
-    waker = second._waker  # pyright: ignore[reportPrivateUsage] - to keep it from waking
+    waker = second._execution._waker  # pyright: ignore[reportPrivateUsage] - to keep it from waking
 
     def wakes(_: StreamId) -> AsyncIterator[int | None]:
         return never()

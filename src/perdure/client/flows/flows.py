@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -24,21 +23,17 @@ from perdure.client.flows.documents.beginning import (
     document_text,
 )
 from perdure.client.flows.documents.outputs import outputs_of
-from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.equipping import Equipment
+from perdure.client.flows.execution import Execution
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.place import (
     Begun,
     begun_record,
-    check_place,
     moved,
     place_of,
     write_record,
 )
-from perdure.client.flows.role_turns import RoleTurns
-from perdure.client.flows.waking import Waker
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.runner import FlowRunner, can_continue
 from perdure.errors import (
     ConfigError,
     CorruptLog,
@@ -94,12 +89,11 @@ class Flows:
         offered_models: Iterable[str] = (),
     ) -> None:
         self._host = runtime.host
-        self._on_interrupt: InterruptPolicy = on_interrupt
-        self._offered = tuple(offered_models)
+        offered = tuple(offered_models)
         self._equipment = Equipment(runtime.host.models, runtime.host.agents)
-        self._equipment.check_models(self._offered, "offered_models")
+        self._equipment.check_models(offered, "offered_models")
         self._store = runtime.host.store
-        self._waker = Waker(self._store.backend)
+        self._execution = Execution(runtime.host, on_interrupt, offered)
 
     async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
@@ -283,7 +277,7 @@ class Flows:
 
     async def close(self) -> None:
         """Let go of the store's changes."""
-        await self._waker.close()
+        await self._execution.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -308,40 +302,7 @@ class Flows:
 
     def _flow(self, flow: StreamId, journal: Journal | None = None) -> Flow:
         journal = journal or Journal(self._store.backend, flow, self._store.outside.clock)
-        return Flow(self._store, journal, self._run, self._equipment)
-
-    async def _run(self, journal: Journal, *, until_completed: bool) -> FlowState:
-        state = await self._run_once(journal)
-        while until_completed and state.run.status != "completed":
-            await self._answered(journal)
-            state = await self._run_once(journal)
-        return state
-
-    async def _answered(self, journal: Journal) -> None:
-        """Wait until the flow can continue without a person, or is completed elsewhere."""
-        wakes = self._waker.wakes(journal.flow)
-        try:
-            while True:
-                state = await journal.state()
-                if can_continue(state) or state.run.status == "completed":
-                    return
-                await anext(wakes)
-        finally:
-            await wakes.aclose()
-
-    async def _run_once(self, journal: Journal) -> FlowState:
-        state = await journal.state()
-        await asyncio.to_thread(check_place, state, Path())
-        ground, library = place_of(state).ground(journal)
-        turns = RoleTurns
-        if state.document is not None:  # what it runs is in its log, and edited nowhere else
-            ground, turns = replace(ground, drawing=None), DocumentTurns
-        roles = turns(
-            self._host, journal, ground.record, library, self._on_interrupt, offered=self._offered
-        )
-        clock = self._store.outside.clock
-        runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
-        return await runner.run()
+        return Flow(self._store, journal, self._execution.run, self._equipment)
 
 
 def _require_plain(

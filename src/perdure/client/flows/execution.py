@@ -1,0 +1,65 @@
+"""Running one flow: its roles in real sessions, once or until it is completed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from perdure.client.agents.hosting import Host
+from perdure.client.flows.documents.turns import DocumentTurns
+from perdure.client.flows.place import check_place, place_of
+from perdure.client.flows.role_turns import RoleTurns
+from perdure.client.flows.waking import Waker
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.runner import FlowRunner, can_continue
+from perdure.session.flows.run import FlowState
+from perdure.session.ledger import InterruptPolicy
+
+
+class Execution:
+    """Runs the flows of one store with the agents of `host`. See `Flows` for the arguments."""
+
+    def __init__(self, host: Host, on_interrupt: InterruptPolicy, offered: tuple[str, ...]) -> None:
+        self._host = host
+        self._on_interrupt: InterruptPolicy = on_interrupt
+        self._offered = offered
+        self._waker = Waker(host.store.backend)
+
+    async def run(self, journal: Journal, *, until_completed: bool) -> FlowState:
+        """Run the flow of `journal`. See `Flow.run`."""
+        state = await self._run_once(journal)
+        while until_completed and state.run.status != "completed":
+            await self._answered(journal)
+            state = await self._run_once(journal)
+        return state
+
+    async def close(self) -> None:
+        """Stop following the store's changes."""
+        await self._waker.close()
+
+    async def _answered(self, journal: Journal) -> None:
+        """Wait until the flow can continue without a person, or is completed elsewhere."""
+        wakes = self._waker.wakes(journal.flow)
+        try:
+            while True:
+                state = await journal.state()
+                if can_continue(state) or state.run.status == "completed":
+                    return
+                await anext(wakes)
+        finally:
+            await wakes.aclose()
+
+    async def _run_once(self, journal: Journal) -> FlowState:
+        state = await journal.state()
+        await asyncio.to_thread(check_place, state, Path())
+        ground, library = place_of(state).ground(journal)
+        turns = RoleTurns
+        if state.document is not None:  # what it runs is in its log, and edited nowhere else
+            ground, turns = replace(ground, drawing=None), DocumentTurns
+        roles = turns(
+            self._host, journal, ground.record, library, self._on_interrupt, offered=self._offered
+        )
+        clock = self._host.store.outside.clock
+        runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
+        return await runner.run()
