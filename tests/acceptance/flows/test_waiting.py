@@ -62,7 +62,7 @@ def until(found: Callable[[], Any]) -> Any:
 def waiting(world: World) -> dict[str, Any] | None:
     """The first question of the inbox, where there is one."""
     ended = world.run("inbox", "--json")
-    asked = json.loads(ended.out or "[]") if ended.code == 0 else []
+    asked: list[dict[str, Any]] = json.loads(ended.out or "[]") if ended.code == 0 else []
     return asked[0] if asked else None
 
 
