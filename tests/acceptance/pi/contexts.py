@@ -11,14 +11,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, cast
 
-from perdure.client.session import Session
 from perdure.context import prompts
 from perdure.context.build import Context
-from perdure.session.ids import EntryId
-from perdure.session.info import one_line
 from perdure.session.messages import MediaPart, Part, TextPart, ToolCallPart, ToolResultPart
 
 Piece = tuple[object, ...]
@@ -118,58 +114,6 @@ def _settled(pieces: Iterator[Piece]) -> list[Piece]:
     return settled + sorted(results, key=lambda each: each[2] is None)
 
 
-_BESIDE_TREE = ("label", "session_info")
-
-
-async def require_same(
-    session: Session, seen: Mapping[str, Any], what: str, *, has_marks: bool = False
-) -> None:
-    """Require that `session` is what pi read in its file: context, tree, leaf, labels, title.
-
-    `has_marks`: the file is the session's own, so that lines of ours say which entry they are.
-    """
-    context, info = await session.context(), await session.info()
-    ours, theirs = pieces_of(context), pieces_of_pi(seen["messages"])
-    assert ours == theirs, f"{what}: {_difference(ours, theirs)}"
-    assert (context.thinking_level or "off") == seen["thinkingLevel"], what
-    entries = {entry["id"]: entry for entry in seen["entries"]}
-    marks = _marks_in(Path(seen["file"])) if has_marks else {}
-    found: dict[str, EntryId] = {}
-    for id, entry in entries.items():
-        if id in marks and marks[id] is not None:
-            found[id] = EntryId(marks[id] or "")
-        elif id not in marks and entry["type"] not in _BESIDE_TREE:
-            found[id] = await session.find(id)
-    assert session.leaf == _of_tree(seen["leaf"], entries, found), what
-    parents = {entry.id: entry.parent_id async for entry in session.entries()}
-    for id, entry in found.items():
-        parent = _of_tree(entries[id]["parent"], entries, found)
-        assert parents[entry] == parent, f"{what}: {id}"
-    labels = {found[id]: label for id, label in seen["labels"].items() if id in found}
-    assert await session.labels() == labels, what
-    assert seen["name"] is None or info.title == one_line(seen["name"]), what
-
-
-def _difference(ours: Sequence[Piece], theirs: Sequence[Piece]) -> object:
-    pairs = zip_longest(ours, theirs)
-    return next(pair for pair in pairs if pair[0] != pair[1])
-
-
-def _marks_in(path: Path) -> dict[str, str | None]:
-    """Id -> the entry that a line of perdure's is; None for a line beside the tree."""
-    marks: dict[str, str | None] = {}
-    for line in path.read_text("utf-8").split("\n")[1:-1]:
-        record = json.loads(line)
-        mark = record.get("perdure")
-        if mark is not None:
-            marks[record["id"]] = None if mark.get("side") else f"{mark['of']}/{mark['seq']}"
-    return marks
-
-
-def _of_tree(
-    id: str | None, entries: Mapping[str, Mapping[str, Any]], found: Mapping[str, EntryId]
-) -> EntryId | None:
-    """Return the nearest entry of the conversation, from the entry `id` towards its root."""
-    while id is not None and id in entries and id not in found:
-        id = entries[id]["parent"]
-    return None if id is None else found.get(id)
+def difference(ours: Sequence[Piece], theirs: Sequence[Piece]) -> object:
+    """Return the first pair of pieces that differ."""
+    return next(pair for pair in zip_longest(ours, theirs) if pair[0] != pair[1])

@@ -199,11 +199,11 @@ async function treeOf(path, filter) {
   const none = () => {};
   const component = new shown.TreeSelectorComponent(
     manager.getTree(), manager.getLeafId(), 4000, none, none, none, undefined, filter);
-  const rows = component.treeList.filteredNodes.map(({ node }) => ({
+  const rowOf = ({ node }) => ({
     id: node.entry.id, parent: node.entry.parentId, type: node.entry.type, label: node.label ?? null,
-    role: node.entry.message?.role ?? null,
-  }));
-  return { rows, leaf: manager.getLeafId(), text: component.render(160).join("\n") };
+  });
+  const { flatNodes, filteredNodes } = component.treeList;
+  return { nodes: flatNodes.map(rowOf), rows: filteredNodes.map(rowOf), leaf: manager.getLeafId(), text: component.render(160).join("\n") };
 }
 
 const OPERATIONS = {

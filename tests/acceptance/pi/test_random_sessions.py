@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import perdure
+from perdure import user
+from perdure.client.session import Session
+from perdure.client.store import Store
 from perdure.interop.exporting import export_session
 from perdure.interop.importing import import_source
-from tests.acceptance.pi.contexts import require_same
+from perdure.interop.reports import ImportReport
+from perdure.session.ids import EntryId
+from tests.acceptance.pi.comparing import require_same, require_same_context
+from tests.acceptance.pi.moves import move
 from tests.fakes.real_pi import RealPi
 
 SESSIONS = 200
 STEPS = 28
+EXPORTS = 20
+MOVES = 6
 
 
 async def test_random_session_of_pi_keeps_its_context_and_bytes(pi: RealPi, tmp_path: Path) -> None:
@@ -25,12 +35,54 @@ async def test_random_session_of_pi_keeps_its_context_and_bytes(pi: RealPi, tmp_
         for seed, path in enumerate(paths):
             before = path.read_bytes()
             seen = pi.look(path)
-            report = await import_source(
-                store.backend, path, clock=store.outside.clock, random=store.outside.random
-            )
-            imported = await store.open(report.session)
-            for session in (imported, await files.open(seen["id"])):
+            own = await store.open((await imported(store, path)).session)
+            for session in (own, await files.open(seen["id"])):
                 await require_same(session, seen, f"seed {seed}")
-            exported = await export_session(store.backend, imported.id, "pi")
+            exported = await export_session(store.backend, own.id, "pi")
             assert exported.content == before, f"seed {seed}"
             assert path.read_bytes() == before, f"seed {seed}"
+
+
+async def test_grown_export_adds_only_its_new_entries(pi: RealPi, tmp_path: Path) -> None:
+    """pi goes on with what perdure exported; the import after that warns of nothing."""
+    path = tmp_path / "export.jsonl"
+    async with perdure.open(f"sqlite:///{tmp_path}/store.db", durability="normal") as store:
+        for seed in range(EXPORTS):
+            what, chance = f"seed {seed}", random.Random(seed)
+            made = pi.make(tmp_path / "sessions", "/harbour", seed, STEPS)
+            session = await store.open((await imported(store, made)).session)
+            for _ in range(MOVES):
+                await move(session, chance)
+            await session.append(user("the end of what perdure adds"))
+            exported = await export_session(store.backend, session.id, "pi")
+            path.write_bytes(exported.content)
+            assert exported.content.startswith(made.read_bytes()), what
+            await require_same_context(session, pi.look(path), f"{what}, exported")
+            pi.ask("extend", path=path, seed=1000 + seed, steps=MOVES)
+            assert path.read_bytes().startswith(exported.content), what
+            lines = path.read_bytes().count(b"\n") - exported.content.count(b"\n")
+            report = await imported(store, path)
+            assert (report.session, report.entries, report.warnings) == (session.id, lines, ()), (
+                what
+            )
+            seen = pi.look(path)
+            session = await store.open(session.id)
+            if session.leaf != (leaf := await leaf_of(session, seen)):
+                await session.branch(leaf)  # perdure's own leaf is never moved by an import
+            await require_same_context(session, seen, f"{what}, imported again")
+            report = await imported(store, path)
+            assert (report.session, report.entries, report.warnings) == (session.id, 0, ()), what
+
+
+async def leaf_of(session: Session, seen: dict[str, Any]) -> EntryId:
+    """Return the entry of the conversation where pi stands."""
+    records = {record["id"]: record for record in seen["entries"]}
+    record = records[seen["leaf"]]
+    while record["type"] in ("label", "session_info"):
+        record = records[record["parent"]]
+    return await session.find(record["id"])
+
+
+async def imported(store: Store, path: Path) -> ImportReport:
+    clock, chance = store.outside.clock, store.outside.random
+    return await import_source(store.backend, path, clock=clock, random=chance)

@@ -1,0 +1,87 @@
+"""A session of perdure against what the real pi reads in its file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perdure.client.session import Session
+from perdure.session.ids import EntryId
+from perdure.session.info import one_line
+from tests.acceptance.pi.contexts import difference, pieces_of, pieces_of_pi
+
+Record = Mapping[str, Any]
+"""The `id`, `parent` and `type` of a record that pi read."""
+
+_BESIDE_TREE = ("label", "session_info")
+
+
+class Places:
+    """Which entry of a session each record of its file is. Labels and names are beside the tree."""
+
+    def __init__(self, records: Mapping[str, Record], entries: Mapping[str, EntryId]) -> None:
+        self.entries = entries
+        self._records = records
+
+    @classmethod
+    async def of(cls, session: Session, records: Sequence[Record], own_file: Path | None) -> Places:
+        """Find the entries of `records`; lines of ours in the session's `own_file` name theirs."""
+        marks = {} if own_file is None else _marks_in(own_file)
+        entries: dict[str, EntryId] = {}
+        for record in records:
+            id = record["id"]
+            marked = marks.get(id)
+            if marked is not None:
+                entries[id] = marked
+            elif id not in marks and record["type"] not in _BESIDE_TREE:
+                entries[id] = await session.find(id)
+        return cls({record["id"]: record for record in records}, entries)
+
+    def nearest(self, id: str | None) -> EntryId | None:
+        """Return the nearest entry of the conversation, from the record `id` towards its root."""
+        while id is not None and id in self._records and id not in self.entries:
+            id = self._records[id]["parent"]
+        return None if id is None else self.entries.get(id)
+
+
+async def require_same(
+    session: Session, seen: Mapping[str, Any], what: str, own_file: Path | None = None
+) -> None:
+    """Require that `session` is what pi read: context, tree, leaf, labels and title.
+
+    `own_file` is the session's file in a store of session files.
+    """
+    await require_same_context(session, seen, what)
+    info = await session.info()
+    places = await Places.of(session, seen["entries"], own_file)
+    assert session.leaf == places.nearest(seen["leaf"]), what
+    parents = {entry.id: entry.parent_id async for entry in session.entries()}
+    for record in seen["entries"]:
+        entry = places.entries.get(record["id"])
+        if entry is not None:
+            assert parents[entry] == places.nearest(record["parent"]), f"{what}: {record}"
+    labels = {places.entries[id]: label for id, label in seen["labels"].items()}
+    assert await session.labels() == labels, what
+    assert seen["name"] is None or info.title == one_line(seen["name"]), what
+
+
+async def require_same_context(session: Session, seen: Mapping[str, Any], what: str) -> None:
+    """Require that a model is sent the same by `session` as by pi."""
+    context = await session.context()
+    ours, theirs = pieces_of(context), pieces_of_pi(seen["messages"])
+    assert ours == theirs, f"{what}: {difference(ours, theirs)}"
+    assert (context.thinking_level or "off") == seen["thinkingLevel"], what
+
+
+def _marks_in(path: Path) -> dict[str, EntryId | None]:
+    """Id -> the entry that a line of perdure's is; None for a line beside the tree."""
+    marks: dict[str, EntryId | None] = {}
+    for line in path.read_text("utf-8").split("\n")[1:-1]:
+        record = json.loads(line)
+        mark = record.get("perdure")
+        if mark is not None:
+            is_beside = mark.get("side") or "seq" not in mark
+            marks[record["id"]] = None if is_beside else EntryId(f"{mark['of']}/{mark['seq']}")
+    return marks
