@@ -18,7 +18,7 @@ from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
 from perdure.session.ids import EntryId, StreamId, is_number, number_of
-from perdure.session.info import SessionInfo, info_after
+from perdure.session.info import info_after
 from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import CLOSING, Label, LeafMoved, Question
@@ -120,10 +120,6 @@ class SessionReader:
         """What its creator wrote down about it."""
         return self._state.header.metadata or {}
 
-    async def info(self) -> SessionInfo:
-        """Its row in a list of sessions, as it is now."""
-        return (await self._look()).info
-
     async def path(self, leaf: EntryRef | None = None) -> list[Entry]:
         """The entries root -> `leaf` (default: the session's leaf).
 
@@ -147,7 +143,7 @@ class SessionReader:
         try:
             return [message for entry in entries if (message := entry.message) is not None]
         except CorruptLog:
-            if (await self.info()).status == "erased":
+            if (await self._look()).info.status == "erased":
                 raise Erased(self.id) from None
             raise
 

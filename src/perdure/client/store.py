@@ -162,13 +162,23 @@ class Store:
         scope: SessionScope = "listed",
         cwd: str | os.PathLike[str] | None = None,
         query: str | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
         """Sessions, newest activity first; of a folder, or whose name or id contains `query`.
 
+        `subject` keeps those about it, `metadata` those that have each of its values.
         Raises: ValueError when `limit` is negative, or greater than any store can count.
         """
         amount("limit", limit)
-        return await self.backend.sessions(limit=limit, scope=scope, cwd=absolute(cwd), query=query)
+        return await self.backend.sessions(
+            limit=limit,
+            scope=scope,
+            cwd=absolute(cwd),
+            query=query,
+            subject=subject,
+            metadata=metadata,
+        )
 
     async def search(  # noqa: PLR0913 - each is a filter, and has a default
         self,

@@ -86,7 +86,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     it does not reorder the list. `messages` counts every message entry, tool results included, a
     fork's shared ones too; `entries` counts the stream's own log, `turns` the turns begun in it
     (an import's turns were run elsewhere, a fork starts anew). `first_text` is the start of
-    the first user message, which names a session that has no title.
+    the first user message, which names a session that has no title. `subject` and `metadata` are
+    those of its header. `model` is the one that its branch was switched to, else that of its agent,
+    else that of its last answer; only `Session.info` looks it up, in a list it is None.
     """
 
     id: StreamId
@@ -102,6 +104,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     entries: int = 0
     turns: int = 0
     status: Status = "active"
+    subject: str | None = None
+    metadata: dict[str, object] | None = None
+    model: str | None = None
 
     @property
     def name(self) -> str:
@@ -124,6 +129,8 @@ def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionI
         title=one_line(header.title),
         cwd=header.cwd,
         parent=parent,
+        subject=header.subject,
+        metadata=header.metadata,
     )
     if shared is None:
         return start
@@ -210,7 +217,15 @@ def _after_erasure(info: SessionInfo, entry: Entry) -> SessionInfo:
     erased = erasure_in(entry)
     if erased is None or not erased.is_whole:
         return info
-    return msgspec.structs.replace(info, status="erased", title=None, first_text=None, cwd=None)
+    return msgspec.structs.replace(
+        info,
+        status="erased",
+        title=None,
+        first_text=None,
+        cwd=None,
+        subject=None,
+        metadata=None,
+    )
 
 
 def erasure_in(entry: Entry) -> ContentErased | None:
@@ -247,6 +262,28 @@ def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
     title = info.title if body.title is msgspec.UNSET else one_line(body.title)
     cwd = info.cwd if body.cwd is msgspec.UNSET else body.cwd
     return msgspec.structs.replace(info, title=title, cwd=cwd)
+
+
+def described(info: SessionInfo, header: StreamHeader) -> SessionInfo:
+    """`info`, kept without what never changes, with the subject and the metadata of `header`."""
+    if header.subject is None and header.metadata is None:
+        return info
+    return msgspec.structs.replace(info, subject=header.subject, metadata=header.metadata)
+
+
+def undescribed(info: SessionInfo) -> SessionInfo:
+    """`info` without the subject and the metadata, which its header has."""
+    if info.subject is None and info.metadata is None:
+        return info
+    return msgspec.structs.replace(info, subject=None, metadata=None)
+
+
+def is_about(info: SessionInfo, subject: str | None, metadata: Mapping[str, object] | None) -> bool:
+    """Whether `info` has this subject and each of these values in its metadata; None for all."""
+    if subject is not None and info.subject != subject:
+        return False
+    own = info.metadata or {}
+    return all(key in own and own[key] == value for key, value in (metadata or {}).items())
 
 
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:

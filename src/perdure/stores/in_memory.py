@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -28,7 +28,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId, blob_hash
-from perdure.session.info import ORIGINS, SessionInfo, is_found
+from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
@@ -266,12 +266,13 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
         infos = (held.state.info for held in self._heap.streams.values())
-        listed = (
-            each for each in infos if each.kind == "session" and each.origin in ORIGINS[scope]
-        )
-        found = [info for info in listed if is_found(info, cwd, query)]
+        listed = (i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope])
+        near = (info for info in listed if is_found(info, cwd, query))
+        found = [info for info in near if is_about(info, subject, metadata)]
         found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
         return found[:limit]
 

@@ -19,7 +19,7 @@ The rules of an append, the same in every backend:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -384,11 +384,13 @@ class NamespaceReading(Protocol):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
         """Sessions, newest activity first (ties: by id, descending).
 
-        `cwd` keeps those of that directory, `query` those whose name or id contains it, in any
-        letter case. Erased sessions are no sessions any more.
+        Kept are those of `cwd`, whose name or id contains `query` in any letter case, about
+        `subject`, with each value of `metadata`. Erased sessions are no sessions any more.
         """
         ...
 

@@ -23,6 +23,8 @@ LIST_KEYS = {
     "entries",
     "parent",
     "status",
+    "subject",
+    "metadata",
 }
 
 

@@ -411,6 +411,9 @@ async def test_all_there_is_about_a_subject_is_erased(store: SessionStore) -> No
 
     assert {session.session for session in certificate.sessions} == {"s", "f"}
     assert b"ann" not in msgspec.json.encode(await cast("Erasing", store).erasures())
+    assert await store.sessions(subject="ann", scope="all") == []
+    assert (await store.state(S)).info.subject is None
+    assert [info.subject for info in await store.sessions()] == ["bob"]
     assert texts(await store.entries(StreamId("t"))) == ["c"]
     assert await sound(store) == 2
     again = await erase(store, "ann", scope="subject", id="e2")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -61,6 +63,7 @@ async def test_a_new_stream_is_empty_and_stands_before_the_root(store: SessionSt
             updated_at=START_MS,
             title="A trip",
             cwd="/p",
+            metadata={"a": [1, None]},
         ),
     )
     assert await store.entries(S) == await store.tree(S) == []
@@ -176,6 +179,26 @@ async def test_the_info_counts_and_names_as_entries_come(store: SessionStore) ->
     assert (info.messages, info.entries, info.updated_at) == (2, 5, START_MS + 2)
     assert (info.title, info.name, info.cwd) == (None, "Where to? The sea", "/new")
     assert [info] == await store.sessions()
+
+
+async def test_info_has_the_subject_and_metadata_of_the_header(store: SessionStore) -> None:
+    ana = StreamHeader(S, START_MS, subject="ana", metadata={"plan": "pro", "seats": [1, {"n": 2}]})
+    await create(store, ana, said("a"))
+    await create(store, StreamHeader(StreamId("t"), START_MS, metadata={"plan": "pro"}), said("b"))
+    await create(store, StreamHeader(StreamId("u"), START_MS, subject="bob"), said("c"))
+
+    async def found(**filters: Any) -> list[str]:
+        return [info.id for info in await store.sessions(**filters)]
+
+    info = (await store.state(S)).info
+    assert (info.subject, info.metadata) == ("ana", {"plan": "pro", "seats": [1, {"n": 2}]})
+    assert await store.sessions(subject="ana") == [info]
+    assert sorted(await found(metadata={"plan": "pro"})) == ["s", "t"]
+    assert await found(metadata={"plan": "pro", "seats": [1, {"n": 2}]}) == ["s"]
+    assert await found(subject="bob", metadata={"plan": "pro"}) == []
+    assert await found(subject="an") == await found(metadata={"plan": None}) == []
+    await append(store, S, said("more"))
+    assert (await store.sessions(limit=1, subject="ana"))[0].metadata == ana.metadata
 
 
 async def test_a_title_can_be_set_and_cleared(store: SessionStore) -> None:

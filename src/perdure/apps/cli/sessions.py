@@ -90,6 +90,9 @@ def list_sessions(
     cwd: Annotated[
         str | None, typer.Option(metavar="DIR", help="Only those of this folder.")
     ] = None,
+    subject: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only those about this person or thing.")
+    ] = None,
     is_all: Annotated[
         bool, typer.Option("--all", help="Also sessions of roles and subagents.")
     ] = False,
@@ -111,7 +114,9 @@ def list_sessions(
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
             scope = "all" if is_all else "listed"
-            found = await opened.recent(limit or None, scope=scope, cwd=cwd, query=query)
+            found = await opened.recent(
+                limit or None, scope=scope, cwd=cwd, query=query, subject=subject
+            )
         if as_json:
             show_json([row_data(info) for info in found])
         elif found:

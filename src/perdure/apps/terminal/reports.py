@@ -245,6 +245,8 @@ def row_data(info: SessionInfo) -> dict[str, object]:
         "entries": info.entries,
         "parent": info.parent,
         "status": info.status,
+        "subject": info.subject,
+        "metadata": info.metadata,
     }
 
 
@@ -304,6 +306,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("last active", local_time(info.updated_at)),
         ("status", f"{info.status}{', a turn is open' if report.has_open_turn else ''}"),
         ("origin", _origin(report)),
+        *([("about", info.subject)] if info.subject else []),
         ("log", f"{counted(info.entries, 'entry', 'entries')}, {counted(info.turns, 'turn')}"),
         ("tree", f"{counted(info.messages, 'message')}, {_branches(report)}"),
         ("model", f"{context.model or '(none yet)'}, thinking {context.thinking_level or 'off'}"),

@@ -100,7 +100,7 @@ class Runtime:
         self._running: set[Turn] = set()
         self._chats = Chats(self.host, self._running)
 
-    async def start(
+    async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
         agent: Agent | str,
         *,
@@ -108,12 +108,15 @@ class Runtime:
         title: str | None = None,
         id: str | None = None,
         metadata: Mapping[str, object] | None = None,
+        subject: str | None = None,
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat:
         """A new session under `agent`, of which it keeps a snapshot for life.
 
+        `subject` names whom the session is about or with, so that `Store.recent` and `Store.erase`
+        find all there is about them; `metadata` is the program's own.
         `tools` narrows the agent's tools to those named, `allowed_commands` what it may run, and
         `scope` (or the workspace's) where its file tools may go.
         Durable: when this returns.
@@ -136,6 +139,7 @@ class Runtime:
             cwd=place.working_dir,
             title=title,
             metadata=dict(metadata) if metadata else None,
+            subject=subject,
         )
         started = SessionStarted(self._bindings.snapshot(bound), msgspec.to_builtins(place), prompt)
         write = Write(stream=header.id, create=header, entries=(new_side(started),))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure.client.amounts import amount
-from perdure.client.conversation.binding import BINDING_KINDS, shaping_in
+from perdure.client.conversation.binding import BINDING_KINDS, model_in, shaping_in
 from perdure.client.reading import EntryRef, SessionReader
 from perdure.context.build import Context, build_context
 from perdure.context.compaction import LeftContext, left_context
@@ -13,18 +15,20 @@ from perdure.errors import InvalidEntry
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
+from perdure.session.info import SessionInfo
 from perdure.session.notes import CompactionUndone, Pin
 
 
 @takes_all_declared
 class ContextReader(SessionReader):
-    """The part of a `Session` that is about its context."""
+    """The part of a `Session` that is about its context and its model."""
 
     async def context(self, budget_tokens: int | None = None) -> Context:
         """What a model would be sent if the conversation went on now, and why.
 
         Of an agent's session it is what that agent is sent, with its `history` and its
-        `max_messages`.
+        `max_messages`. `model` is the one the branch was switched to, else that of the session's
+        agent, else that of its last answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -32,13 +36,27 @@ class ContextReader(SessionReader):
         leaf = (await self._look()).leaf
         log = self._backing.log
         window = await pinned_window(log, self.id, leaf)
-        shaping = shaping_in(await log.notes(self.id, BINDING_KINDS))
-        return build_context(
+        notes = await log.notes(self.id, BINDING_KINDS)
+        shaping = shaping_in(notes)
+        context = build_context(
             window,
             budget_tokens=budget_tokens,
             history=shaping.history,
+            model=model_in(window, notes),
             max_messages=shaping.compaction.max_messages,
         )
+        if context.thinking_level is None and shaping.thinking_level != "off":
+            return msgspec.structs.replace(context, thinking_level=shaping.thinking_level)
+        return context
+
+    async def info(self) -> SessionInfo:
+        """Its row in a list of sessions as it is now, and the model that answers in it."""
+        state, log = await self._look(), self._backing.log
+        if state.info.status == "erased":
+            return state.info
+        window = await log.context_window(self.id, state.leaf)
+        model = model_in(window, await log.notes(self.id, BINDING_KINDS))
+        return msgspec.structs.replace(state.info, model=model)
 
     async def pins(self) -> frozenset[EntryId]:
         """The entries that are pinned, on whatever branch."""

@@ -97,10 +97,6 @@ class Session(Handle[AsyncSession]):
         """What its creator wrote down about it."""
         return self.asynchronous.metadata
 
-    def info(self) -> SessionInfo:
-        """Its row in a list of sessions, as it is now."""
-        return self.portal.call(self.asynchronous.info())
-
     def path(self, leaf: EntryRef | None = None) -> list[Entry]:
         """The entries root -> `leaf` (default: the session's leaf).
 
@@ -156,11 +152,16 @@ class Session(Handle[AsyncSession]):
         """What a model would be sent if the conversation went on now, and why.
 
         Of an agent's session it is what that agent is sent, with its `history` and its
-        `max_messages`.
+        `max_messages`. `model` is the one the branch was switched to, else that of the session's
+        agent, else that of its last answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
         return self.portal.call(self.asynchronous.context(budget_tokens))
+
+    def info(self) -> SessionInfo:
+        """Its row in a list of sessions as it is now, and the model that answers in it."""
+        return self.portal.call(self.asynchronous.info())
 
     def pins(self) -> frozenset[EntryId]:
         """The entries that are pinned, on whatever branch."""
@@ -436,12 +437,19 @@ class Store(Handle[AsyncStore]):
         scope: SessionScope = "listed",
         cwd: str | os.PathLike[str] | None = None,
         query: str | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
         """Sessions, newest activity first; of a folder, or whose name or id contains `query`.
 
+        `subject` keeps those about it, `metadata` those that have each of its values.
         Raises: ValueError when `limit` is negative, or greater than any store can count.
         """
-        return self.portal.call(self.asynchronous.recent(limit, scope=scope, cwd=cwd, query=query))
+        return self.portal.call(
+            self.asynchronous.recent(
+                limit, scope=scope, cwd=cwd, query=query, subject=subject, metadata=metadata
+            )
+        )
 
     def search(
         self,
@@ -827,12 +835,15 @@ class Runtime(Handle[AsyncRuntime]):
         title: str | None = None,
         id: str | None = None,
         metadata: Mapping[str, object] | None = None,
+        subject: str | None = None,
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat:
         """A new session under `agent`, of which it keeps a snapshot for life.
 
+        `subject` names whom the session is about or with, so that `Store.recent` and `Store.erase`
+        find all there is about them; `metadata` is the program's own.
         `tools` narrows the agent's tools to those named, `allowed_commands` what it may run, and
         `scope` (or the workspace's) where its file tools may go.
         Durable: when this returns.
@@ -849,6 +860,7 @@ class Runtime(Handle[AsyncRuntime]):
                     title=title,
                     id=id,
                     metadata=metadata,
+                    subject=subject,
                     tools=tools,
                     allowed_commands=allowed_commands,
                     scope=scope,

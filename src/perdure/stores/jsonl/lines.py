@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.codecs.fields import Fields, name_in, number_in, text_in
 from perdure.codecs.form import Codec
-from perdure.session.info import SessionInfo, Status, StreamHeader
+from perdure.session.info import SessionInfo, Status, StreamHeader, described
 
 FORMAT = 1
 KEY = b'"perdure":'
@@ -192,7 +192,7 @@ def line_of(fields: Fields, ours: Ours | None, codec: Codec) -> bytes:
 
 def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:
     """The info of the stream `header` after `batch`."""
-    return SessionInfo(
+    info = SessionInfo(
         id=header.id,
         kind=header.kind,
         origin=header.origin,
@@ -207,3 +207,4 @@ def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:
         turns=batch.turns,
         status=batch.status,
     )
+    return described(info, header)

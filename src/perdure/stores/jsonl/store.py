@@ -9,7 +9,7 @@ may use the same folder at the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -31,7 +31,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ORIGINS, SessionInfo, is_found
+from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
@@ -305,11 +305,17 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
         def work() -> list[SessionInfo]:
             infos = {s.header.id: s.info for _, s in self._shelf.standings()}.values()
             listed = [i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope]]
-            found = [each for each in listed if is_found(each, cwd, query)]
+            found = [
+                each
+                for each in listed
+                if is_found(each, cwd, query) and is_about(each, subject, metadata)
+            ]
             found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
             return found[:limit]
 

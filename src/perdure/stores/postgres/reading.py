@@ -6,13 +6,14 @@ its own: the later one may only see more, and asks for what the earlier one name
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import LiteralString
 
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
-from perdure.session.info import ORIGINS, SessionInfo, is_found
+from perdure.session.info import ORIGINS, SessionInfo, described, is_about, is_found
 from perdure.stores.admission import with_lease
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
@@ -23,6 +24,7 @@ from perdure.stores.postgres.rows import (
     Row,
     Stream,
     entry_of,
+    header_of_row,
     info_of_row,
     is_text,
     stream_of,
@@ -77,10 +79,13 @@ SELECT id FROM perdure.stream WHERE namespace = %s AND id >= %s AND id < %s ORDE
 """
 
 _SESSIONS: LiteralString = """
-SELECT id, updated_at, info FROM perdure.stream
-WHERE namespace = %s AND kind = 'session' AND origin = %s AND (updated_at, id) < (%s, %s)
-    AND NOT is_erased
-ORDER BY updated_at DESC, id DESC LIMIT %s
+SELECT s.id, s.updated_at, s.info, b.header FROM (
+    SELECT namespace, id, updated_at, info FROM perdure.stream
+    WHERE namespace = %s AND kind = 'session' AND origin = %s AND (updated_at, id) < (%s, %s)
+        AND NOT is_erased
+    ORDER BY updated_at DESC, id DESC LIMIT %s
+) AS s JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+ORDER BY s.updated_at DESC, s.id DESC
 """
 
 _SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
@@ -288,17 +293,19 @@ async def sessions(
     scope: SessionScope,
     cwd: str | None,
     query: str | None,
+    subject: str | None,
+    metadata: Mapping[str, object] | None,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first; read page by page until enough of them fit."""
-    is_any = cwd is None and query is None
+    is_any = (cwd, query, subject, metadata) == (None, None, None, None)
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
     found: list[SessionInfo] = []
     last: tuple[int, str] = (2**63 - 1, "\U0010ffff")
     while limit is None or len(found) < limit:
         rows = await _page_of_sessions(db, scope, last, page)
-        for name, _, info in rows:
-            one = info_of_row(name, info)
-            if is_found(one, cwd, query):
+        for name, _, info, header in rows:
+            one = described(info_of_row(name, info), header_of_row(name, header))
+            if is_found(one, cwd, query) and is_about(one, subject, metadata):
                 found.append(one)
         if len(rows) < page:
             break

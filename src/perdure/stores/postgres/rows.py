@@ -13,7 +13,7 @@ import msgspec
 from perdure.errors import CorruptLog
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
-from perdure.session.info import SessionInfo, StreamHeader
+from perdure.session.info import SessionInfo, StreamHeader, described
 from perdure.stores.protocol import EMPTY, StreamState
 
 Row = tuple[Any, ...]
@@ -101,14 +101,20 @@ def info_of_row(stream: str, info: bytes) -> SessionInfo:
         raise CorruptLog(stream, EMPTY, "what is kept about it is damaged") from error
 
 
+def header_of_row(stream: str, header: bytes) -> StreamHeader:
+    """The header kept with a stream."""
+    try:
+        return _header.decode(header)
+    except msgspec.MsgspecError as error:
+        raise CorruptLog(stream, EMPTY, "its header is damaged") from error
+
+
 def stream_of(row: Row) -> Stream:
     """The stream in a row of ``reading.STREAM``."""
     name, head, leaf, tip, chain, epoch, owner, until, open_turn, info, header = row[:11]
-    try:
-        born = _header.decode(header)
-    except msgspec.MsgspecError as error:
-        raise CorruptLog(name, EMPTY, "its header is damaged") from error
-    state = StreamState(born, head, leaf, chain, epoch, open_turn, info_of_row(name, info))
+    born = header_of_row(name, header)
+    listed = described(info_of_row(name, info), born)
+    state = StreamState(born, head, leaf, chain, epoch, open_turn, listed)
     return Stream(state, None if row[11] is None else node_of(row[11:]), tip, owner, until)
 
 

@@ -8,7 +8,7 @@ an administrator has to do, is in ``docs/guides/postgres.md``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from perdure.errors import ConfigError, SessionNotFound, StoreFull, StoreReadOnly, Unsupported
@@ -184,9 +184,19 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
         self._db.check_usable()
-        return await reading.sessions(self._db, limit=limit, scope=scope, cwd=cwd, query=query)
+        return await reading.sessions(
+            self._db,
+            limit=limit,
+            scope=scope,
+            cwd=cwd,
+            query=query,
+            subject=subject,
+            metadata=metadata,
+        )
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await reading.notes_of_all(self._db, tuple(kinds))

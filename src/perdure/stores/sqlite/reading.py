@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -13,7 +13,7 @@ from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
-from perdure.session.info import ORIGINS, SessionInfo, is_found
+from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
 from perdure.stores.admission import with_lease
 from perdure.stores.protocol import Positioned, SessionScope, StreamState
 from perdure.stores.sqlite import branches
@@ -25,6 +25,7 @@ from perdure.stores.sqlite.rows import (
     Node,
     Row,
     Tables,
+    described_row,
     info_of_row,
     is_text,
 )
@@ -58,7 +59,7 @@ ORDER BY e.n DESC LIMIT 1
 """
 
 _SESSIONS = f"""
-SELECT {INFO_COLUMNS} FROM stream AS s
+SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
 WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
     AND s.origin = ?
 ORDER BY s.updated_at DESC, s.id DESC
@@ -277,13 +278,15 @@ def sessions(
     scope: SessionScope,
     cwd: str | None,
     query: str | None,
+    subject: str | None,
+    metadata: Mapping[str, object] | None,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first."""
     cursors = [tables.db.execute(_SESSIONS, (namespace, origin)) for origin in ORIGINS[scope]]
-    by_origin = [map(info_of_row, cursor) for cursor in cursors]
-    newest_first = merge(*by_origin, key=lambda info: (info.updated_at, info.id), reverse=True)
-    fitting = (info for info in newest_first if is_found(info, cwd, query))
-    found = list(islice(fitting, limit))
+    newest_first = merge(*cursors, key=lambda row: (row[5], row[1]), reverse=True)
+    infos = ((info_of_row(row), row[14]) for row in newest_first)
+    whole = (described_row(*each) for each in infos if is_found(each[0], cwd, query))
+    found = list(islice((info for info in whole if is_about(info, subject, metadata)), limit))
     for cursor in cursors:
         cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
     return found

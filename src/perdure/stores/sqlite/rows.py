@@ -16,7 +16,7 @@ import msgspec
 from perdure.errors import SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
-from perdure.session.info import SessionInfo, StreamHeader
+from perdure.session.info import SessionInfo, StreamHeader, described
 from perdure.stores.protocol import StreamState
 
 INFO_COLUMNS = """
@@ -272,7 +272,7 @@ class Tables:
             born = _header.decode(header)
         except msgspec.MsgspecError as error:
             raise apsw.CorruptError(f"the header of session {row[1]} is damaged") from error
-        info = info_of_row(row)
+        info = described(info_of_row(row), born)
         state = StreamState(born, row[11], leaf_id, chain, epoch, open_turn, info)
         return Stream(row[0], state, leaf, tip, owner, until)
 
@@ -389,6 +389,14 @@ def info_of_row(row: Row) -> SessionInfo:
         turns=row[12],
         status=row[13],
     )
+
+
+def described_row(info: SessionInfo, header: bytes) -> SessionInfo:
+    """`info` with what its header says of it."""
+    try:
+        return described(info, _header.decode(header))
+    except msgspec.MsgspecError as error:
+        raise apsw.CorruptError(f"the header of session {info.id} is damaged") from error
 
 
 def is_text(text: str) -> bool:

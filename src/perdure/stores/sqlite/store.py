@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -261,8 +261,18 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
+        subject: str | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
-        return await self._read(reading.sessions, limit=limit, scope=scope, cwd=cwd, query=query)
+        return await self._read(
+            reading.sessions,
+            limit=limit,
+            scope=scope,
+            cwd=cwd,
+            query=query,
+            subject=subject,
+            metadata=metadata,
+        )
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await self._read(reading.notes_of_all, kinds)

@@ -45,6 +45,24 @@ async def test_a_started_session_keeps_a_snapshot_of_its_agent() -> None:
     assert (await chat.session.info()).cwd == "/tmp"
 
 
+async def test_session_of_a_subject_is_found_forked_and_erased_with_it() -> None:
+    stage = Stage()
+    runtime = stage.runtime(Agent("a", model=MODEL))
+    chat = await runtime.start("a", id="s", subject="ana", metadata={"plan": "pro"})
+    await runtime.start("a", id="t", subject="bob", metadata={"plan": "pro"})
+    info = await chat.session.info()
+    assert (info.subject, info.metadata, info.model) == ("ana", {"plan": "pro"}, MODEL)
+    copy = await chat.session.fork(id="f")
+    assert (await copy.info()).subject == "ana"
+    recent = stage.store.recent
+    assert {info.id for info in await recent(subject="ana")} == {"s", "f"}
+    assert {info.id for info in await recent(metadata={"plan": "pro"})} == {"s", "t"}
+    assert await recent(subject="ana", metadata={"plan": "free"}) == []
+    certificate = await stage.store.erase(subject="ana")
+    assert {each.session for each in certificate.sessions} == {"s", "f"}
+    assert [info.id for info in await recent()] == ["t"]
+
+
 async def test_an_undefined_variable_is_an_error_at_the_start_and_leaves_nothing() -> None:
     stage = Stage()
     with pytest.raises(ConfigError, match=r"uses? \{\{ctx\.who\}\}"):

@@ -10,10 +10,11 @@ from perdure.errors import InvalidEntry
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.kinds import Compaction
+from perdure.session.kinds import Compaction, ModelChange
 from perdure.session.messages import assistant, user
 from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
+from tests.fakes.chats import MODEL, Stage, says
 
 
 async def grown(store: Store) -> tuple[Session, list[Entry]]:
@@ -58,3 +59,39 @@ async def test_a_context_holds_no_more_messages_than_the_agent_of_the_session_is
     context = await session.context()
     assert [each.message.text for each in context.messages] == ["second", "two"]
     assert context.dropped == 2
+
+
+async def models_of(session: Session) -> tuple[str | None, str | None]:
+    """The model that its context and its info name."""
+    return (await session.context()).model, (await session.info()).model
+
+
+async def test_context_and_info_name_the_model_of_the_last_answer(store: Store) -> None:
+    session = await store.create(id="s")
+    assert await models_of(session) == (None, None)
+    hello = await session.append(user("Hi"))
+    await session.append(assistant("one", model="openai:a"), user("And?"))
+    last = await session.append(assistant("two", model="openai:b"), user("Well?"))
+    assert await models_of(session) == ("openai:b", "openai:b")
+    await session.append(ModelChange("openai:c"))
+    assert await models_of(session) == ("openai:c", "openai:c")
+    await session.branch(last[0])
+    assert await models_of(session) == ("openai:b", "openai:b")
+    await session.branch(hello)
+    assert await models_of(session) == (None, None)
+    await store.erase("s")
+    assert (await session.info()).model is None
+
+
+async def test_context_and_info_name_the_model_of_the_agent(store: Store) -> None:
+    stage = Stage(says("hi"))
+    chat = await stage.chat(thinking_level="high")
+    assert await models_of(chat.session) == (MODEL, MODEL)
+    await chat.send("Hello")
+    await chat.session.append(assistant("from a fallback", model="openai:b"))
+    assert await models_of(chat.session) == (MODEL, MODEL)
+    assert (await chat.session.context()).thinking_level == "high"
+    await chat.set_model("openai:c")
+    await chat.set_thinking_level("low")
+    assert await models_of(await chat.session.fork()) == ("openai:c", "openai:c")
+    assert (await chat.session.context()).thinking_level == "low"
