@@ -1,8 +1,7 @@
 """The contract between perdure and a store: what a commit promises, and what can be read back.
 
 A store holds streams; a stream is one append-only log with a dense ``seq`` from 0. Everything
-above it (sessions, turns, flows) is folded from entries. What each method promises is written
-here once; ``tests/conformance/store`` holds every backend to it.
+above it is folded from entries. ``tests/conformance/store`` holds every backend to this contract.
 
 The rules of an append, the same in every backend:
 
@@ -389,8 +388,8 @@ class NamespaceReading(Protocol):
     ) -> list[SessionInfo]:
         """Sessions, newest activity first (ties: by id, descending).
 
-        Kept are those of `cwd`, whose name or id contains `query` in any letter case, about
-        `subject`, with each value of `metadata`. Erased sessions are no sessions any more.
+        Of `cwd`, with `query` in name or id (in any letter case), about `subject`, with each value
+        of `metadata`. Erased sessions are no sessions any more.
         """
         ...
 
@@ -405,8 +404,7 @@ class NamespaceReading(Protocol):
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         """Entries of all streams in commit order, from the first after position `after` (0: all).
 
-        Positions grow with every entry; they may have gaps but never fill one later. Entries that
-        were erased are left out.
+        Positions grow with every entry; gaps are never filled later. Erased entries are left out.
         """
         ...
 
