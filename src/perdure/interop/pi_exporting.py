@@ -18,7 +18,7 @@ from perdure.codecs.form import Writing
 from perdure.codecs.ids import written_id, written_ids
 from perdure.codecs.pi import records
 from perdure.codecs.pi.codec import Pi
-from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, VERSION
+from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, MOST_HEADER_BYTES, VERSION
 from perdure.codecs.spelling import shallow
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.bundles import models_in_force, standing_of
@@ -433,6 +433,10 @@ class _Writer:
         )
         left_out.pop(CompactionUndone.kind, None)
         texts = self._lost.texts()
+        if base.content.find(b"\n") > MOST_HEADER_BYTES:
+            texts.append(
+                f"its header has more than {MOST_HEADER_BYTES} bytes: `pi -c` passes over it"
+            )
         texts += [f"compaction {id} was taken back; for pi it is in force" for id in sorted(undone)]
         if left_out:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left_out.items()))

@@ -65,7 +65,7 @@ async def test_a_line_that_cannot_be_read_any_more_keeps_its_place(
         change(path, b'"batch":{"first":1', b'"batch":["first":1')
     else:
         path.write_bytes(
-            b"".join([*lines[: seq + 1], b"#" + lines[seq + 1][1:], *lines[seq + 2 :]])
+            b"".join([*lines[: seq + 2], b"#" + lines[seq + 2][1:], *lines[seq + 3 :]])
         )
     other = await open_store()
 

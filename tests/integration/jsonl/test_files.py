@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import CorruptLog, StoreUnavailable
+from perdure.errors import CorruptLog, StoreTooNew, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId, blob_hash
+from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.messages import (
     MediaPart,
@@ -38,11 +39,65 @@ PICTURE = b"\x89PNG\r\n\x1a\n picture"
 
 
 def records(folder: Path, session: str = "s") -> list[dict[str, Any]]:
-    """The records of a session's file, without what is ours in them."""
+    """The records of a session's file but for the second, without what is ours in them."""
     lines = file_of(folder, session).read_bytes().splitlines()
-    found = [json.loads(line) for line in lines]
-    assert all(list(record)[-1] == "perdure" for record in found)
-    return [{key: record[key] for key in record if key != "perdure"} for record in found]
+    first, second, *found = [json.loads(line) for line in lines]
+    assert "perdure" not in first
+    assert "perdure.session" in second.values()
+    assert all(list(record)[-1] == "perdure" for record in (second, *found))
+    return [first, *({k: v for k, v in each.items() if k != "perdure"} for each in found)]
+
+
+LONG = "A title that no line of 512 bytes has room for." * 12
+
+
+async def test_first_line_has_the_keys_of_the_tool_only(
+    store: JsonlStore, folder: Path, dialect: DialectName
+) -> None:
+    metadata: dict[str, object] = {"ticket": LONG}
+    made = StreamHeader(S, START_MS, title=LONG, cwd="/my/project", metadata=metadata)
+    await create(store, made, said("hi"))
+    await fork(store, S, "f", scope="path")
+
+    for session in ("s", "f"):
+        first, second, title, *_ = file_of(folder, session).read_bytes().splitlines()
+        keys = {"operator": "parent_session", "pi": "parentSession"}
+        known = {"type", "version", "id", "timestamp", "cwd", keys[dialect]}
+        assert json.loads(first).keys() <= known
+        assert len(first) <= 512
+        assert json.loads(second)["type"] == "custom"
+        assert json.loads(title)["name"] == LONG
+        assert (await store.state(StreamId(session))).info.title == LONG
+
+
+async def test_header_that_pi_would_pass_over_is_warned_about(
+    store: JsonlStore, dialect: DialectName, caplog: pytest.LogCaptureFixture
+) -> None:
+    await create(store, StreamHeader(S, START_MS, cwd="/short"), said("hi"))
+    assert caplog.messages == []
+    await create(store, StreamHeader(StreamId("t"), START_MS, cwd="/" + "x" * 500), said("hi"))
+    told = [message for message in caplog.messages if "`pi -c` passes over it" in message]
+    assert len(told) == (1 if dialect == "pi" else 0)
+
+
+async def test_session_without_a_title_has_no_record_of_one(
+    store: JsonlStore, folder: Path
+) -> None:
+    await create(store, S, said("hi"))
+    assert b"session_info" not in file_of(folder, S).read_bytes()
+
+
+async def test_header_of_a_newer_perdure_is_refused(
+    store: JsonlStore, open_store: Opener, folder: Path
+) -> None:
+    await create(store, S, said("hi"))
+    path = file_of(folder, S)
+    content = path.read_bytes().replace(
+        b'"perdure":{"of":"s",', b'"perdure":{"of":"s","format":9,', 1
+    )
+    path.write_bytes(content)
+    with pytest.raises(StoreTooNew):
+        await (await open_store()).entries(S)
 
 
 async def one_of_everything(store: JsonlStore) -> None:
@@ -181,7 +236,7 @@ async def test_a_file_only_ever_grows(open_store: Opener, folder: Path, durabili
         now = file_of(folder, "s").read_bytes()
         assert now.startswith(before)
         before = now
-    assert len(before.splitlines()) == 41
+    assert len(before.splitlines()) == 42
 
 
 async def test_a_fork_names_the_file_it_came_from(

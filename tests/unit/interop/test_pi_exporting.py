@@ -275,6 +275,15 @@ async def test_a_leaf_before_the_root_is_said_with_a_root() -> None:
     assert (last["customType"], last["parentId"]) == (LEAF_MARKER, None)
 
 
+async def test_header_that_pi_would_pass_over_is_told() -> None:
+    for cwd, is_told in (("/short", False), ("/" + "x" * 500, True)):
+        store = empty_store()
+        header = StreamHeader(S, START_MS, cwd=cwd)
+        await store.commit(Commit(writes=(Write(stream=S, create=header),), at=START_MS))
+        warnings = " ".join((await export_pi(store, S)).warnings)
+        assert ("`pi -c` passes over it" in warnings) == is_told
+
+
 async def test_what_pi_cannot_hold_is_told() -> None:
     store = empty_store()
     await create(store)

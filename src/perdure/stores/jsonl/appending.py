@@ -7,6 +7,7 @@ and the next commit begins behind.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ import msgspec
 
 from perdure.codecs.alike import OURS
 from perdure.codecs.fields import Fields
-from perdure.codecs.form import Writing
+from perdure.codecs.form import Codec, Writing
 from perdure.codecs.ids import written_id
 from perdure.errors import (
     CorruptLog,
@@ -55,12 +56,14 @@ from perdure.stores.jsonl.forking import Copied, copied
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import all_held, held_for
 from perdure.stores.jsonl.keeping.limits import Limits
-from perdure.stores.jsonl.lines import Batch, Ours, line_of
+from perdure.stores.jsonl.lines import HEADER_TYPE, Batch, Ours, line_of
 from perdure.stores.jsonl.rows import Key
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.protocol import Commit, Committed, StreamState, Write
 
 BACKEND = "jsonl"
+
+_log = logging.getLogger(__name__)
 
 
 class Appender:
@@ -177,6 +180,21 @@ def _extend(shelf: Shelf, log: Log, content: bytes) -> Path:
     return log.path
 
 
+def _warn_of_length(line: bytes, header: StreamHeader, codec: Codec) -> None:
+    most = codec.most_header_bytes
+    if most is not None and len(line) > most:
+        _log.warning(
+            "session %s: the header of its file has %d bytes, and %s looks for sessions in the "
+            "first %d of a file: `%s -c` passes over it. Shorten the working directory or the path "
+            "of the session it was forked from.",
+            header.id,
+            len(line),
+            codec.name,
+            most,
+            codec.name,
+        )
+
+
 def _copies_in(key: Key, log: Log) -> int:
     """How many of the entries of the commit that `key` was for were copied by a fork."""
     return log.copies if key.first == 0 else 0
@@ -236,8 +254,7 @@ class Rendering:
         """What is to be written at the end of the file; `salts` holds one for each entry."""
         prefix = b"\n" if self.log is not None and not self.log.is_line_ended else b""
         lines: list[bytes] = []
-        if self._is_new:
-            lines.append(self._header_line(None))
+        header = self._header_lines(lines) if self._is_new else None
         hashed_lines: list[bytes] = []
         last: Recorded | None = None
         aliases = {entry: alias for alias, entry in self.admission.aliases}
@@ -252,10 +269,10 @@ class Rendering:
         if last is not None:
             ours = msgspec.structs.replace(last.ours, batch=batch)
             lines[-1] = last.line(ours, self._codec)
-        elif self._is_new:
-            lines[-1] = self._header_line(batch)
         else:
-            lines.append(self._key_line(batch))
+            fields, ours = header or self._key_record()
+            ours = msgspec.structs.replace(ours, batch=batch)
+            lines[len(lines) - self._is_new :] = [line_of(fields, ours, self._codec)]
         return prefix + b"".join(line + b"\n" for line in lines)
 
     def _chain(self, hashed_lines: list[bytes]) -> bytes:
@@ -264,23 +281,36 @@ class Rendering:
             return before
         return commit_hash(before, self._facts.at, self.admission.epoch, hashed_lines)
 
-    def _header_line(self, batch: Batch | None) -> bytes:
-        header = self.header
-        origin = None if header.parent is None else self._shelf.path(header.parent)
-        fields = self._codec.header(
-            header.id, header.created_at, header.cwd, None if origin is None else str(origin)
-        )
-        ours = Ours(of=header.id, header=header, copies=self._facts.copies, batch=batch)
-        return line_of(fields, ours, self._codec)
+    def _header_lines(self, lines: list[bytes]) -> tuple[Fields, Ours]:
+        """Add the lines that a file begins with to `lines`; return the record of the last.
 
-    def _key_line(self, batch: Batch) -> bytes:
-        """A line for a commit without entries, whose key has to be kept."""
-        own = written_id(EntryId(f"{self.header.id} {hashed(batch.key or '')}"))
+        The first has the tool's own keys only: pi passes over files whose first line is too long.
+        """
+        header, codec = self.header, self._codec
+        origin = None if header.parent is None else self._shelf.path(header.parent)
+        parent = None if origin is None else str(origin)
+        first = codec.line(codec.header(header.id, header.created_at, header.cwd, parent))
+        _warn_of_length(first, header, codec)
+        own = self._beside(HEADER_TYPE, "header", None, header.created_at)
+        ours = Ours(of=header.id, header=header, copies=self._facts.copies)
+        lines += [first, line_of(own, ours, codec)]
+        if not header.title:
+            return own, ours
+        id = written_id(EntryId(f"{header.id} title"))
+        named = codec.placed(codec.title(header.title), id, None, header.created_at)
+        lines.append(line_of(named, Ours(of=header.id), codec))
+        return named, Ours(of=header.id)
+
+    def _key_record(self) -> tuple[Fields, Ours]:
+        """The record of a commit without entries, whose key has to be kept."""
         parent = self._record_of(self._leaf)
-        record = self._codec.custom(f"{OURS}key", {})
-        fields: Fields = self._codec.placed(record, own, parent, self._facts.at)
-        ours = Ours(of=self.header.id, batch=batch)
-        return line_of(fields, ours, self._codec)
+        name = hashed(self._facts.key or "")
+        return self._beside(f"{OURS}key", name, parent, self._facts.at), Ours(of=self.header.id)
+
+    def _beside(self, custom_type: str, name: str, parent: str | None, at: int) -> Fields:
+        """A record of ours that is no entry."""
+        id = written_id(EntryId(f"{self.header.id} {name}"))
+        return self._codec.placed(self._codec.custom(custom_type, None), id, parent, at)
 
     def _recorded(self, entry: Entry, salt: bytes, digest: bytes, alias: str | None) -> Recorded:
         before = self._leaf

@@ -38,7 +38,7 @@ from perdure.stores.jsonl.lines import (
     envelope_of,
     fields_of,
 )
-from perdure.stores.jsonl.rows import Key, Row, header_of, is_sound, lost_row, place
+from perdure.stores.jsonl.rows import Key, Row, header_of, is_sound, lost_row, own_header_of, place
 from perdure.stores.regular import open_to_read
 from perdure.stores.verification import StoredCommit
 
@@ -114,11 +114,9 @@ class Log(Indexed):
         """Take a record; False when the file is no session."""
         ours = line.envelope.ours
         if not self.is_session:
-            if not self._take_header(line):
-                return False
-            if ours is None:
-                self.end = line.end
-                return True
+            return self._take_header(line)
+        if not (self.rows or self._pending or self.commits):
+            self._take_own_header(ours)
         if ours is None or ours.of != self.header.id:
             self._take_foreign(line)
             return True
@@ -128,18 +126,29 @@ class Log(Indexed):
         return True
 
     def _take_header(self, line: Line) -> bool:
-        ours, fields = line.envelope.ours, fields_of(line.content) or {}
-        if ours is not None and ours.format > FORMAT:
-            raise StoreTooNew(str(self.path), ours.format, FORMAT)
+        fields = fields_of(line.content) or {}
         header = header_of(line.envelope, fields, self.codec)
         if header is None:
             return False
-        self.header, self.is_session = header, True
+        self.is_session = True
         self.version = int(number_in(fields, "version") or 1)
-        self.copies = 0 if ours is None else ours.copies
+        self.end = line.end
+        self._begin(header)
+        return True
+
+    def _take_own_header(self, ours: Ours | None) -> None:
+        header = own_header_of(ours, self.header.id)
+        if ours is None or header is None:
+            return
+        if ours.format > FORMAT:
+            raise StoreTooNew(str(self.path), ours.format, FORMAT)
+        self.has_own_header, self.copies = True, ours.copies
+        self._begin(header)
+
+    def _begin(self, header: StreamHeader) -> None:
+        self.header = header
         self._hash = genesis_hash(header)
         self.info = info_of(header)
-        return True
 
     # -- lines of ours
 
@@ -151,6 +160,8 @@ class Log(Indexed):
             self.faults.append((batch.first, "lines of ours stand in the file twice"))
             self._pending = []
             return
+        if start == 0 and not self.has_own_header:
+            self.faults.append((None, "the line of its header is damaged"))
         late = self._taken_back(batch.first)
         if self.run.hashed:
             chain = bytes.fromhex(batch.foreign) if batch.foreign else self.hash

@@ -49,7 +49,10 @@ class Run:
 
 
 class Indexed:
-    """The state of an index. `media` says which entry a content of the tool's stands in."""
+    """The state of an index. `media` says which entry a content of the tool's stands in.
+
+    `has_own_header` says that we began the file, and its header of ours was read.
+    """
 
     def __init__(self, path: Path, codec: Codec) -> None:
         self.path = path
@@ -59,7 +62,7 @@ class Indexed:
 
     def _reset(self) -> None:
         self.header = StreamHeader(entry_place("none/0")[0], 0)
-        self.is_session = False
+        self.is_session = self.has_own_header = False
         self.version = self.copies = self.records = 0
         self.rows: list[Row] = []
         self.ids: dict[str, int] = {}

@@ -22,6 +22,9 @@ from perdure.session.info import SessionInfo, Status, StreamHeader, described
 
 FORMAT = 1
 KEY = b'"perdure":'
+HEADER_TYPE = "perdure.session"
+"""Type of the ``custom`` record, the second of a file that we began, with the stream's header."""
+
 _NO_JSON = msgspec.Raw()
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DEPTH_LIMIT = 900
@@ -63,9 +66,10 @@ class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the record does not say of the entry `seq`, of the session `of`.
 
     `header` and `copies`, how many entries were copied from the origin of a fork, stand in the
-    first line. `more` says that the entry's next record follows. `parent` is a seq. `at` is there
-    where the record's time is not exactly it. The body is `body`, `text` or `raw` where it is kept
-    whole; else it is what the record says, with the fields of `set` and without those of `drop`.
+    second line: the first has the tool's own keys only. `more` says that the entry's next record
+    follows. `parent` is a seq. `at` is there where the record's time is not exactly it. The body is
+    `body`, `text` or `raw` where it is kept whole; else it is what the record says, with the fields
+    of `set` and without those of `drop`.
     """
 
     of: str

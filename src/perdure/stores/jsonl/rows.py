@@ -15,7 +15,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE, Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
 from perdure.stores.chain import HASH_BYTES
-from perdure.stores.jsonl.lines import Batch, Envelope
+from perdure.stores.jsonl.lines import Batch, Envelope, Ours
 
 HEADERS = ("session", "session_header")
 """Types of a header record: what the tools write, and what Operator's documentation says."""
@@ -100,16 +100,20 @@ def is_sound(batch: Batch, lines: int) -> bool:
 def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader | None:
     """The stream that a file with this first record holds; None when it is no header.
 
-    A session that a tool began belongs to the user; what its header says is all that is known.
+    Of a session that a tool began, its header says all that is known; it belongs to the user.
     """
-    if envelope.ours is not None and envelope.ours.header is not None:
-        return envelope.ours.header
     if envelope.type not in HEADERS or envelope.id is None:
         return None
     at = codec.time_of(envelope.timestamp)
     return StreamHeader(
         id=usable_id(envelope.id), created_at=at or 0, cwd=name_in(fields, "cwd") or None
     )
+
+
+def own_header_of(ours: Ours | None, stream: StreamId) -> StreamHeader | None:
+    """The header of `stream`, if `ours` is from the second line of a file that we began."""
+    header = None if ours is None or ours.of != stream else ours.header
+    return header if header is not None and header.id == stream else None
 
 
 def usable_id(name: str) -> StreamId:

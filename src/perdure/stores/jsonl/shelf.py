@@ -22,7 +22,7 @@ from perdure.session.info import SessionInfo, StreamHeader
 from perdure.stores.jsonl.disk.folder import SUFFIX, Folder, Stamp, session_in
 from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.lines import FORMAT, Batch, batch_info, envelope_of, fields_of
-from perdure.stores.jsonl.rows import header_of, is_sound
+from perdure.stores.jsonl.rows import header_of, is_sound, own_header_of
 from perdure.stores.protocol import StreamState
 from perdure.stores.regular import NotRegular, open_to_read, status_of
 
@@ -237,7 +237,7 @@ def peek(path: Path, codec: Codec) -> Standing | None:
     """Where the session in `path` stands, if the end of the file says so; None when it does not."""
     try:
         with open_to_read(path) as file:
-            header = _header(file.readline(), codec)
+            header = _header(file.readline(), file.readline(), codec)
             batch = None if header is None else _batch(_last_line(file), header)
     except FileNotFoundError:
         return None
@@ -256,11 +256,13 @@ def peek(path: Path, codec: Codec) -> Standing | None:
     )
 
 
-def _header(line: bytes, codec: Codec) -> StreamHeader | None:
-    envelope = envelope_of(line.strip()) if line.strip() else None
-    if envelope is None or (envelope.ours is not None and envelope.ours.format > FORMAT):
-        return None
-    return header_of(envelope, fields_of(line) or {}, codec)
+def _header(first: bytes, second: bytes, codec: Codec) -> StreamHeader | None:
+    """The header in the two lines; None if the whole file has to be read to find it."""
+    envelope, own = envelope_of(first.strip()), envelope_of(second.strip())
+    header = None if envelope is None else header_of(envelope, fields_of(first) or {}, codec)
+    if header is None or own is None or own.ours is None:
+        return header
+    return None if own.ours.format > FORMAT else own_header_of(own.ours, header.id)
 
 
 def _last_line(file: BinaryIO) -> bytes:

@@ -67,7 +67,11 @@ class _Salvage:
             log = Log(copy, self._shelf.codec)
             log.refresh()
         log.take_acknowledged(self._feed.head(log.header.id))
-        remains = self._remains(log, has_header=is_whole)
+        is_known = log.has_own_header or (is_whole and not any(row.is_ours for row in log.rows))
+        remains = self._remains(log, has_header=is_known)
+        if not is_whole:
+            text = f"the first line of {path.name} is damaged: it is made again"
+            self._losses.append(Problem(remains.id, None, text))
         self._losses += self._lines_lost(log, path)
         other = self._found.get(remains.id)
         if other is not None:
