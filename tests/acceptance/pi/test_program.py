@@ -81,12 +81,6 @@ def words(messages: list[dict[str, Any]]) -> list[str]:
     return texts
 
 
-LONG_HEADER = pytest.mark.xfail(
-    reason="the first line holds keys of ours, and pi reads 512 bytes of it", strict=False
-)
-
-
-@LONG_HEADER
 @pytest.mark.parametrize(
     ("title", "metadata"),
     [(None, None), (LONG, METADATA)],
