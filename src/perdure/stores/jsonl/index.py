@@ -23,11 +23,11 @@ from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, entry_id, entry_place
-from perdure.session.info import SessionInfo, StreamHeader, info_after, info_of
+from perdure.session.info import SessionInfo, StreamHeader, info_after
 from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import LeafMoved
-from perdure.stores.chain import genesis_hash, header_line
+from perdure.stores.chain import header_line
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.indexed import Indexed, Line, Run, entry_at, foreign_entry, tool_digest
 from perdure.stores.jsonl.lines import (
@@ -144,11 +144,6 @@ class Log(Indexed):
             raise StoreTooNew(str(self.path), ours.format, FORMAT)
         self.has_own_header, self.copies = True, ours.copies
         self._begin(header)
-
-    def _begin(self, header: StreamHeader) -> None:
-        self.header = header
-        self._hash = genesis_hash(header)
-        self.info = info_of(header)
 
     # -- lines of ours
 

@@ -18,7 +18,7 @@ from perdure.session.info import StreamHeader, info_of
 from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import LeafMoved
-from perdure.stores.chain import commit_hash
+from perdure.stores.chain import commit_hash, genesis_hash
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.lines import Envelope
 from perdure.stores.jsonl.rows import Key, Row
@@ -83,6 +83,11 @@ class Indexed:
         self._trail = b""
         self._pending: list[Line] = []
         self._hash = b""
+
+    def _begin(self, header: StreamHeader) -> None:
+        self.header = header
+        self._hash = genesis_hash(header)
+        self.info = info_of(header)
 
     # -- where the stream stands
 
