@@ -49,7 +49,7 @@ def test_a_single_owner_works_and_closes(world: World) -> None:
     project.flow("improve", "f", "none")
     project.flow("resume", "f", *ACTING)
     assert project.state()["status"] == "completed"
-    assert project.record() == {"packing.md", "workflow.yaml", ".flow"}
+    assert project.record() == {"packing.md", "workflow.yaml", "record.yaml", ".flow"}
 
 
 def test_a_review_is_rejected_once_and_all_roles_look_back(world: World) -> None:
@@ -68,7 +68,10 @@ def test_a_review_is_rejected_once_and_all_roles_look_back(world: World) -> None
     project.flow("resume", "f", *ACTING, code=1)
     phase = project.state()["improvementPhase"]
     assert phase["completedRoles"][-1] == "owner"
-    assert phase["findingsProduced"]["developer"] == "findings/developer-findings.md"
+    assert phase["findingsProduced"]["developer"] == "record/findings/developer-findings.md"
+    assert phase["improvementWorkflowPath"] == "record/improvement.yaml"
+    named = (*phase["findingsProduced"].values(), phase["improvementWorkflowPath"])
+    assert all((world.folder / path).is_file() for path in named)
     project.flow("feedback", "f", "deny")
     project.flow("resume", "f", *ACTING)
     assert project.state()["status"] == "completed"

@@ -11,6 +11,7 @@ from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.place import check_place, place_of
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
+from perdure.engine.flows.files.runtime_files import write_record_file
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.runner import FlowRunner, can_continue
 from perdure.session.flows.run import FlowState
@@ -53,7 +54,10 @@ class Execution:
     async def _run_once(self, journal: Journal) -> FlowState:
         state = await journal.state()
         await asyncio.to_thread(check_place, state, Path())
-        ground, library = place_of(state).ground(journal)
+        place = place_of(state)
+        named = state.run.record_name, state.run.record_summary
+        await asyncio.to_thread(write_record_file, place.record, *named)
+        ground, library = place.ground(journal)
         turns = RoleTurns
         if state.document is not None:  # what it runs is in its log, and edited nowhere else
             ground, turns = replace(ground, drawing=None), DocumentTurns

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from perdure.engine.flows.files.drawing import WORKFLOW, Drawing, drawn_graph
 from perdure.engine.flows.files.readings import Library, project_folder
 from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.runtime_files import write_record_file
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.joined import Ground
@@ -111,6 +112,7 @@ def begun_record(
     for node in graph.nodes:
         library.named(node.required_readings, f"{name}, node {node.id!r}")
     write_record(begun.flow, record, text)
+    write_record_file(record, graph.name, graph.summary)
     return FlowPlace(workspace, record, project, graph)
 
 

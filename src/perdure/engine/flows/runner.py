@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from perdure.engine.flows.documents.settling import last_bodies
+from perdure.engine.flows.files.runtime_files import write_improvement_file
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
 from perdure.engine.flows.roles import Roles, Unconfigured
 from perdure.engine.flows.rules.closing import stall
@@ -32,6 +33,7 @@ from perdure.engine.flows.telling.entry import INTERRUPTED
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
 from perdure.session.clock import Clock
+from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     FeedbackAsked,
     FlowCompleted,
@@ -71,12 +73,15 @@ class FlowRunner:
         """Role instance -> what it is doing; each has one session."""
         self._elsewhere: dict[str, float] = {}
         """Role instance whose session another process has -> when it is tried again."""
+        self._order: Graph | None = None
+        """The order of the looking back that was written."""
 
     async def run(self) -> FlowState:
         """Run until nothing is left that can be done now.
 
         Shape: the flow then waits for a person, or is completed.
-        Raises: SessionNotFound; CorruptLog; StoreError. What is running is then suspended, and
+        Raises: SessionNotFound; CorruptLog; StoreError; ConfigError when the record folder cannot
+        be written. What is running is then suspended, and
         goes on when the flow is run again.
         """
         wakes = self._wakes()
@@ -87,6 +92,7 @@ class FlowRunner:
                 woken = woken or asyncio.ensure_future(_next(wakes))
                 state = await self._redrawn(state)
                 await self._stop_asked(state)
+                await self._order_written(state)
                 self._begin(state)
                 if self._tasks or self._elsewhere:
                     await self._something(woken)
@@ -151,6 +157,17 @@ class FlowRunner:
             return state
         head, changed = state.head, WorkflowChanged(graph)
         return await self._journal.append(lambda now: (changed,) if now.head == head else ())
+
+    async def _order_written(self, state: FlowState) -> None:
+        """Write the order of the looking back before the first role begins, which names its file.
+
+        Raises: ConfigError.
+        """
+        order = state.improvement
+        if order is None or order == self._order or not roles_to_look_back(state):
+            return
+        await asyncio.to_thread(write_improvement_file, self._ground.record.folder, order)
+        self._order = order
 
     def _begin(self, state: FlowState) -> None:
         """Give everyone who can work something to do."""

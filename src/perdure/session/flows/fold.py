@@ -21,6 +21,8 @@ from perdure.session.flows.edge_history import EdgeHistory
 from perdure.session.flows.graph import base_role, edge_key
 from perdure.session.flows.initial_state import initial_state
 from perdure.session.flows.run import (
+    FEEDBACK_ROLE,
+    IMPROVEMENT_FILE,
     ITSELF,
     Asked,
     AwaitingHuman,
@@ -318,7 +320,6 @@ def _improvement_chosen(state: FlowState, body: kinds.ImprovementChosen, _: int)
         state,
         status=status,
         mode=body.mode,
-        improvement_workflow_path=body.workflow_path,
     )
     return replace(_with(state, status="running"), improvement=body.graph)
 
@@ -326,8 +327,11 @@ def _improvement_chosen(state: FlowState, body: kinds.ImprovementChosen, _: int)
 def _improvement_claimed(state: FlowState, body: kinds.ImprovementClaimed, _: int) -> FlowState:
     phase = _phase(state)
     inputs = phase.pending_human_inputs
+    is_drawn = state.improvement is not None and phase.improvement_workflow_path is None
+    path = state.run.in_workspace(IMPROVEMENT_FILE) if is_drawn else phase.improvement_workflow_path
     state = _with_phase(
         state,
+        improvement_workflow_path=path,
         running_roles=_added(phase.running_roles, body.role),
         awaiting_human_roles=_without(phase.awaiting_human_roles, body.role),
         pending_human_inputs=inputs if body.text is None else _without(inputs, body.role),
@@ -355,11 +359,15 @@ def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int
 
 def _findings_made(state: FlowState, body: kinds.FindingsMade, _: int) -> FlowState:
     phase = _phase(state)
+    state = replace(state, repairs=_without(state.repairs, body.role))
+    state = _with_phase(state, running_roles=_removed(phase.running_roles, body.role))
+    if body.role == FEEDBACK_ROLE:
+        return replace(state, is_feedback_written=True)
+    findings = state.run.in_workspace(body.findings)
     return _with_phase(
-        replace(state, repairs=_without(state.repairs, body.role)),
-        running_roles=_removed(phase.running_roles, body.role),
+        state,
         completed_roles=_added(phase.completed_roles, body.role),
-        findings_produced=phase.findings_produced | {body.role: body.findings},
+        findings_produced=phase.findings_produced | {body.role: findings},
     )
 
 

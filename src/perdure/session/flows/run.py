@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
+from pathlib import PurePath
 from typing import Literal
 
 import msgspec
@@ -46,6 +48,12 @@ class AwaitingHuman(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: AwaitingReason
     detail: str | None = None
 
+
+FEEDBACK_ROLE = "a-society-feedback"
+"""The role that writes the feedback; it is none of the workflow's."""
+
+IMPROVEMENT_FILE = "improvement.yaml"
+"""The file of the record folder with the order in which roles look back."""
 
 ITSELF = ""
 """Stands for the flow among what waits, where nodes and roles have their names."""
@@ -110,7 +118,12 @@ class FeedbackContext(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
-    """How far the looking back has come. Shape: roles are role instances, paths as in `FlowRun`."""
+    """How far the looking back has come.
+
+    Shape: roles are role instances, that of the feedback left out; paths are relative to the
+    workspace, absolute where a file is not in it. `improvement_workflow_path` is None before that
+    file is there.
+    """
 
     status: ImprovementStatus
     completed_roles: tuple[str, ...] = ()
@@ -154,6 +167,13 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
     record_summary: str | None = None
     pending_handoff_approvals: dict[str, tuple[HandoffTarget, ...]] = {}
     improvement_phase: ImprovementPhase | None = None
+
+    def in_workspace(self, path: str) -> str:
+        """`path`, which is inside of the record folder, relative to the workspace."""
+        place = PurePath(self.record_folder_path, path)
+        with suppress(ValueError):
+            return place.relative_to(self.workspace_root).as_posix()
+        return place.as_posix()
 
     @cached_property
     def visited(self) -> frozenset[str]:
@@ -232,6 +252,7 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """Role instance -> what a selector chose, of which a person has yet to choose the rest."""
     declined: dict[str, Declined] = {}
     """Node -> its handoff that was declined, until the node is claimed again and told."""
+    is_feedback_written: bool = False
     settings: RunSettings | None = None
     """What the flow was last run with, where that is in force."""
 

@@ -12,9 +12,7 @@ import msgspec
 
 from perdure.engine.flows.rules.structure import OWNER, sources_of
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, base_role
-from perdure.session.flows.run import FlowState
-
-FEEDBACK_ROLE = "a-society-feedback"
+from perdure.session.flows.run import FEEDBACK_ROLE, FlowState
 
 NextStep = Literal["wait", "ask_for_feedback", "complete"]
 
@@ -98,7 +96,8 @@ def roles_to_look_back(state: FlowState) -> tuple[RoleWork, ...]:
     if phase is None or order is None or phase.status != "running":
         return ()
     if phase.feedback_consent == "granted":
-        return tuple(work for work in (_work(state, FEEDBACK_ROLE, ()),) if work is not None)
+        work = None if _has_feedback(state) else _work(state, FEEDBACK_ROLE, ())
+        return () if work is None else (work,)
     found: list[RoleWork] = []
     for node in order.nodes:
         before = order.predecessors(node.id)
@@ -127,9 +126,16 @@ def next_step(state: FlowState) -> NextStep:
     if phase.status == "skipped" or phase.feedback_consent == "denied":
         return "complete"
     if phase.feedback_consent == "granted":
-        return "complete" if FEEDBACK_ROLE in phase.completed_roles else "wait"
+        return "complete" if _has_feedback(state) else "wait"
     is_done = order is not None and all(n.id in phase.completed_roles for n in order.nodes)
     return "ask_for_feedback" if is_done else "wait"
+
+
+def _has_feedback(state: FlowState) -> bool:
+    """Whether the feedback is written; a flow of A-Society's may list its role among the others."""
+    phase = state.run.improvement_phase
+    is_listed = phase is not None and FEEDBACK_ROLE in phase.completed_roles
+    return is_listed or state.is_feedback_written
 
 
 def writes_last(role: str) -> bool:

@@ -22,10 +22,8 @@ from perdure.session.flows.kinds import (
     RoleConfigured,
     StopAsked,
 )
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import IMPROVEMENT_FILE, FlowState
 from perdure.session.ids import StreamId
-
-IMPROVEMENT_PATH = "improvement.yaml"
 
 _TAKES_NO_REPLY = {
     "handoff-approval": "its handoff waits to be approved or declined: `perdure flow approve`",
@@ -232,7 +230,7 @@ def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> Impr
     order: Graph = (
         order_by_graph(state.graph) if mode == "graph-based" else order_in_parallel(state.graph)
     )
-    return ImprovementChosen(mode, by, IMPROVEMENT_PATH, order)
+    return ImprovementChosen(mode, by, IMPROVEMENT_FILE, order)
 
 
 def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackDecided:

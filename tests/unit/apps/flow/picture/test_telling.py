@@ -91,7 +91,7 @@ def test_a_picture_has_how_far_the_roles_have_come_with_looking_back() -> None:
     assert shown[-2:] == ["  ○ owner", "  ● build  at work"]
     log.add(FindingsMade("build", "findings/build-findings.md"))
     shown = list(picture(log.state, [Waiting("prompt-human", "owner", "It waits.")], PLAIN, 80))
-    assert "  ✓ build  findings/build-findings.md" in shown
+    assert "  ✓ build  record/findings/build-findings.md" in shown
     assert shown[-3:] == [
         "Waiting for you:",
         "  It waits.",

@@ -70,7 +70,10 @@ def test_in_parallel_only_the_owner_waits_for_the_others() -> None:
     assert roles(log) == ["developer", "reviewer"]
     assert roles(done(log, "developer")) == ["reviewer"]
     assert roles_to_look_back(done(log, "reviewer").state) == (
-        RoleWork("owner", ("findings/developer-findings.md", "findings/reviewer-findings.md")),
+        RoleWork(
+            "owner",
+            ("record/findings/developer-findings.md", "record/findings/reviewer-findings.md"),
+        ),
     )
 
 

@@ -27,8 +27,10 @@ def test_a_role_is_told_where_to_write_and_what_those_before_it_found() -> None:
 
 def test_the_feedback_is_written_from_all_findings_with_the_focus_of_the_flow() -> None:
     state, work = looking_back(), RoleWork(FEEDBACK_ROLE)
-    assert read_findings(state, work) == ("findings/owner-findings.md",)
-    told = reflection_message(state, work, CONTRACTS, {"findings/owner-findings.md": "Slow."})
+    assert read_findings(state, work) == ("record/findings/owner-findings.md",)
+    told = reflection_message(
+        state, work, CONTRACTS, {"record/findings/owner-findings.md": "Slow."}
+    )
     assert "FEEDBACK TO a-society/feedback/project-flow-" in told
     assert "an ordinary flow" in told
     assert "Slow." in told

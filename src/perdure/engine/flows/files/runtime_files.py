@@ -1,0 +1,57 @@
+"""The files of a record folder that perdure itself writes beside the workflow: name, and order.
+
+``record.yaml`` holds what the record is called, ``improvement.yaml`` the order in which its roles
+look back, as a workflow.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.errors import ConfigError
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.run import IMPROVEMENT_FILE
+from perdure.yaml.writing import yaml_of
+
+RECORD_FILE = "record.yaml"
+
+
+def write_record_file(record: Path, name: str | None, summary: str | None) -> None:
+    """Write ``record.yaml`` into the folder `record`, unless it is there. Blocks.
+
+    Raises: ConfigError.
+    """
+    if not os.path.lexists(record / RECORD_FILE):
+        _put(record, RECORD_FILE, yaml_of({"record": {"name": name, "summary": summary}}))
+
+
+def write_improvement_file(record: Path, order: Graph) -> None:
+    """Write ``improvement.yaml`` into the folder `record`. Blocks. Raises: ConfigError."""
+    plain = msgspec.structs.replace(order, invariants=(), escalation=())
+    _put(record, IMPROVEMENT_FILE, workflow_text(plain))
+
+
+def _put(folder: Path, name: str, text: str) -> None:
+    """Write the file `name` whole; what is there, a link too, is replaced and never followed."""
+    draft = f".{name}.{os.getpid()}.{threading.get_ident()}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with suppress(FileNotFoundError):  # of a process that died
+                os.unlink(draft, dir_fd=descriptor)
+            opened = os.open(draft, flags, 0o666, dir_fd=descriptor)
+            with os.fdopen(opened, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ConfigError(f"{folder / name} cannot be written: {why}") from error
