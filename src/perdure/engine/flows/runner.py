@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perdure.engine.flows.documents.settling import last_bodies
-from perdure.engine.flows.files.runtime_files import write_improvement_file
+from perdure.engine.flows.files.runtime_files import ImprovementFile
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
 from perdure.engine.flows.roles import Roles, Unconfigured
 from perdure.engine.flows.rules.closing import stall
@@ -33,7 +33,6 @@ from perdure.engine.flows.telling.entry import INTERRUPTED
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
 from perdure.session.clock import Clock
-from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     FeedbackAsked,
     FlowCompleted,
@@ -73,8 +72,7 @@ class FlowRunner:
         """Role instance -> what it is doing; each has one session."""
         self._elsewhere: dict[str, float] = {}
         """Role instance whose session another process has -> when it is tried again."""
-        self._order: Graph | None = None
-        """The order of the looking back that was written."""
+        self._order = ImprovementFile(ground.record.folder)
 
     async def run(self) -> FlowState:
         """Run until nothing is left that can be done now.
@@ -92,7 +90,8 @@ class FlowRunner:
                 woken = woken or asyncio.ensure_future(_next(wakes))
                 state = await self._redrawn(state)
                 await self._stop_asked(state)
-                await self._order_written(state)
+                if state.improvement is not None and roles_to_look_back(state):
+                    await self._order.write(state.improvement)  # before a role's claim names it
                 self._begin(state)
                 if self._tasks or self._elsewhere:
                     await self._something(woken)
@@ -157,17 +156,6 @@ class FlowRunner:
             return state
         head, changed = state.head, WorkflowChanged(graph)
         return await self._journal.append(lambda now: (changed,) if now.head == head else ())
-
-    async def _order_written(self, state: FlowState) -> None:
-        """Write the order of the looking back before the first role begins, which names its file.
-
-        Raises: ConfigError.
-        """
-        order = state.improvement
-        if order is None or order == self._order or not roles_to_look_back(state):
-            return
-        await asyncio.to_thread(write_improvement_file, self._ground.record.folder, order)
-        self._order = order
 
     def _begin(self, state: FlowState) -> None:
         """Give everyone who can work something to do."""
@@ -262,7 +250,7 @@ class FlowRunner:
         repair = part.repair(state)
         if repair is not None:
             await self._turns(part, repair.message, repair)
-        elif self._is_running(state, part):
+        elif _is_running(state, part):
             if isinstance(part, NodePart) and part.session and (is_ended or state.is_foreign):
                 again = msgspec.structs.replace(part, is_resumed=True)
                 await self._turns(again, INTERRUPTED)
@@ -300,12 +288,6 @@ class FlowRunner:
             if repair is None:
                 return
             message = repair.message
-
-    def _is_running(self, state: FlowState, part: TurnPart) -> bool:
-        if isinstance(part, NodePart):
-            return part.node in state.run.running_nodes
-        phase = state.run.improvement_phase
-        return phase is not None and part.role in phase.running_roles
 
     async def _park(self, state: FlowState, body: SideBody) -> None:
         """Park, unless something has happened to the flow meanwhile; then the next pass decides."""
@@ -346,6 +328,13 @@ def _next_bodies(state: FlowState) -> tuple[SideBody, ...]:
     node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
     node = node or state.graph.nodes[0]
     return (NodeParked(node.id, node.role, "autonomous-abort", why),)
+
+
+def _is_running(state: FlowState, part: TurnPart) -> bool:
+    if isinstance(part, NodePart):
+        return part.node in state.run.running_nodes
+    phase = state.run.improvement_phase
+    return phase is not None and part.role in phase.running_roles
 
 
 def _parked(part: NodePart | ReflectionPart, why: str) -> SideBody:

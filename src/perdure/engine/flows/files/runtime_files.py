@@ -6,6 +6,7 @@ look back, as a workflow.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from contextlib import suppress
@@ -35,6 +36,20 @@ def write_improvement_file(record: Path, order: Graph) -> None:
     """Write ``improvement.yaml`` into the folder `record`. Blocks. Raises: ConfigError."""
     plain = msgspec.structs.replace(order, invariants=(), escalation=())
     _put(record, IMPROVEMENT_FILE, workflow_text(plain))
+
+
+class ImprovementFile:
+    """``improvement.yaml`` of one record folder, written when its content changes."""
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+        self._written: Graph | None = None
+
+    async def write(self, order: Graph) -> None:
+        """Write `order`, unless this process has. Raises: ConfigError."""
+        if order != self._written:
+            await asyncio.to_thread(write_improvement_file, self._record, order)
+            self._written = order
 
 
 def _put(folder: Path, name: str, text: str) -> None:
