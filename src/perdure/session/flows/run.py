@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cached_property
-from pathlib import PurePath
 from typing import Literal
 
 import msgspec
@@ -170,10 +168,8 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
 
     def in_workspace(self, path: str) -> str:
         """`path`, which is inside of the record folder, relative to the workspace."""
-        place = PurePath(self.record_folder_path, path)
-        with suppress(ValueError):
-            return place.relative_to(self.workspace_root).as_posix()
-        return place.as_posix()
+        place = f"{self.record_folder_path.rstrip('/')}/{path}"
+        return place.removeprefix(f"{self.workspace_root.rstrip('/')}/")
 
     @cached_property
     def visited(self) -> frozenset[str]:
