@@ -17,14 +17,18 @@ from typing import Any, cast
 REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = REPOSITORY / "tests" / "acceptance" / "pi" / "driver.mjs"
 NAMED = "PERDURE_PI"
-PACKAGE = Path("node_modules", "@mariozechner", "pi-coding-agent")
+PACKAGES = ("@mariozechner/pi-coding-agent", "@earendil-works/pi-coding-agent")
+"""The package's name up to 0.73, and since."""
+
 PATIENCE_S = 60
 
 
 def installed() -> Path | None:
     """Return the folder of pi's package; None if it, or node, is missing."""
-    folder = Path(os.environ.get(NAMED) or REPOSITORY / ".programs" / "pi") / PACKAGE
-    return folder if shutil.which("node") and (folder / "package.json").is_file() else None
+    folder = Path(os.environ.get(NAMED) or REPOSITORY / ".programs" / "pi")
+    packages = [folder / "node_modules" / name for name in PACKAGES]
+    found = [package for package in packages if (package / "package.json").is_file()]
+    return found[0] if found and shutil.which("node") else None
 
 
 class RealPi:

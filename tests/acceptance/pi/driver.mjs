@@ -3,17 +3,17 @@
 
 import { createInterface } from "node:readline";
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 
 const root = process.argv[2];
 const beside = join(root, "..", "pi-ai");
-const ai = existsSync(beside) ? beside : join(root, "node_modules", "@mariozechner", "pi-ai");
+const ai = existsSync(beside) ? beside : join(root, "node_modules", basename(dirname(root)), "pi-ai");
 const load = (folder, path) => import(join(folder, "dist", path));
 const { SessionManager } = await load(root, "core/session-manager.js");
 const { convertToLlm } = await load(root, "core/messages.js");
 const { transformMessages } = await load(ai, "providers/transform-messages.js");
 
-const MODEL = { provider: "openai", id: "none", api: "openai-completions" };
+const MODEL = { provider: "openai", id: "none", api: "openai-completions", input: ["text", "image"] };
 
 function randomOf(seed) {
   let state = seed >>> 0;

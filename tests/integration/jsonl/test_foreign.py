@@ -345,22 +345,38 @@ async def test_a_line_that_slips_in_while_we_append_takes_its_place_behind(
     assert last.seq == 4
 
 
-async def test_pictures_in_a_line_are_contents_of_the_store(
-    store: JsonlStore, folder: Path, dialect: DialectName
-) -> None:
+def with_picture(dialect: DialectName) -> list[Record]:
+    """A session with a message that holds PICTURE."""
     data = base64.b64encode(PICTURE).decode()
     if dialect == "operator":
         parts = [{"type": "image", "images": [f"data:image/png;base64,{data}", "https://x/y.png"]}]
-        records = [
-            OPERATOR[0],
-            operator_entry(
-                "a1", None, "message", message=message("user", "") | {"contents": parts}
-            ),
-        ]
-    else:
-        parts = [{"type": "image", "data": data, "mimeType": "image/png"}]
-        records = [PI[0], pi_entry("a1", None, "message", message=pi_message("user", parts))]
-    written(folder, records)
+        said = message("user", "") | {"contents": parts}
+        return [OPERATOR[0], operator_entry("a1", None, "message", message=said)]
+    parts = [{"type": "image", "data": data, "mimeType": "image/png"}]
+    return [PI[0], pi_entry("a1", None, "message", message=pi_message("user", parts))]
+
+
+async def test_fork_keeps_the_pictures_of_a_session_of_the_tool(
+    folder: Path, dialect: DialectName
+) -> None:
+    path = written(folder, with_picture(dialect))
+    async with opened(folder, dialect) as store:
+        await fork(store, S, "f", said("on"))
+    assert base64.b64encode(PICTURE) in content(file_of(folder, "f"))
+    path.unlink()
+    async with opened(folder, dialect) as store:
+        assert (await store.verify()).problems == ()
+        entry, _ = await store.tree(StreamId("f"))
+        assert entry.message is not None
+        part = entry.message.parts[0]
+        assert isinstance(part, MediaPart)
+        assert await store.blob(part.handle.removeprefix("media://")) == PICTURE
+
+
+async def test_pictures_in_a_line_are_contents_of_the_store(
+    store: JsonlStore, folder: Path, dialect: DialectName
+) -> None:
+    written(folder, with_picture(dialect))
 
     (entry,) = await store.entries(S)
 

@@ -28,9 +28,10 @@ def named_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> tu
     """Those of `contents` that one of `entries` names."""
     if not contents:
         return ()
-    named = _names_in(entry.body for entry in entries)
+    named = names_in(entry.body for entry in entries)
     return tuple(content for content in contents if blob_hash(content) in named)
 
 
-def _names_in(texts: Iterable[bytes]) -> set[str]:
+def names_in(texts: Iterable[bytes]) -> set[str]:
+    """Return the names of contents that `texts` hold."""
     return {name.decode() for text in texts for name in _NAME.findall(text)}

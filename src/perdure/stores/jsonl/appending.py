@@ -52,7 +52,7 @@ from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import hashed
 from perdure.stores.jsonl.disk.sidefiles import HeldLease, blob_of, lease_of, put_blob, put_lease
-from perdure.stores.jsonl.forking import Copied, copied
+from perdure.stores.jsonl.forking import Copied, contents_of, copied
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.keeping.collecting import all_held, held_for
 from perdure.stores.jsonl.keeping.limits import Limits
@@ -124,6 +124,7 @@ class Appender:
             if log is not None:
                 raise SessionExists(write.stream)
             made = _with_copies(write, write.create, origin)
+        contents = commit.blobs if origin is None else (*commit.blobs, *contents_of(origin, made))
         state = _state(self._shelf, log, made.write)
         sees = _sees(log)
         facts = BatchFacts(commit.at, made.count, commit.idempotency_key, fingerprint(commit))
@@ -133,9 +134,9 @@ class Appender:
             return Committed(((),))
         with (
             held_for(self._folder, admission.entries),
-            self._limits.room(admission.entries, commit.blobs, is_new=log is None),
+            self._limits.room(admission.entries, contents, is_new=log is None),
         ):
-            for content in commit.blobs:
+            for content in contents:
                 put_blob(self._folder, content)
             if commit.idempotency_key is not None:
                 owner = write.stream.encode()

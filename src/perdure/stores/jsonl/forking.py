@@ -19,8 +19,9 @@ from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.notes import CompactionUndone, Label, LeafMoved
 from perdure.stores.admission import Shared, opened
+from perdure.stores.entering.contents import names_in
 from perdure.stores.jsonl import reading
-from perdure.stores.jsonl.contents import entries_of
+from perdure.stores.jsonl.contents import entries_of, media_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.protocol import Write
 
@@ -58,6 +59,14 @@ def copied(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> 
         ),
         len(copies.made),
     )
+
+
+def contents_of(origin: Log, made: Copied) -> tuple[bytes, ...]:
+    """Return the contents that the copies name and that a line of the tool's in `origin` holds."""
+    copies = made.write.entries[: made.count]
+    names = names_in(copy.body for copy in copies) & origin.media.keys()
+    found = (media_of(origin, name) for name in sorted(names))
+    return tuple(content for content in found if content is not None)
 
 
 def _own_header(origin: Log, header: StreamHeader, fork: ForkPoint) -> StreamHeader:
