@@ -12,15 +12,22 @@ import pytest
 import perdure
 from perdure.client.store import Store
 from perdure.session.codec import body_of
-from perdure.session.flows.kinds import HandoffMade, NodeClaimed, RoleConfigured, SelectorOpened
+from perdure.session.flows.kinds import (
+    HandoffDeclined,
+    HandoffMade,
+    NodeClaimed,
+    RoleConfigured,
+    SelectorOpened,
+)
 from perdure.session.flows.run import FlowRun
 from perdure.session.ids import StreamId
+from perdure.session.kinds import Compaction
 from tests.crash.children import flow
 from tests.fakes.forked import Forked, forked
 from tests.fakes.mortal_flows import FLOW, GRAPHS, FlowPlan, Kind, finished
 from tests.fakes.two_tools import Death, Moment
 
-COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13}
+COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13, "declined": 36}
 """Commits of the whole flow, which every kill comes before or after one of."""
 
 Whole: TypeAlias = tuple[FlowRun, list[object], dict[str, list[str]]]
@@ -30,6 +37,8 @@ DEATHS: list[tuple[Kind, Moment, int]] = [
     *[("two", "before_commit", n) for n in range(1, COMMITS["two"] + 1)],
     *[("two", "after_commit", n) for n in range(1, COMMITS["two"] + 1)],
     *[("three", "after_commit", n) for n in range(1, COMMITS["three"] + 1)],
+    *[("declined", "before_commit", n) for n in range(1, COMMITS["declined"] + 1)],
+    *[("declined", "after_commit", n) for n in range(1, COMMITS["declined"] + 1)],
     *[("chosen", "before_commit", n) for n in range(1, COMMITS["chosen"] + 1)],
     *[("chosen", "after_commit", n) for n in range(1, COMMITS["chosen"] + 1)],
 ]
@@ -50,7 +59,7 @@ def outcome(run: FlowRun) -> FlowRun:
 async def story(store: Store) -> list[object]:
     """Every choice, claim and handoff of the flow, in order."""
     bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(FLOW))]
-    kinds = NodeClaimed | HandoffMade | SelectorOpened | RoleConfigured
+    kinds = NodeClaimed | HandoffMade | HandoffDeclined | SelectorOpened | RoleConfigured
     return [body for body in bodies if isinstance(body, kinds)]
 
 
@@ -62,6 +71,8 @@ async def told(store: Store, kind: Kind) -> dict[str, list[str]]:
         session = await store.open(f"{FLOW}__{role}")
         texts = [message.text for message in await session.messages()]
         found[role] = [text.partition(" at 2")[0] for text in texts]
+        bodies = [body_of(entry) for entry in await store.backend.entries(session.id)]
+        found[f"compactions of {role}"] = [b.summary for b in bodies if isinstance(b, Compaction)]
     return found
 
 
@@ -84,6 +95,18 @@ def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Whole]:
 def test_the_deaths_are_at_all_commits_of_a_flow(tmp_path: Path, kind: Kind) -> None:
     with forked(flow.run, FlowPlan(folder=str(tmp_path), kind=kind)) as child:
         assert commits_of(child, 0) == COMMITS[kind]
+
+
+def test_declined_flow_has_compactions_and_roles_know_what_was_declined(
+    wholes: dict[Kind, Whole],
+) -> None:
+    run, happened, said = wholes["declined"]
+    assert run.status == "completed"
+    assert [type(each).__name__ for each in happened].count("HandoffDeclined") == 2
+    assert len(said["compactions of owner"]) == 2
+    assert len(said["compactions of developer"]) == 1
+    (heard,) = [text for text in said["developer"] if text.endswith("Say less.")]
+    assert "declined your handoff of long.md to `end`: build can do better" in heard
 
 
 @pytest.mark.parametrize(("kind", "moment", "n"), DEATHS)

@@ -1,4 +1,4 @@
-"""Flows of two and of three roles with tools, and ways to die in the middle of them.
+"""Flows of roles with tools, and ways to die in the middle of them.
 
 Run by the crash tests both in child processes, which kill themselves, and in the test's own, which
 takes over. What roles answer depends on the request alone.
@@ -16,16 +16,18 @@ import msgspec
 
 import perdure
 from perdure.client.store import Store
+from perdure.engine.flows.rules.waiting import Waiting
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
 from perdure.session.flows.run import FlowRun, FlowState
+from perdure.session.messages import Usage
 from perdure.stores.protocol import Commit, Committed, SessionStore
 from tests.fakes.two_tools import Death, MortalStore, Reaper
 
 FLOW = "the-flow"
 RECORD = "record"
 
-Kind = Literal["two", "three", "chosen"]
+Kind = Literal["two", "three", "chosen", "declined"]
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,15 @@ GRAPHS: dict[Kind, perdure.Graph] = {
         (perdure.FlowNode("owner-intake", "owner"),),
         (),
     ),
+    "declined": perdure.Graph(
+        "a handoff that is declined, and full contexts",
+        (
+            perdure.FlowNode("owner-intake", "owner", has_human=True),
+            perdure.FlowNode("build", "developer", has_human=True),
+            perdure.FlowNode("end", "owner"),
+        ),
+        (perdure.FlowEdge("owner-intake", "build"), perdure.FlowEdge("build", "end")),
+    ),
     "three": perdure.Graph(
         "three roles",
         (
@@ -92,13 +103,20 @@ _CLOSE = Say("```handoff\ntype: forward-pass-closed\n```")
 _ASK = Say("Shall it be closed?\n```handoff\ntype: prompt-human\n```")
 
 
-def _hands(at: str, file: str, target: str) -> list[Reply]:
-    """Write `file` with a tool, then hand it over."""
+WINDOW = 10_000
+"""The context window of the roles; tokens."""
+
+_FULL = Usage(WINDOW - 100, 100)
+_SUMMARY = Say("The plan has to say who signs it; what is handed over comes after that. " * 3)
+
+
+def _hands(at: str, file: str, target: str, usage: Usage | None = None) -> list[Reply]:
+    """Write `file` with a tool, then hand it over; `usage` is that of the last answer."""
     call = CallTools((ScriptedCall("write_note", f'{{"name": "{file}"}}'),))
     block = f"```handoff\ntarget_node_id: {target}\nartifact_path: {file}\n```"
     return [
         Reply(when=When(user_contains=at, after="user"), steps=(call,)),
-        Reply(when=When(user_contains=at), steps=(Say(block),)),
+        Reply(when=When(user_contains=at), steps=(Say(block),), usage=usage),
     ]
 
 
@@ -109,6 +127,15 @@ RULES: dict[Kind, list[Reply]] = {
         Reply(when=When(user_contains="no model 'p:m'"), steps=(Say("model=scripted:flow"),)),
         Reply(when=When(user_contains="Role instance `owner`"), steps=(Say("model=p:m"),)),
         Reply(when=When(user_contains="`owner-intake` started"), steps=(_CLOSE,)),
+    ],
+    "declined": [
+        Reply(when=When(asks_summary=True), steps=(_SUMMARY,)),
+        *_hands("Bo signs.", "signed.md", "build", _FULL),
+        *_hands("Say less.", "short.md", "end"),
+        *_hands("`owner-intake` started", "plan.md", "build", _FULL),
+        *_hands("`build` started", "long.md", "end", _FULL),
+        Reply(when=When(user_contains="close it"), steps=(_CLOSE,)),
+        Reply(when=When(user_contains="`end` started"), steps=(_ASK,), usage=_FULL),
     ],
     "two": [
         *_hands("`owner-intake` started", "plan.md", "build"),
@@ -127,6 +154,9 @@ RULES: dict[Kind, list[Reply]] = {
 }
 
 
+REPLIES = {"owner-intake": "Bo signs.", "build": "Say less."}
+
+
 async def finished(plan: FlowPlan, store: Store, told: int | None = None) -> FlowRun:
     """Begin the flow or go on with it, up to its end, answering what is asked of a person."""
     reaper = Reaper(plan.death)
@@ -139,7 +169,10 @@ async def finished(plan: FlowPlan, store: Store, told: int | None = None) -> Flo
             for waiting in await flow.waiting():
                 assert waiting.topic != "autonomous-abort", waiting.text
                 if waiting.topic == "prompt-human":
-                    await _unless_done(flow.reply("close it", waiting.target))
+                    said = REPLIES.get(waiting.target or "", "close it")
+                    await _unless_done(flow.reply(said, waiting.target))
+                if waiting.topic == "handoff-approval":
+                    await _unless_done(_judged(flow, waiting))
                 if waiting.topic == "improvement-choice":
                     await _unless_done(flow.choose_improvement("none"))
     return run
@@ -162,6 +195,13 @@ async def _begun(plan: FlowPlan, flows: perdure.Flows) -> perdure.Flow:
             return await flows.open(FLOW)
 
 
+def _judged(flow: perdure.Flow, waiting: Waiting) -> Awaitable[FlowState]:
+    """The first version of a file is declined, the second approved."""
+    if any(name in waiting.text for name in ("plan.md", "long.md")):
+        return flow.decline(waiting.target, f"{waiting.target} can do better")
+    return flow.approve(waiting.target)
+
+
 async def _unless_done(answering: Awaitable[FlowState]) -> None:
     with suppress(perdure.FlowRefusal):  # another process answered
         await answering
@@ -174,7 +214,8 @@ def _runtime(plan: FlowPlan, store: Store) -> perdure.Runtime:
         (Path(plan.folder) / RECORD / name).write_text(f"what {name} says")
         return f"wrote {name}"
 
-    scenario = Scenario(name="flow", rules=tuple(RULES[plan.kind]))
+    window = WINDOW if plan.kind == "declined" else None
+    scenario = Scenario(name="flow", rules=tuple(RULES[plan.kind]), context_window=window)
     models = ScriptedModel(scenario, clock=store.outside.clock)
     agents = [
         perdure.Agent(role, model="scripted:flow", tools=[write_note])

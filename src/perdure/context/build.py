@@ -63,8 +63,9 @@ def build_context(
 ) -> Context:
     """The context that `window` stands for.
 
-    `model` is what will be called where the branch itself names no model. Reasoning is never part
-    of a context (`pairing.repaired` says why), so none crosses from one provider to another.
+    `model` is the model that will be called; by default the one the branch was switched to.
+    Reasoning is never part of a context (`pairing.repaired` says why), so none crosses from one
+    provider to another.
     With `history` "text_only", turns that are over keep only what was asked and answered; the turn
     that is going on keeps its tool calls.
     With a budget the oldest exchanges are left out, whole, until the rest fits; the summary of a
@@ -88,7 +89,7 @@ def build_context(
             max_messages=max_messages,
         )
     return Context(
-        model=_model_of(window) or model,
+        model=model or _model_of(window),
         thinking_level=_thinking_level_of(window),
         tokens=trim.tokens,
         messages=alternating(trim.messages),

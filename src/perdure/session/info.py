@@ -87,8 +87,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     fork's shared ones too; `entries` counts the stream's own log, `turns` the turns begun in it
     (an import's turns were run elsewhere, a fork starts anew). `first_text` is the start of
     the first user message, which names a session that has no title. `subject` and `metadata` are
-    those of its header. `model` is the one that its branch was switched to, else that of its agent,
-    else that of its last answer; only `Session.info` looks it up, in a list it is None.
+    those of its header. `model` is the one that its branch was switched to, else that of its agent;
+    without an agent that of the last switch or answer. In a list it is None.
     """
 
     id: StreamId

@@ -21,7 +21,10 @@ def test_a_model_may_be_a_file_with_a_scenario(world: World) -> None:
 
 def test_a_value_that_does_not_fit_is_told_without_the_words_of_a_library(world: World) -> None:
     for words, told in (
-        (("sessions", "list", "--limit", "x"), "Invalid value for '--limit': no whole number;"),
+        (
+            ("sessions", "list", "--limit", "x"),
+            "Invalid value for '--limit': 'x' is no whole number;",
+        ),
         (("chat", "--approve", "no"), "Invalid value for '--approve': 'no' is not one of 'ask'"),
         (("sessions", "search", "a", "--since", "soon"), "--since': 'soon' does not match"),
     ):

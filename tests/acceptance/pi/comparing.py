@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.client.session import Session
+from perdure.codecs.alike import model_name
 from perdure.session.ids import EntryId
 from perdure.session.info import one_line
 from tests.acceptance.pi.contexts import difference, pieces_of, pieces_of_pi
@@ -73,6 +74,9 @@ async def require_same_context(session: Session, seen: Mapping[str, Any], what: 
     ours, theirs = pieces_of(context), pieces_of_pi(seen["messages"])
     assert ours == theirs, f"{what}: {difference(ours, theirs)}"
     assert (context.thinking_level or "off") == seen["thinkingLevel"], what
+    named: dict[str, str] = seen["model"] or {}
+    model = model_name(named.get("provider"), named.get("modelId"))
+    assert model is None or context.model == model, what  # pi has no word for "unknown"
 
 
 def _marks_in(path: Path) -> dict[str, EntryId | None]:

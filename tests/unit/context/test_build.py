@@ -63,10 +63,11 @@ def test_the_newest_settings_on_the_branch_count() -> None:
     assert (context.model, context.thinking_level) == ("anthropic:b", "high")
 
 
-def test_the_model_given_stands_in_where_the_branch_names_none() -> None:
+def test_given_model_counts_before_the_last_switch() -> None:
     assert build_context(window_on(user("x")), model="openai:a").model == "openai:a"
     named = window_on(user("x"), ModelChange("openai:b"))
-    assert build_context(named, model="openai:a").model == "openai:b"
+    assert build_context(named, model="openai:a").model == "openai:a"
+    assert build_context(named).model == "openai:b"
 
 
 def test_an_answer_of_another_model_does_not_change_the_model() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol, cast
 
@@ -137,16 +138,18 @@ def _perdure(
 
 
 _CHECKER_WORDS = (
-    ("Value error, ", ""),
-    ("Input should be a valid integer, unable to parse string as an integer", "no whole number"),
-    ("Input should be a valid number, unable to parse string as a number", "no number"),
+    (r"is not a valid int(?:eger)?(?: range)?", "is no whole number"),
+    (r"is not a valid float(?: range)?", "is no number"),
+    (r"is not in the range (\d+)<=x<=(\d+)", r"is not from \1 to \2"),
+    (r"is not in the range x>=(\d+)", r"is less than \1"),
+    (r"is not in the range x<=(\d+)", r"is more than \1"),
 )
 """What the library that checks values says, and how it is said here."""
 
 
 def _plain(message: str) -> str:
     for said, plainly in _CHECKER_WORDS:
-        message = message.replace(said, plainly)
+        message = re.sub(said, plainly, message)
     return message
 
 

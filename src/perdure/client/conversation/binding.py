@@ -14,15 +14,21 @@ from perdure.context.emission import readable_body
 from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
+from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.messages import Message
 from perdure.session.notes import AgentBound, SessionStarted
+from perdure.stores.protocol import LogReading
 
 Binding = SessionStarted | AgentBound
 """What binds an agent to a session."""
 
 BINDING_KINDS = (SessionStarted.kind, AgentBound.kind)
 """Kinds of the entries that say which agent a session has."""
+
+
+_HIDDEN_LOOKED_AT = 64
+"""Entries before a compaction that are searched for the model of the last answer."""
 
 
 class Trimming(msgspec.Struct, frozen=True):
@@ -49,25 +55,43 @@ def binding_in(notes: Sequence[Entry]) -> Binding | None:
     return None
 
 
-def model_in(window: ContextWindow, notes: Sequence[Entry]) -> str | None:
-    """The model of the branch: the one it was switched to, its agent's, or that of its last answer.
+async def model_of(log: LogReading, stream: StreamId, window: ContextWindow) -> str | None:
+    """Return the model of the branch of `stream` that `window` is the end of.
 
-    `notes` hold the session's bindings.
+    Of an agent's session it is the one that the branch was switched to, else the agent's. Any other
+    branch follows its answers, as pi does: its model is that of the last switch or answer.
     """
+    agents = shaping_in(await log.notes(stream, BINDING_KINDS)).model
+    if agents is None:
+        return await _followed(log, stream, window)
     switched = window.state.model_change
-    body = None if switched is None else readable_body(switched)
-    if isinstance(body, ModelChange):
-        return body.model
-    return shaping_in(notes).model or _answered_by(window)
+    return agents if switched is None else _said_by(switched) or agents
 
 
-def _answered_by(window: ContextWindow) -> str | None:
-    """The model of the last answer in `window`."""
-    for entry in reversed(window.entries):
-        body = readable_body(entry) if role_of(entry) == "assistant" else None
-        if isinstance(body, Message) and body.model:
-            return body.model
+async def _followed(log: LogReading, stream: StreamId, window: ContextWindow) -> str | None:
+    change = window.state.model_change
+    switched = None if change is None else _said_by(change)
+    found = _newest(window.entries, switched)
+    if found is None and window.hidden and window.leaf is not None:
+        limit = len(window.entries) + _HIDDEN_LOOKED_AT
+        found = _newest(await log.branch(stream, window.leaf, limit=limit), switched)
+    return found or switched
+
+
+def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
+    """Return the model of the last answer or switch; an answer that names none is of `switched`."""
+    for entry in reversed(entries):
+        if entry.kind == ModelChange.kind or role_of(entry) == "assistant":
+            model = _said_by(entry) or switched
+            if model is not None:
+                return model
     return None
+
+
+def _said_by(entry: Entry) -> str | None:
+    """The model that `entry` switches to, or answers with."""
+    body = readable_body(entry)
+    return body.model if isinstance(body, ModelChange | Message) else None
 
 
 def shaping_in(notes: Sequence[Entry]) -> Shaping:

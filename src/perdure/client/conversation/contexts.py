@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.client.amounts import amount
-from perdure.client.conversation.binding import BINDING_KINDS, model_in, shaping_in
+from perdure.client.conversation.binding import BINDING_KINDS, model_of, shaping_in
 from perdure.client.reading import EntryRef, SessionReader
 from perdure.context.build import Context, build_context
 from perdure.context.compaction import LeftContext, left_context
@@ -28,7 +28,7 @@ class ContextReader(SessionReader):
 
         Of an agent's session it is what that agent is sent, with its `history` and its
         `max_messages`. `model` is the one the branch was switched to, else that of the session's
-        agent, else that of its last answer.
+        agent; without an agent it is that of the last switch or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -36,13 +36,12 @@ class ContextReader(SessionReader):
         leaf = (await self._look()).leaf
         log = self._backing.log
         window = await pinned_window(log, self.id, leaf)
-        notes = await log.notes(self.id, BINDING_KINDS)
-        shaping = shaping_in(notes)
+        shaping = shaping_in(await log.notes(self.id, BINDING_KINDS))
         context = build_context(
             window,
             budget_tokens=budget_tokens,
             history=shaping.history,
-            model=model_in(window, notes),
+            model=await model_of(log, self.id, window),
             max_messages=shaping.compaction.max_messages,
         )
         if context.thinking_level is None and shaping.thinking_level != "off":
@@ -55,7 +54,7 @@ class ContextReader(SessionReader):
         if state.info.status == "erased":
             return state.info
         window = await log.context_window(self.id, state.leaf)
-        model = model_in(window, await log.notes(self.id, BINDING_KINDS))
+        model = await model_of(log, self.id, window)
         return msgspec.structs.replace(state.info, model=model)
 
     async def pins(self) -> frozenset[EntryId]:

@@ -153,7 +153,7 @@ class Session(Handle[AsyncSession]):
 
         Of an agent's session it is what that agent is sent, with its `history` and its
         `max_messages`. `model` is the one the branch was switched to, else that of the session's
-        agent, else that of its last answer.
+        agent; without an agent it is that of the last switch or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """

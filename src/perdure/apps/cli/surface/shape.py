@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any
 
 import msgspec
 
@@ -149,8 +149,7 @@ def _exit(line: str) -> tuple[int, str]:
 
 
 def _parameter(found: Any) -> Parameter:
-    annotation: object = found.type_descriptor.annotation
-    choices = _choices(annotation)
+    choices = tuple(str(choice) for choice in getattr(found.type, "choices", ()))
     is_argument = found.param_type_name == "argument"
     is_flag = bool(getattr(found, "is_flag", False))
     word = found.metavar or ("|".join(choices) if choices else found.name.upper())
@@ -165,15 +164,9 @@ def _parameter(found: Any) -> Parameter:
         is_repeated=bool(found.multiple) or found.nargs != 1,
         default=_default(found, is_flag=is_flag),
         choices=choices,
-        limits=_limits(found.min, found.max),
+        limits=_limits(getattr(found.type, "min", None), getattr(found.type, "max", None)),
         variable=found.envvar if isinstance(found.envvar, str) else None,
     )
-
-
-def _choices(annotation: object) -> tuple[str, ...]:
-    if get_origin(annotation) is not Literal:
-        return ()
-    return tuple(str(choice) for choice in cast("tuple[object, ...]", get_args(annotation)))
 
 
 def _default(found: Any, *, is_flag: bool) -> str | None:
