@@ -134,7 +134,7 @@ async def test_no_imported_flow_is_obeyed(
         written(folder, {**files, name: json.dumps(told, indent=2).encode()})
         async with perdure.open(f"sqlite:///{tmp_path}/own{number}.db") as store:
             await import_flow(store.backend, read_folder(folder), LINE, at=5)
-            recorded = json.loads((await export_flow(store.backend, FLOW))[name])
+            recorded = json.loads((await export_flow(store.backend, FLOW)).files[name])
             assert recorded["consentState"]["mode"] == grant["mode"]
             why = await is_obeyed(store, FLOW, work, bait, "owner", "build", replies=True)
             through += [f"{grant} running={is_running}: {why}"] if why else []

@@ -203,7 +203,7 @@ async def test_a_selector_that_was_erased_is_an_attempt_that_came_to_nothing(
 async def test_what_selectors_said_is_exported_and_goes_with_the_flow(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
     await (await begun(stage)).run()
-    files = await export_flow(stage.memory, StreamId("f"))
+    files = (await export_flow(stage.memory, StreamId("f"))).files
     assert b"skills=prose" in files["selectors/owner-1.json"]
     await stage.store.erase("f", forks="keep", by="ana")
     with pytest.raises(Erased):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
 from perdure.apps.opening import writable_store
-from perdure.apps.terminal.output import counted, show, show_error, show_json
+from perdure.apps.terminal.output import counted, remark, show, show_error, show_json
+from perdure.apps.terminal.text import safe
 from perdure.client.store import Store
 from perdure.engine.flows.files.drawing import drawn_graph
 from perdure.engine.flows.files.readings import project_folder
@@ -21,8 +22,10 @@ from perdure.interop.a_society.folder import (
     flow_folders,
     flow_id_in,
     read_folder,
+    record_folders,
 )
 from perdure.interop.a_society.importing import import_flow
+from perdure.interop.a_society.record import RECORD, WORKFLOW
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import FlowRun
 from perdure.tools.paths.project_files import text_inside
@@ -36,6 +39,7 @@ class FolderOutcome(msgspec.Struct, frozen=True):
     flow: str
     roles: int = 0
     error: PerdureError | None = None
+    left_out: tuple[str, ...] = ()
 
 
 async def imported(
@@ -46,7 +50,7 @@ async def imported(
     if not folders:
         raise NothingToImport(paths, "flow.json, nor up to two folders further down,")
     async with writable_store(store, namespace) as opened:
-        outcomes = [await _one(opened, folder) for folder in folders]
+        outcomes = [await import_folder(opened, folder) for folder in folders]
     for outcome in outcomes:
         _tell(outcome, as_json=as_json)
     failures = [outcome.error for outcome in outcomes if outcome.error is not None]
@@ -55,7 +59,8 @@ async def imported(
     return exit_code_of(failures[0]) if len(outcomes) == 1 else FAILED
 
 
-async def _one(store: Store, folder: Path) -> FolderOutcome:
+async def import_folder(store: Store, folder: Path) -> FolderOutcome:
+    """Import the flow in `folder`; what cannot be imported is an error of the outcome."""
     try:
         read = read_folder(folder)
         graph = _graph(folder, read)
@@ -63,7 +68,9 @@ async def _one(store: Store, folder: Path) -> FolderOutcome:
         flow = await import_flow(store.backend, read, graph, at, order)
     except PerdureError as error:
         return FolderOutcome(folder, flow_id_in(folder), error=error)
-    return FolderOutcome(folder, flow, len(read.roles))
+    return FolderOutcome(
+        folder, flow, len(read.roles), left_out=tuple(read.record.left_out.values())
+    )
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
@@ -75,32 +82,21 @@ def _order(read: FlowFolder, graph: Graph) -> Graph | None:
 
 
 def _graph(folder: Path, read: FlowFolder) -> Graph:
-    """The flow's workflow: from the folder itself, or from its record on this machine."""
+    """The flow's workflow, as its record draws it."""
     project = project_folder(Path(read.run["workspaceRoot"]), read.run["projectNamespace"])
-    for place in _records(folder, read):
-        if place.is_file():
-            text = text_inside(place.parent, place.name, record=place.parent)
-            if is_document(text):
-                raise FormatError(
-                    str(folder),
-                    f"its flow ran the workflow document {place}, and what that worked with is "
-                    f"not in the folder; begin it anew with `perdure flow run {place}`",
-                )
-            return drawn_graph(text, str(place), project)
-    tried = " nor ".join(str(place) for place in _records(folder, read))
-    raise FormatError(str(folder), f"its workflow is missing: there is no {tried}")
-
-
-def _records(folder: Path, read: FlowFolder) -> Iterator[Path]:
-    """Where the workflow may be: beside the state, or in the record folder of its own workspace.
-
-    A folder that names a workspace it does not lie in was received: what it names is not read.
-    """
-    yield folder / "record" / "workflow.yaml"
-    workspace = Path(read.run["workspaceRoot"]).resolve()
-    record = Path(read.run["recordFolderPath"]).resolve()
-    if folder.resolve().is_relative_to(workspace) and record.is_relative_to(workspace):
-        yield record / "workflow.yaml"
+    if read.record_folder is None or not (read.record_folder / WORKFLOW).is_file():
+        tried = [str(each / WORKFLOW) for each in record_folders(folder, read.run)]
+        told = f"there is no {' nor '.join(tried or [str(folder / RECORD / WORKFLOW)])}"
+        raise FormatError(str(folder), f"its workflow is missing: {told}")
+    text = text_inside(read.record_folder, WORKFLOW, record=read.record_folder)
+    place = read.record_folder / WORKFLOW
+    if is_document(text):
+        raise FormatError(
+            str(folder),
+            f"its flow ran the workflow document {place}, and what that worked with is "
+            f"not in the folder; begin it anew with `perdure flow run {place}`",
+        )
+    return drawn_graph(text, str(place), project)
 
 
 def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
@@ -115,5 +111,7 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
         show_json(told if error is None else {**told, "error": str(error)})
     elif error is None:
         show(f"{outcome.flow}  {counted(outcome.roles, 'role')}  from {outcome.folder}")
+        for reason in outcome.left_out:
+            remark(f"not imported: {safe(reason)}")
     else:
         show_error(error, as_json=False)

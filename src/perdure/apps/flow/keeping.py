@@ -12,7 +12,7 @@ from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
 from perdure.apps.opening import NAMESPACE, existing_store
-from perdure.apps.terminal.output import counted, show, show_json
+from perdure.apps.terminal.output import counted, remark, show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.engine.flows.documents.mapping import workflow_text_of
 from perdure.interop.a_society.exporting import export_flow
@@ -37,9 +37,10 @@ def export(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Write a flow as a folder: its state, each role's transcript and feed, what selectors said.
+    """Write a flow as a folder: its state, each role's transcript and feed, its record.
 
-    `perdure import DIR --format a-society` reads it.
+    The record is the workflow, the artifacts and the findings. `perdure import DIR --format
+    a-society` reads the folder, on any machine.
 
     Examples:
         perdure flow export 20260527T14 -o flows/trip
@@ -51,10 +52,13 @@ def export(
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
             id = await opened.find(flow, only="flow")
-            files = await export_flow(opened.backend, id)
+            exported = await export_flow(opened.backend, id)
             state = await flows.look(id).state()
+        files = exported.files
         files[WORKFLOW] = workflow_text_of(state).encode()
         _write(output, files, is_forced=is_forced)
+        for told in exported.left_out:
+            remark(f"not exported: {safe(told)}")
         if as_json:
             told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
             show_json(told)

@@ -29,10 +29,11 @@ from perdure.client.flows.flow import Flow
 from perdure.client.flows.place import (
     Begun,
     begun_record,
-    moved,
+    default_record,
     place_of,
     write_record,
 )
+from perdure.client.flows.relocation import relocate
 from perdure.engine.flows.journal import Journal
 from perdure.errors import (
     ConfigError,
@@ -134,7 +135,7 @@ class Flows:
         if id is not None and await _is_there(self._store.backend, flow):
             raise FlowExists(flow)  # before anything is made in its record folder
         root = Path(absolute(workspace) or ".")
-        folder = root / (record_folder or Path(".perdure", "records", flow))
+        folder = default_record(root, flow) if record_folder is None else root / record_folder
         document = await asyncio.to_thread(document_in, workflow)
         begun = Begun(flow, root, folder, project or root.name, consent, settings)
         if document is not None:
@@ -228,8 +229,10 @@ class Flows:
     ) -> Flow:
         """Return the flow with the whole id `flow`.
 
-        With `workspace` it goes on in that folder from now on, its record folder being where it
-        was below the former one. `settings` are stored if they differ from the stored ones.
+        With `workspace` it works in that folder from now on. Its record folder is at the same place
+        in it; if that is missing, the record of an imported flow is written below
+        ``.perdure/records``. `settings` are stored if they
+        differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine.
         """
@@ -237,7 +240,7 @@ class Flows:
         journal = Journal(self._store.backend, found, self._store.outside.clock)
         if workspace is not None:
             root = Path(absolute(workspace) or ".")
-            await journal.append(lambda state: moved(state, root))
+            await relocate(self._store.backend, journal, root)
         if settings is not None:
             await journal.append(lambda state: () if state.settings == settings else (settings,))
         place_of(await journal.state())

@@ -47,6 +47,8 @@ class FlowPlace:
     record: Path
     project: str
     graph: Graph
+    former_record: str = ""
+    """See `FlowState.former_record`."""
 
     def ground(self, journal: Journal) -> tuple[Ground, Library]:
         """What the flow's turns share, and what its roles read."""
@@ -56,7 +58,7 @@ class FlowPlace:
         async def checks() -> tuple[str, ...]:
             return await asyncio.to_thread(library.faults)
 
-        record = RecordFolder(self.record, self.workspace)
+        record = RecordFolder(self.record, self.workspace, self.former_record)
         whole = RecordFolder(self.workspace, self.workspace)
         return Ground(journal, record, whole, checks, Drawing(self.record, folder)), library
 
@@ -131,7 +133,7 @@ def place_of(state: FlowState) -> FlowPlace:
                 "where its workspace is now",
             )
     require_writable(workspace, record)
-    return FlowPlace(workspace, record, run.project_namespace, state.graph)
+    return FlowPlace(workspace, record, run.project_namespace, state.graph, state.former_record)
 
 
 def check_place(state: FlowState, here: Path) -> None:
@@ -160,17 +162,36 @@ def shelf_of(state: FlowState) -> SkillShelf:
     return SkillShelf(project_folder(place.workspace, place.project))
 
 
-def moved(state: FlowState, workspace: Path) -> tuple[SideBody, ...]:
+def is_bound(state: FlowState, workspace: Path) -> bool:
+    """Whether the flow works in `workspace` already."""
+    return str(workspace) == state.run.workspace_root and state.is_place_in_force
+
+
+def default_record(workspace: Path, flow: StreamId) -> Path:
+    """The record folder of `flow` where none was chosen."""
+    return workspace / ".perdure" / "records" / flow
+
+
+def record_in(state: FlowState, workspace: Path) -> Path:
+    """The record folder once the flow works in `workspace`: at the same place in it.
+
+    That of a received flow is never outside of it, whatever its file says.
+    """
+    record = Path(os.path.normpath(state.run.record_folder_path))
+    root = os.path.normpath(state.run.workspace_root)
+    if record.is_relative_to(root):
+        return workspace / record.relative_to(root)
+    return record if state.is_place_in_force else default_record(workspace, state.run.flow_id)
+
+
+def moved(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
     """What binds a flow to another workspace; nothing when that is the one it has.
 
     Raises: FlowRefusal when its record folder would not be there.
     """
     run = state.run
-    if str(workspace) == run.workspace_root and state.is_place_in_force:
+    if is_bound(state, workspace):
         return ()
-    record = Path(run.record_folder_path)
-    with suppress(ValueError):
-        record = workspace / record.relative_to(run.workspace_root)
     if not record.is_dir():
         raise FlowRefusal(
             run.flow_id, f"there is no record folder {record}; copy it there with the workspace"
@@ -204,11 +225,11 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     if findings.is_symlink():
         raise ConfigError(f"{findings} is a link; name another record folder")
     _is_there(record, text)
-    _is_of(flow, record)  # before it is opened to be written, which another person's cannot be
+    belongs_to(flow, record)  # before it is opened to be written, which another person's cannot be
     # Another process may begin the same flow just now: nobody reads what is half written.
     with _own_file(record / OWNED_BY) as owner:
         hold(owner.fileno(), record / OWNED_BY)
-        if not _is_of(flow, record):
+        if not belongs_to(flow, record):
             owner.write(flow.encode())
             owner.flush()
         if not _is_there(record, text):
@@ -243,7 +264,7 @@ def _is_there(record: Path, text: str) -> bool:
     return True
 
 
-def _is_of(flow: StreamId, record: Path) -> bool:
+def belongs_to(flow: StreamId, record: Path) -> bool:
     """Whether the record folder says that it is of `flow`. Raises: ConfigError: of another one."""
     owner = record / OWNED_BY
     if not is_there(record, OWNED_BY):

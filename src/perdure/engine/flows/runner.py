@@ -18,6 +18,7 @@ import msgspec
 from perdure.engine.flows.documents.settling import last_bodies
 from perdure.engine.flows.files.runtime_files import ImprovementFile
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
+from perdure.engine.flows.parking import Parking, parked
 from perdure.engine.flows.roles import Roles, Unconfigured
 from perdure.engine.flows.rules.closing import stall
 from perdure.engine.flows.rules.improvement import (
@@ -73,6 +74,7 @@ class FlowRunner:
         self._elsewhere: dict[str, float] = {}
         """Role instance whose session another process has -> when it is tried again."""
         self._order = ImprovementFile(ground.record.folder)
+        self._parking = Parking(ground.journal)
 
     async def run(self) -> FlowState:
         """Run until nothing is left that can be done now.
@@ -165,13 +167,15 @@ class FlowRunner:
             session = state.sessions.get(role, StreamId(""))
             self._start(role, self._goes_on(NodePart(role, node, session)))
         for work in runnable(state):
-            self._start(work.node.role, self._node(state, work))
+            if not self._parking.is_unable(state, work):
+                self._start(work.node.role, self._node(state, work))
         phase = state.run.improvement_phase
         for role in phase.running_roles if phase is not None else ():
             session = state.sessions.get(role, StreamId(""))
             self._start(role, self._goes_on(ReflectionPart(role, session)))
         for work in roles_to_look_back(state):
-            self._start(work.role, self._reflection(state, work))
+            if not self._parking.is_unable(state, work):
+                self._start(work.role, self._reflection(state, work))
 
     def _start(self, role: str, work: Coroutine[Any, Any, None]) -> None:
         if role in self._tasks or role in self._elsewhere:
@@ -207,8 +211,8 @@ class FlowRunner:
             session = await self._roles.session(state, role)
             message = await self._roles.entry_message(state, work)
         except Unconfigured as error:
-            wanting = NodeParked(work.node.id, role, "role-configuration", str(error), error.offers)
-            await self._park(state, wanting)
+            body = NodeParked(work.node.id, role, "role-configuration", str(error), error.offers)
+            await self._parking.park_unbegun(state, work, body)
             return
         except LeaseHeld as error:  # somebody else has it chosen what the role works with
             self._leave_alone(role, error)
@@ -216,7 +220,8 @@ class FlowRunner:
         except LeaseLost:
             return
         except ConfigError as error:
-            await self._park(state, NodeParked(work.node.id, role, "autonomous-abort", str(error)))
+            body = NodeParked(work.node.id, role, "autonomous-abort", str(error))
+            await self._parking.park_unbegun(state, work, body)
             return
         part = NodePart(role, work.node.id, session, work)
         part = msgspec.structs.replace(part, told=part.paths(state))
@@ -232,7 +237,8 @@ class FlowRunner:
         except LeaseLost:
             return
         except ConfigError as error:
-            await self._park(state, ImprovementParked(work.role, "autonomous-abort", str(error)))
+            body = ImprovementParked(work.role, "autonomous-abort", str(error))
+            await self._parking.park_unbegun(state, work, body)
             return
         await self._turns(ReflectionPart(work.role, session, work), message)
 
@@ -251,11 +257,11 @@ class FlowRunner:
         if repair is not None:
             await self._turns(part, repair.message, repair)
         elif _is_running(state, part):
-            if isinstance(part, NodePart) and part.session and (is_ended or state.is_foreign):
+            if part.session and (is_ended or state.is_foreign):
                 again = msgspec.structs.replace(part, is_resumed=True)
                 await self._turns(again, INTERRUPTED)
             else:
-                await self._park(state, _parked(part, NO_TURN))
+                await self._parking.park(state, parked(part, NO_TURN))
 
     async def _turns(
         self,
@@ -281,18 +287,13 @@ class FlowRunner:
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
-                await self._park(await self._journal.state(), _parked(part, _told(error)))
+                await self._parking.park_part(part, _told(error))
                 return
             # A turn that was taken up may have been ended by whose it was: the next pass sees that.
             repair = part.repair(await self._journal.remembered())
             if repair is None:
                 return
             message = repair.message
-
-    async def _park(self, state: FlowState, body: SideBody) -> None:
-        """Park, unless something has happened to the flow meanwhile; then the next pass decides."""
-        head = state.head
-        await self._journal.append(lambda now: (body,) if now.head == head else ())
 
     async def _suspend(self, woken: asyncio.Task[int | None] | None) -> None:
         tasks = [*self._tasks.values(), *([] if woken is None else [woken])]
@@ -335,12 +336,6 @@ def _is_running(state: FlowState, part: TurnPart) -> bool:
         return part.node in state.run.running_nodes
     phase = state.run.improvement_phase
     return phase is not None and part.role in phase.running_roles
-
-
-def _parked(part: NodePart | ReflectionPart, why: str) -> SideBody:
-    if isinstance(part, NodePart):
-        return NodeParked(part.node, part.role, "autonomous-abort", why)
-    return ImprovementParked(part.role, "autonomous-abort", why)
 
 
 def _told(error: Exception) -> str:

@@ -1,33 +1,112 @@
 """A flow as a folder of A-Society's: what its logs say, as the files that program keeps.
 
-Path -> bytes; nothing is written here. The same logs give the same bytes.
+Path -> bytes; nothing is written here. The same logs and the same record give the same bytes.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
 import msgspec
 
+from perdure.errors import EntryNotFound
 from perdure.interop.a_society.folder import FEED, FLOW, SELECTORS, TRANSCRIPT
+from perdure.interop.a_society.record import RECORD, RecordFiles, read_record
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.flows.feed import feed_of, merged
 from perdure.session.flows.fold import flow_state
+from perdure.session.flows.kinds import (
+    FindingsMade,
+    FlowImported,
+    HandoffMade,
+    HandoffStaged,
+    NodePassed,
+)
 from perdure.session.flows.role_session import role_session
+from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import LogReading
+from perdure.stores.marks import marks_of
+from perdure.stores.protocol import LogReading, SessionStore
+
+_WRITTEN = ("record.yaml", "improvement.yaml")
+"""Files of a record that the flow itself writes."""
 
 _NOT_WRITTEN = ("recordName", "recordSummary")
 """Fields of the state that its readers take from the record's workflow."""
 
 
-async def export_flow(store: LogReading, flow: StreamId) -> dict[str, bytes]:
-    """The files of `flow`, by their paths in its folder.
+class Exported(msgspec.Struct, frozen=True):
+    """Shape: `files` is path in the folder -> content; `left_out` are sentences on other files."""
 
-    Raises: SessionNotFound; CorruptLog when it is no flow.
+    files: dict[str, bytes]
+    left_out: tuple[str, ...] = ()
+
+
+async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
+    """Return the files of `flow`: its state, its roles and selectors, its record.
+
+    Raises: SessionNotFound; CorruptLog when it is no flow; LimitExceeded.
     """
     log = decoded(await store.entries(flow))
-    state = flow_state(log)
+    state = flow_state(log, marks_of(store).is_own)
+    record = await _record(store, state, log)
+    files = await _logs(store, flow, state, log)
+    files |= {f"{RECORD}/{path}": content for path, content in record.files.items()}
+    return Exported(files, tuple(record.left_out.values()))
+
+
+async def _record(
+    store: SessionStore, state: FlowState, log: Iterable[tuple[Entry, object]]
+) -> RecordFiles:
+    """The files of the record folder, and what was handed over but is not in it any more.
+
+    The folder of a received flow is not read before its user has named it.
+    """
+    handed = dict(_handed_over(log))
+    folder = Path(state.run.record_folder_path)
+    found = RecordFiles()
+    if state.is_place_in_force and await asyncio.to_thread(folder.is_dir):
+        is_own_folder = not Path(state.run.workspace_root).is_relative_to(folder)
+        written = [name for name in _WRITTEN if (folder / name).is_file()]
+        names = None if is_own_folder else [*handed, *written]
+        found = await asyncio.to_thread(read_record, folder, names)
+    files: dict[str, bytes] = {}
+    for path, digest in handed.items():
+        if path not in found.files:
+            with suppress(EntryNotFound):
+                files[path] = await store.blob(digest)
+    left_out = {path: why for path, why in found.left_out.items() if path not in files}
+    return RecordFiles(dict(sorted((files | found.files).items())), left_out)
+
+
+def _handed_over(log: Iterable[tuple[Entry, object]]) -> Iterator[tuple[str, str]]:
+    """The path of each file that the store keeps, and the hash of what it last held."""
+    for _, body in log:
+        match body:
+            case FlowImported():
+                yield from body.record.items()
+            case HandoffMade() | HandoffStaged() | NodePassed():
+                yield from ((each.artifact, each.digest) for each in body.targets if each.digest)
+            case FindingsMade(digest=str() as digest):
+                yield body.findings, digest
+            case _:
+                pass
+
+
+async def _logs(
+    store: LogReading, flow: StreamId, state: FlowState, log: list[tuple[Entry, object]]
+) -> dict[str, bytes]:
+    """The state, and the transcripts and feeds of its roles and selectors."""
     run = msgspec.to_builtins(state.run)
+    # A node that is to begin is running in A-Society's state.
+    run["runningNodes"] = [
+        *(n for n in state.start if n not in run["runningNodes"]),
+        *run["runningNodes"],
+    ]
     files = {FLOW: _json({k: v for k, v in run.items() if k not in _NOT_WRITTEN})}
     for role, session in sorted(state.sessions.items()):
         said = decoded(await store.entries(session))

@@ -16,10 +16,12 @@ import msgspec
 from perdure.bounds.files import read_named
 from perdure.bounds.limits import require_within
 from perdure.errors import FormatError, LimitExceeded
+from perdure.interop.a_society.record import RECORD, WORKFLOW, RecordFiles, read_record
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.kinds import STATE_VERSION, ConsentMode
 from perdure.session.flows.role_session import RoleSession
 from perdure.session.flows.run import FlowRun
+from perdure.session.ids import stream_id
 from perdure.session.messages import Message, TextPart, assistant, tool_call, tool_result
 
 FORMAT = "a-society"
@@ -56,10 +58,15 @@ class RoleFiles(msgspec.Struct, frozen=True):
 
 
 class FlowFolder(msgspec.Struct, frozen=True):
-    """A folder that can be opened. `run` is its ``flow.json`` with nothing left out."""
+    """A folder that can be opened. `run` is its ``flow.json`` with nothing left out.
+
+    `record_folder` is where its record was found, `record` what is in it.
+    """
 
     run: Data
     roles: tuple[RoleFiles, ...]
+    record_folder: Path | None = None
+    record: RecordFiles = RecordFiles()
 
 
 def flow_folders(folder: Path) -> tuple[Path, ...]:
@@ -105,8 +112,32 @@ def read_folder(folder: Path) -> FlowFolder:
     Raises: FormatError when it is of another version, or is not what it should be.
     """
     run = _run(folder / FLOW)
-    roles = (each for each in _folders(folder / "roles", [0]) if (each / TRANSCRIPT).exists())
-    return FlowFolder(run, tuple(_role(each, folder) for each in roles))
+    found = (each for each in _folders(folder / "roles", [0]) if (each / TRANSCRIPT).exists())
+    roles = tuple(_role(each, folder) for each in found)
+    there = [each for each in record_folders(folder, run) if each.is_dir()]
+    drawn = [each for each in there if (each / WORKFLOW).is_file()]
+    record = next(iter((*drawn, *there)), None)
+    files = RecordFiles() if record is None else read_record(record)
+    return FlowFolder(run, roles, record, files)
+
+
+def record_folders(folder: Path, run: Data) -> Iterator[Path]:
+    """Where the record of the flow in `folder` may be: beside its state, or in its workspace.
+
+    A folder that names a workspace it does not lie in was moved or received: what it names is not
+    read. Its workspace is then the one in whose state folder it lies.
+    """
+    whole = Path(os.path.realpath(folder))
+    if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):
+        yield folder / RECORD
+    named, record = Path(run["workspaceRoot"]), Path(run["recordFolderPath"])
+    roots = [named] if whole.is_relative_to(os.path.realpath(named)) else []
+    if [each.name for each in whole.parents[1:3]] == ["state", ".a-society"]:
+        roots.append(whole.parents[3])
+    for root in roots if record.is_relative_to(named) else ():
+        place = root / record.relative_to(named)
+        if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root)):
+            yield place
 
 
 def _run(path: Path) -> Data:
@@ -118,6 +149,10 @@ def _run(path: Path) -> Data:
     missing = [name for name in _NEEDED if name not in run]
     if missing:
         raise FormatError(str(path), f"it lacks {', '.join(missing)}; it cannot be opened")
+    try:
+        stream_id(str(run["flowId"]))
+    except ValueError as error:
+        raise FormatError(str(path), f"its flowId cannot be one here: {error}") from None
     run = {**run, **{name: value for name, value in _DEFAULTS.items() if name not in run}}
     run["consentState"] = _consent(run["consentState"])
     run["awaitingHumanNodes"] = _denied_where_asked(run["awaitingHumanNodes"])

@@ -1,8 +1,7 @@
 """A-Society's folder of a flow as streams: one commit, all or nothing.
 
-The flow's log begins with where it stood; each role's session has its messages, for the model, and
-then what it was called and looked like there. What ran there is nobody's turn here: when the flow
-is run, a person is asked about it.
+The flow's log begins with its state. Each role's session has its messages, for the model, and
+then the session as it was exported. A node that ran there is claimed again when the flow is run.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from perdure.session.entries import Sibling
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import FlowImported
 from perdure.session.flows.role_session import RoleSession
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.notes import NodeEntered, RoleImported, SessionStarted
 from perdure.stores.protocol import Commit, SessionStore, Write
@@ -37,11 +36,14 @@ async def import_flow(
     """
     id = StreamId(folder.run["flowId"])
     sessions = {role.role: StreamId(f"{id}__{role.role}") for role in folder.roles}
-    imported = FlowImported(folder.run, graph, sessions, improvement)
+    record = {path: blob_hash(content) for path, content in folder.record.files.items()}
+    at_node = {role.role: node for role in folder.roles if (node := _node_of(role)) is not None}
+    imported = FlowImported(folder.run, graph, sessions, improvement, record, at_node)
     header = StreamHeader(id, at, kind="flow", origin="import", title=graph.name)
     flow = Write(stream=id, create=header, entries=(new_side(imported),), is_received=True)
     roles = [_role(id, role, graph, at) for role in folder.roles]
-    await store.commit(Commit(writes=(flow, *roles), at=at))
+    blobs = tuple(folder.record.files.values())
+    await store.commit(Commit(writes=(flow, *roles), at=at, blobs=blobs))
     return id
 
 
@@ -57,7 +59,7 @@ def _role(flow: StreamId, files: RoleFiles, graph: Graph, at: int) -> Write:
     )
     prompt: str | None = files.session.get("systemPrompt")
     said = [new_tree(message) for message in messages_of(files.session["transcriptHistory"])]
-    node: str | None = files.session.get("currentNodeId")
+    node = _node_of(files)
     entered = []
     if node is not None and said:
         first = len(said) - min(len(said), _exchanges(files))
@@ -75,6 +77,13 @@ def _role(flow: StreamId, files: RoleFiles, graph: Graph, at: int) -> Write:
             new_side(RoleImported(files.session, files.feed)),
         ),
     )
+
+
+def _node_of(files: RoleFiles) -> str | None:
+    """The node that the role was at."""
+    session = msgspec.convert(files.session, RoleSession)
+    context = session.current_node_context
+    return session.current_node_id or (None if context is None else context.node_id)
 
 
 def _exchanges(files: RoleFiles) -> int:

@@ -189,13 +189,13 @@ def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState
             roles=_without(state.roles, body.role),
             selecting=_without(state.selecting, body.role),
         )
+    inputs = state.run.pending_human_inputs
     return _with(
         state,
         running_nodes=_removed(state.run.running_nodes, body.node),
         awaiting_handoff=_removed(state.run.awaiting_handoff, body.node),
         awaiting_human_nodes=state.run.awaiting_human_nodes | {body.node: waiting},
-        # Left only where the node could not begin with it: it would be tried again for ever.
-        pending_human_inputs=_without(state.run.pending_human_inputs, body.node),
+        pending_human_inputs=inputs if body.keeps_reply else _without(inputs, body.node),
     )
 
 
@@ -349,11 +349,12 @@ def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int
         stopping=_removed(state.stopping, body.role),
         repairs=_without(state.repairs, body.role),
     )
+    inputs = phase.pending_human_inputs
     return _with_phase(
         state,
         running_roles=_removed(phase.running_roles, body.role),
         awaiting_human_roles=phase.awaiting_human_roles | {body.role: waiting},
-        pending_human_inputs=_without(phase.pending_human_inputs, body.role),
+        pending_human_inputs=inputs if body.keeps_reply else _without(inputs, body.role),
     )
 
 

@@ -75,14 +75,44 @@ def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
 def _imported(entry: Entry, body: kinds.FlowImported) -> FlowState:
     run = msgspec.convert(body.run, FlowRun)
     run = replace(run, record_name=body.graph.name, record_summary=body.graph.summary)
+    start = tuple(node for node in run.running_nodes if not _has_begun(body, run, node))
+    running = tuple(node for node in run.running_nodes if node not in start)
+    run = replace(run, running_nodes=running)
     phase = run.improvement_phase
     waiting = (*run.awaiting_human_nodes, *(phase.awaiting_human_roles if phase else ()), ITSELF)
-    return FlowState(
+    state = FlowState(
         run,
         body.graph,
-        start=(),
+        start=start,
         head=entry.seq,
         sessions=body.sessions,
         improvement=body.improvement,
+        at_node=body.at_node,
         asked=dict.fromkeys(waiting, Asked(entry.seq, entry.at)),
+        imported_record=body.record,
+        former_record=_relative(run.record_folder_path, run.workspace_root),
     )
+    return replace(state, digests=_digests(state))
+
+
+def _has_begun(body: kinds.FlowImported, run: FlowRun, node: str) -> bool:
+    """Whether a running node has a session to go on in; A-Society lists one before it begins."""
+    known = body.graph.node(node)
+    return node in run.visited or (known is not None and known.role in body.sessions)
+
+
+def _digests(state: FlowState) -> dict[str, tuple[str, ...]]:
+    """The hashes of what went along each edge, where all of it is in the imported record."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key, paths in state.run.history_handoff.items():
+        known = [state.imported_record.get(state.in_record(path)) for path in paths]
+        digests = tuple(digest for digest in known if digest is not None)
+        if len(digests) == len(paths):
+            found[key] = digests
+    return found
+
+
+def _relative(path: str, root: str) -> str:
+    """`path` relative to the folder `root`; "" outside of it."""
+    below = f"{root.rstrip('/')}/"
+    return path.removeprefix(below).strip("/") if path.startswith(below) else ""

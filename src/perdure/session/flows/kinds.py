@@ -144,7 +144,8 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
 class NodeParked(SideBody, frozen=True, omit_defaults=True):
     """A node waits for a person. `detail` says why, in a sentence.
 
-    `offers` is what its role can be configured with, where it waits for that.
+    `offers` is what its role can be configured with, where it waits for that. `keeps_reply`: the
+    node could not begin, and a queued reply stays queued.
     """
 
     kind: ClassVar[str] = "node_parked"
@@ -154,6 +155,7 @@ class NodeParked(SideBody, frozen=True, omit_defaults=True):
     reason: AwaitingReason
     detail: str | None = None
     offers: Offers | None = None
+    keeps_reply: bool = False
 
 
 class NodeContinued(SideBody, frozen=True):
@@ -322,13 +324,14 @@ class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImprovementParked(SideBody, frozen=True, omit_defaults=True):
-    """A role that looks back waits for a person."""
+    """A role that looks back waits for a person. `keeps_reply` is as in `NodeParked`."""
 
     kind: ClassVar[str] = "improvement_parked"
 
     role: str
     reason: AwaitingReason
     detail: str | None = None
+    keeps_reply: bool = False
 
 
 class FindingsMade(SideBody, frozen=True, omit_defaults=True):
@@ -367,9 +370,10 @@ class FlowCompleted(SideBody, frozen=True):
 class FlowImported(SideBody, frozen=True, omit_defaults=True):
     """A flow that began elsewhere: where it stood when it was imported.
 
-    Shape: `run` is a ``flow.json`` of A-Society's as it was read, with paths of this machine;
-    `sessions` is role instance to the stream of its session, `improvement` the order in
-    which its roles look back, where they had begun to.
+    Shape: `run` is a ``flow.json`` of A-Society's as it was read; `sessions` is role instance to
+    the stream of its session, `improvement` the order in which its roles look back, where they had
+    begun to. `record` is path in its record folder to the blob hash of the file. `at_node` is role
+    instance to the node it was at.
     """
 
     kind: ClassVar[str] = "flow_imported"
@@ -378,6 +382,8 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
     graph: Graph
     sessions: dict[str, StreamId]
     improvement: Graph | None = None
+    record: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    at_node: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class DocumentBound(SideBody, frozen=True, omit_defaults=True):

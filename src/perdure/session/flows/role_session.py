@@ -169,5 +169,6 @@ def _import(seen: _Seen, body: notes.RoleImported) -> None:
     if context is not None:
         seen.node = seen.node or context.node_id
         seen.node_of_import = max(0, len(seen.history) - len(context.exchanges))
+    seen.is_active = given.is_active
     seen.system_prompt = given.system_prompt
     seen.usage = given.latest_context_usage

@@ -246,6 +246,10 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """Whether this user has said where the flow works, or began it there."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
     """Role instance -> what a selector chose, of which a person has yet to choose the rest."""
+    imported_record: dict[str, str] = {}
+    """Path in the record folder -> blob hash of the file, of an imported flow."""
+    former_record: str = ""
+    """The record folder of an imported flow where it was exported, relative to its workspace."""
     declined: dict[str, Declined] = {}
     """Node -> its handoff that was declined, until the node is claimed again and told."""
     is_feedback_written: bool = False
@@ -261,6 +265,13 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
             for node in graph.in_order(self.run.visited)
             if not graph.keys_from(node.id) <= completed
         )
+
+    def in_record(self, path: str) -> str:
+        """Return an artifact's `path` relative to the record folder.
+
+        A-Society writes paths relative to the workspace; those of its export name the former one.
+        """
+        return path.removeprefix(f"{self.former_record}/") if self.former_record else path
 
     @property
     def consent(self) -> ConsentState:

@@ -213,14 +213,20 @@ async def test_roles_look_back_give_feedback_and_the_flow_is_complete(tmp_path: 
     assert (await place.run()).run == state.run
 
 
-async def test_a_reply_to_a_node_whose_role_cannot_work_is_tried_once(tmp_path: Path) -> None:
+async def test_reply_to_role_that_cannot_work_stays_queued_and_is_tried_once(
+    tmp_path: Path,
+) -> None:
     place = Place(tmp_path)
     await place.run(LINE)  # the owner has no agent
     await place.journal.append(lambda state: (reply(state, "try again", "me", "owner-intake"),))
     state = await place.run()
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "autonomous-abort"
-    assert state.run.pending_human_inputs == {}
+    assert state.run.pending_human_inputs["owner-intake"].text == "try again"
     assert [entry.kind for entry in await place.store.entries(FLOW)].count("node_parked") == 2
+    place.roles = ScriptedRoles(place.store, place.clock, {"owner": [signal("prompt-human")]})
+    state = await place.run()
+    assert place.roles.told["owner"] == ["owner-intake  try again"]
+    assert state.run.pending_human_inputs == {}
 
 
 async def test_what_was_found_wrong_before_the_flow_moved_on_is_looked_at_again(

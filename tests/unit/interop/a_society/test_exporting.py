@@ -16,7 +16,7 @@ from tests.fakes.scripted_roles import ScriptedRoles, begun, hand, signal
 LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-async def test_a_flow_is_written_as_state_transcripts_and_feeds(tmp_path: Path) -> None:
+async def test_exported_flow_has_state_transcripts_feeds_and_record(tmp_path: Path) -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))
     script = {
@@ -25,9 +25,11 @@ async def test_a_flow_is_written_as_state_transcripts_and_feeds(tmp_path: Path) 
     }
     ground = await begun(store, clock, LINE, tmp_path)
     await FlowRunner(ground, ScriptedRoles(store, clock, script), clock, store.changes).run()
-    files = await export_flow(store, FLOW)
+    files = (await export_flow(store, FLOW)).files
     assert sorted(files) == [
         "flow.json",
+        "record/done.md",
+        "record/plan.md",
         *(f"roles/{role}/{name}.json" for role in ("build", "owner") for name in NAMES),
     ]
     run = msgspec.json.decode(files["flow.json"])

@@ -42,7 +42,7 @@ async def ran(tmp_path: Path) -> dict[str, bytes]:
     }
     place = await begun(store, clock, LINE, tmp_path)
     await FlowRunner(place, ScriptedRoles(store, clock, script), clock, store.changes).run()
-    return await export_flow(store, FLOW)
+    return (await export_flow(store, FLOW)).files
 
 
 async def test_what_was_exported_and_imported_is_exported_to_the_same_bytes(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_what_was_exported_and_imported_is_exported_to_the_same_bytes(tmp_
     store = memory()
     folder = read_folder(written(tmp_path / "out", files))
     assert await import_flow(store, folder, LINE, at=5) == FLOW
-    assert await export_flow(store, FLOW) == files
+    assert (await export_flow(store, FLOW)).files == files
 
 
 async def test_an_imported_flow_goes_on_where_it_stood(tmp_path: Path) -> None:

@@ -124,6 +124,15 @@ EXPECTED: tuple[SideBody, ...] = (
     kinds.SelectorOpened("owner", SELECTOR, 2, kinds.Offers(("p:m",)), "it says nothing"),
     kinds.RoleConfigured("owner", "p:m", is_automatic=True, selector=SELECTOR, is_partial=True),
     kinds.RunSettings("p:m", "/w/s.yaml", ("make *",), ("example.org",), ("p:n",)),
+    kinds.NodeParked("build", "developer_2", "autonomous-abort", "no agent", keeps_reply=True),
+    kinds.ImprovementParked("owner", "autonomous-abort", "no agent", keeps_reply=True),
+    kinds.FlowImported(
+        {"flowId": "f"},
+        Graph("g", ()),
+        {"owner": OWNER},
+        record={"plan.md": "sha256-" + "0" * 64},
+        at_node={"owner": "owner-intake"},
+    ),
 )
 
 

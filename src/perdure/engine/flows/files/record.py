@@ -1,7 +1,8 @@
 """The record folder of a flow: what its roles hand over, and nothing outside it.
 
 A path an agent names is taken relative to the record folder, or to the workspace if that leads into
-it. Where it really leads is what counts: a link that leaves the folder is refused.
+it. A path of an imported flow may begin with the former record folder. Where a path really leads is
+what counts: a link that leaves the folder is refused.
 """
 
 from __future__ import annotations
@@ -30,11 +31,16 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class RecordFolder:
-    """The files of one flow. Blocks: call it off the event loop."""
+    """The files of one flow. Blocks: call it off the event loop.
 
-    def __init__(self, folder: Path, workspace: Path) -> None:
+    `former` is the record folder of an imported flow where it was exported, relative to its
+    workspace.
+    """
+
+    def __init__(self, folder: Path, workspace: Path, former: str = "") -> None:
         self.folder = folder
         self._workspace = workspace
+        self._former = f"{former}/" if former else ""
 
     def look_up(self, names: Iterable[str]) -> dict[str, Found]:
         """What is there under each of `names`."""
@@ -73,8 +79,10 @@ class RecordFolder:
         Raises: OSError when nothing is there.
         """
         root = Path(os.path.realpath(self.folder, strict=True))
-        for start in (root, Path(os.path.realpath(self._workspace))):
-            place = Path(os.path.realpath(start / name))
+        workspace = Path(os.path.realpath(self._workspace))
+        former = root / name.removeprefix(self._former)
+        for found in (root / name, workspace / name, former):
+            place = Path(os.path.realpath(found))
             if place.is_relative_to(root) and place != root and place.exists():
                 return place.relative_to(root).as_posix()
         outside = Path(os.path.realpath(root / name, strict=True))

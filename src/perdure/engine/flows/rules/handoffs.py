@@ -135,9 +135,10 @@ def _reused(
     artifacts: Mapping[str, Artifact],
 ) -> Fault | None:
     sent = state.run.history_handoff.values()
+    former = f"{state.former_record}/" if state.former_record else ""
     for target in targets:
         artifact = artifacts[target.artifact]
-        if any(artifact.path in paths for paths in sent):
+        if any(artifact.path in paths or f"{former}{artifact.path}" in paths for paths in sent):
             return _invalid(
                 f"the artifact {artifact.path!r} was handed over before; write a new file"
             )

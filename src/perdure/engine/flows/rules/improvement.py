@@ -102,7 +102,8 @@ def roles_to_look_back(state: FlowState) -> tuple[RoleWork, ...]:
     for node in order.nodes:
         before = order.predecessors(node.id)
         if all(role in phase.completed_roles for role in before):
-            paths = tuple(phase.findings_produced[role] for role in before)
+            found_by = phase.findings_produced
+            paths = tuple(found_by[role] for role in before if role in found_by)
             work = _work(state, node.id, paths)
             found += [] if work is None else [work]
     return tuple(found)

@@ -137,11 +137,12 @@ class NodePart(msgspec.Struct, frozen=True):
 
 
 class ReflectionPart(msgspec.Struct, frozen=True):
-    """The turns of a role that looks back. `work` is as in `NodePart`."""
+    """The turns of a role that looks back. `work` and `is_resumed` are as in `NodePart`."""
 
     role: str
     session: StreamId
     work: RoleWork | None = None
+    is_resumed: bool = False
 
     @property
     def folder(self) -> Folder:
@@ -150,6 +151,10 @@ class ReflectionPart(msgspec.Struct, frozen=True):
 
     def claim(self, state: FlowState) -> SideBody | None:
         """The claim, if the role could still begin with the same."""
+        if self.is_resumed:
+            phase = state.run.improvement_phase
+            is_running = phase is not None and self.role in phase.running_roles
+            return ImprovementClaimed(self.role, self.session) if is_running else None
         work = self.work
         if work is None or work not in roles_to_look_back(state):
             return None

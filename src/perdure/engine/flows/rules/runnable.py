@@ -67,7 +67,7 @@ def _answered(state: FlowState) -> Iterator[Work]:
     run = state.run
     for id in (*run.awaiting_human_nodes, *run.awaiting_handoff):
         node, said = state.graph.node(id), run.pending_human_inputs.get(id)
-        if node is not None and said is not None:
+        if node is not None and said is not None and not _is_unconfigured(state, id):
             # What a document's node was to be told, and could not be, the reply stands for.
             handed = () if state.document is None else deliverable(state, id)
             yield Work(node, "reply", handed, text=said.text)
@@ -76,6 +76,14 @@ def _answered(state: FlowState) -> Iterator[Work]:
         is_configured = waiting.reason == "role-configuration" and waiting.role in state.roles
         if node is not None and is_configured:
             yield Work(node, "configuration", *_delivery(state, id))
+
+
+def _is_unconfigured(state: FlowState, id: str) -> bool:
+    """Whether node `id` waits until a person has configured its role."""
+    waiting = state.run.awaiting_human_nodes.get(id)
+    if waiting is None or waiting.reason != "role-configuration":
+        return False
+    return waiting.role not in state.roles
 
 
 def _started(state: FlowState) -> Iterator[Work]:

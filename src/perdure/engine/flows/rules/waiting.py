@@ -65,7 +65,8 @@ def question_of(state: FlowState, target: str) -> EntryId:
 def _waits(state: FlowState) -> Iterator[Waiting]:
     run, phase = state.run, state.run.improvement_phase
     for node, waiting in run.awaiting_human_nodes.items():
-        if node not in run.pending_human_inputs and not _is_configured(state, waiting):
+        is_replied = node in run.pending_human_inputs and waiting.reason != "role-configuration"
+        if not is_replied and not _is_configured(state, waiting):
             yield _of(state, node, waiting, _staged(state, node))
     if phase is None:
         return

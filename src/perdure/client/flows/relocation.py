@@ -1,0 +1,95 @@
+"""Moving a flow to another workspace, with its record folder.
+
+An imported flow brings the files of its record. They are written when it is first bound to a
+workspace that does not have them: always below ``.perdure/records``, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from perdure.client.flows.place import (
+    belongs_to,
+    default_record,
+    moved,
+    record_in,
+    write_record,
+)
+from perdure.engine.flows.documents.mapping import workflow_text_of
+from perdure.engine.flows.files.drawing import WORKFLOW
+from perdure.engine.flows.journal import Journal
+from perdure.errors import ConfigError, EntryNotFound, FlowRefusal, ToolError
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import stream_id
+from perdure.stores.protocol import SessionStore
+from perdure.tools.builtin.writing import replace
+from perdure.tools.paths.jail import Jail
+from perdure.tools.paths.own_places import floors_of
+from perdure.tools.paths.project_files import is_there, require_writable
+
+FINDINGS = "findings"
+"""The folder of a record in which roles write what they found; no tool of theirs makes it."""
+
+
+async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> None:
+    """Bind the flow of `journal` to `workspace`; restore its imported record where it is missing.
+
+    Durable: when this returns. A second call after a crash completes the first.
+    Raises: FlowRefusal when there is no record folder; ConfigError when it cannot be written;
+    ValueError for the id of a flow that is no name of a folder.
+    """
+    state = await journal.state()
+    record = record_in(state, workspace)
+    if state.imported_record and not state.is_place_in_force:
+        if not await asyncio.to_thread(_is_whole, state, workspace, record):
+            contents = await _contents(store, state)
+            record = await asyncio.to_thread(_restored, state, workspace, contents)
+        await asyncio.to_thread((record / FINDINGS).mkdir, exist_ok=True)
+    await journal.append(lambda now: moved(now, workspace, record))
+
+
+async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
+    """The files of the imported record. Raises: FlowRefusal when one was erased."""
+    found: dict[str, bytes] = {}
+    for path, digest in state.imported_record.items():
+        try:
+            found[path] = await store.blob(digest)
+        except EntryNotFound:
+            why = f"{path} of its record is not in the store any more; import the flow again"
+            raise FlowRefusal(state.run.flow_id, why) from None
+    return found
+
+
+def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
+    """Whether the folder `record` is this flow's, or has all files of the imported record."""
+    try:
+        require_writable(workspace, record)
+        is_own = record.is_dir() and belongs_to(state.run.flow_id, record)
+    except ConfigError:
+        return False
+    return is_own or all(is_there(record, path) for path in state.imported_record)
+
+
+def _restored(state: FlowState, workspace: Path, contents: Mapping[str, bytes]) -> Path:
+    """Write the files of the imported record that are missing in `workspace`; their folder."""
+    flow = state.run.flow_id
+    if not workspace.is_dir():
+        raise FlowRefusal(flow, f"there is no folder {workspace}; name the workspace of the flow")
+    record = default_record(workspace, stream_id(flow))
+    require_writable(workspace, record)
+    if not (is_there(record, WORKFLOW) and belongs_to(flow, record)):
+        write_record(flow, record, workflow_text_of(state))
+    jail = Jail(record, "import", floors=floors_of(os.environ, record=record))
+    for path, content in contents.items():
+        if is_there(record, path):
+            continue
+        try:
+            with jail.place(path, makes_parents=True) as place:
+                replace(place, content, None)
+        except (ToolError, OSError) as error:
+            why = error.reason if isinstance(error, ToolError) else error.strerror
+            raise ConfigError(f"{record / path} cannot be written: {why}") from None
+    return record

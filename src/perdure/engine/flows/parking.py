@@ -1,0 +1,73 @@
+"""Parking: nodes and roles that cannot go on wait for a person.
+
+One that could not even begin keeps its reply, for a process in which it can; here it is not tried
+again with the same reply and the same configuration.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.improvement import RoleWork
+from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
+from perdure.engine.flows.rules.runnable import Work
+from perdure.session.flows.kinds import ImprovementParked, NodeParked
+from perdure.session.flows.run import FlowState, RoleConfiguration
+
+Parked = NodeParked | ImprovementParked
+Part = NodePart | ReflectionPart
+_Attempt = tuple[str | None, RoleConfiguration | None]
+"""The reply that work begins with, and what its role works with."""
+
+
+class Parking:
+    """Parks nodes and roles of one flow."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._unable: dict[str, _Attempt] = {}
+        """Node or role that could not begin here -> the attempt."""
+
+    def is_unable(self, state: FlowState, work: Work | RoleWork) -> bool:
+        """Whether `work` could not begin here, and nothing has changed."""
+        target, role = _target(work)
+        return self._unable.get(target) == _attempt(state, role, work)
+
+    async def park(self, state: FlowState, body: Parked) -> None:
+        """Park, unless the flow has changed since `state`: then the next pass decides."""
+        head = state.head
+        await self._journal.append(lambda now: (body,) if now.head == head else ())
+
+    async def park_unbegun(self, state: FlowState, work: Work | RoleWork, body: Parked) -> None:
+        """Park `work`, which could not begin; its reply stays queued."""
+        if work.text is not None:
+            target, role = _target(work)
+            self._unable[target] = _attempt(state, role, work)
+            body = msgspec.structs.replace(body, keeps_reply=True)
+        await self.park(state, body)
+
+    async def park_part(self, part: Part, why: str) -> None:
+        """Park `part`, whose turn failed or could not begin."""
+        state = await self._journal.state()
+        body = parked(part, why)
+        if part.work is not None and part.claim(state) is not None:
+            await self.park_unbegun(state, part.work, body)
+        else:
+            await self.park(state, body)
+
+
+def parked(part: Part, why: str) -> Parked:
+    """Return the entry that parks `part`."""
+    if isinstance(part, NodePart):
+        return NodeParked(part.node, part.role, "autonomous-abort", why)
+    return ImprovementParked(part.role, "autonomous-abort", why)
+
+
+def _target(work: Work | RoleWork) -> tuple[str, str]:
+    """The name by which `work` is parked, and its role instance."""
+    return (work.node.id, work.node.role) if isinstance(work, Work) else (work.role, work.role)
+
+
+def _attempt(state: FlowState, role: str, work: Work | RoleWork) -> _Attempt:
+    return work.text, state.roles.get(role)

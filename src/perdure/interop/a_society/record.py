@@ -1,0 +1,64 @@
+"""The record folder of a flow as a set of files: workflow, artifacts, findings.
+
+Regular files only, within limits, without following links. Dot files stay where they are: they
+belong to the machine, not to the flow. So do credentials.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from perdure.bounds.limits import limits
+from perdure.errors import ConfigError, LimitExceeded
+from perdure.tools.paths.project_files import read_inside
+
+RECORD = "record"
+"""The folder of a flow folder that holds its record."""
+
+WORKFLOW = "workflow.yaml"
+
+
+class RecordFiles(msgspec.Struct, frozen=True):
+    """Shape: `files` is path in the record folder -> content; `left_out` is path -> reason."""
+
+    files: dict[str, bytes] = {}
+    left_out: dict[str, str] = {}
+
+
+def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles:
+    """Return the files of the record `folder`, those called `names` only where they are given.
+
+    Blocks. Raises: LimitExceeded for more files or bytes than an import may have.
+    """
+    files: dict[str, bytes] = {}
+    left_out: dict[str, str] = {}
+    size = 0
+    for number, name in enumerate(sorted(_names(folder) if names is None else set(names)), 1):
+        if number > limits().import_folders:
+            raise LimitExceeded(str(folder), "import_folders", limits().import_folders)
+        try:
+            files[name] = read_inside(folder, name, record=folder, limit="artifact_bytes")
+        except (ConfigError, LimitExceeded) as error:
+            left_out[name] = str(error)
+            continue
+        size += len(files[name])
+        if size > limits().import_file_bytes:
+            raise LimitExceeded(str(folder), "import_file_bytes", limits().import_file_bytes)
+    return RecordFiles(files, left_out)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """The paths of all files below `folder` but dot files, relative to it."""
+    seen = 0
+    for place, folders, names in os.walk(folder):
+        seen += len(folders) + len(names)
+        if seen > limits().import_folders:
+            raise LimitExceeded(str(folder), "import_folders", limits().import_folders)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if not name.startswith("."):
+                yield (Path(place) / name).relative_to(folder).as_posix()

@@ -1,0 +1,44 @@
+"""Parking of nodes that cannot begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.engine.flows.parking import Parking
+from perdure.engine.flows.rules.people import configure, reply
+from perdure.engine.flows.rules.runnable import runnable
+from perdure.session.flows.kinds import NodeParked
+from perdure.stores.in_memory import MemoryStore
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import graph
+from tests.fakes.scripted_roles import begun
+
+SOLO = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
+
+
+async def test_unbegun_node_keeps_its_reply_until_its_role_is_configured(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock, random=SeededRandom(1))
+    journal = (await begun(store, clock, SOLO, tmp_path)).journal
+    body = NodeParked("owner-intake", "owner", "autonomous-abort", "no agent")
+    await journal.append(lambda _: (body,))
+    state = await journal.append(lambda state: (reply(state, "go", "me"),))
+    parking = Parking(journal)
+    (work,) = runnable(state)
+    assert not parking.is_unable(state, work)
+    await parking.park_unbegun(state, work, body)
+    state = await journal.state()
+    assert runnable(state) == (work,)
+    assert parking.is_unable(state, work)
+    state = await journal.append(lambda state: (configure(state, "owner", model="a:b"),))
+    assert not parking.is_unable(state, work)
+
+
+async def test_node_is_not_parked_once_the_flow_has_changed(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock, random=SeededRandom(1))
+    journal = (await begun(store, clock, SOLO, tmp_path)).journal
+    before = await journal.state()
+    await journal.append(lambda state: (configure(state, "owner", model="a:b"),))
+    await Parking(journal).park(before, NodeParked("owner-intake", "owner", "autonomous-abort"))
+    assert (await journal.state()).run.awaiting_human_nodes == {}

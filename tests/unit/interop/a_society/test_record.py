@@ -1,0 +1,44 @@
+"""The files of a record folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.bounds.limits import InputLimits, limits, use_input_limits
+from perdure.errors import LimitExceeded
+from perdure.interop.a_society.record import read_record
+
+
+def record(tmp_path: Path) -> Path:
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "plan.md").write_text("plan")
+    (tmp_path / "findings" / "owner-findings.md").write_text("findings")
+    (tmp_path / ".flow").write_text("f")
+    return tmp_path
+
+
+def test_record_holds_files_of_folders_without_dot_files(tmp_path: Path) -> None:
+    read = read_record(record(tmp_path))
+    assert read.files == {"findings/owner-findings.md": b"findings", "plan.md": b"plan"}
+    assert read.left_out == {}
+
+
+def test_named_files_only_are_read_and_missing_ones_reported(tmp_path: Path) -> None:
+    read = read_record(record(tmp_path), ["plan.md", "gone.md"])
+    assert list(read.files) == ["plan.md"]
+    assert list(read.left_out) == ["gone.md"]
+    assert "No such file" in read.left_out["gone.md"]
+
+
+def test_large_file_is_left_out_and_large_record_refused(tmp_path: Path) -> None:
+    before = limits()
+    try:
+        use_input_limits(InputLimits(artifact_bytes=5))
+        assert list(read_record(record(tmp_path)).files) == ["plan.md"]
+        use_input_limits(InputLimits(import_file_bytes=5))
+        with pytest.raises(LimitExceeded):
+            read_record(tmp_path)
+    finally:
+        use_input_limits(before)
