@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.client.clock import absolute
 from perdure.client.conversation.appending import Appender, ExpectedLeaf
+from perdure.client.conversation.authority import agent_of_fork
 from perdure.client.conversation.hooking import asked
 from perdure.client.erasing import erase_session
 from perdure.client.reading import EntryRef
@@ -148,8 +149,10 @@ class Session(Appender):
     ) -> Session:
         """A new session that shares this one's whole tree, or with `at` the path to that entry.
 
-        Nothing is copied. Labels are inherited as they are now; an open turn is not.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked.
+        Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
+        agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError for a name that
+        the instructions use and the folder lacks.
         """
         await self.flush()
         leaf = None if at is None else await self._in_tree(at)
@@ -171,8 +174,9 @@ class Session(Appender):
             fork=point,
             subject=state.header.subject,
         )
-        write = Write(stream=header.id, create=header)
         store = self._backing.store
+        entries = await agent_of_fork(store, self.id, None if cwd is None else header.cwd)
+        write = Write(stream=header.id, create=header, entries=entries)
         await store.commit(Commit(writes=(write,), at=header.created_at))
         fork = await store.state(header.id)
         await self._hooks.tell(Forked(self.id, fork.header.id))

@@ -309,6 +309,7 @@ _SIMPLE: Mapping[str, str] = {
     kinds.CustomMessage.kind: "session:custom_message",
     notes.LeafMoved.kind: "session:branched",
     notes.AgentBound.kind: "session:agent_bound",
+    notes.WorkspaceChanged.kind: "session:workspace_changed",
     notes.SessionReceived.kind: "session:received",
     notes.SessionEnded.kind: "session:ended",
     notes.SessionReopened.kind: "session:reopened",

@@ -50,6 +50,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     notes.SessionInfoChanged,
     notes.SessionStarted,
     notes.AgentBound,
+    notes.WorkspaceChanged,
     notes.SessionReceived,
     notes.SessionEnded,
     notes.SessionReopened,

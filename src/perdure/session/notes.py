@@ -111,6 +111,31 @@ class AgentBound(SideBody, frozen=True, omit_defaults=True):
     granted_by: str | None = None
 
 
+class WorkspaceChanged(SideBody, frozen=True, omit_defaults=True):
+    """The session works in another workspace from here on: another folder, file or variables.
+
+    `workspace` is the whole new one. `system_prompt` is what the agent's instructions are in it,
+    where that is not what they were.
+    """
+
+    kind: ClassVar[str] = "workspace_changed"
+
+    workspace: dict[str, object]
+    system_prompt: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def in_workspace(
+    bound: SessionStarted | AgentBound, changed: WorkspaceChanged
+) -> SessionStarted | AgentBound:
+    """Return `bound` in the workspace that the session changed to."""
+    prompt = changed.system_prompt
+    return msgspec.structs.replace(
+        bound,
+        workspace=changed.workspace,
+        system_prompt=bound.system_prompt if prompt is msgspec.UNSET else prompt,
+    )
+
+
 class SessionReceived(SideBody, frozen=True):
     """The entries before it were read from a file: they give no authority."""
 

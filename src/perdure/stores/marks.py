@@ -27,7 +27,14 @@ from perdure.session.ledger import (
     TurnFinished,
     TurnStarted,
 )
-from perdure.session.notes import AgentBound, Answer, GrantRevoked, Question, SessionStarted
+from perdure.session.notes import (
+    AgentBound,
+    Answer,
+    GrantRevoked,
+    Question,
+    SessionStarted,
+    WorkspaceChanged,
+)
 from perdure.stores.protocol import Commit, Write
 
 KEY_BYTES = 32
@@ -54,6 +61,7 @@ _ALONE = frozenset(
     (
         SessionStarted.kind,
         AgentBound.kind,
+        WorkspaceChanged.kind,
         Answer.kind,
         GrantRevoked.kind,
         *(body.kind for body in FLOW_BODIES),

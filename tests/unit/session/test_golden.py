@@ -75,6 +75,7 @@ from perdure.session.notes import (
     SessionReceived,
     SessionReopened,
     SessionStarted,
+    WorkspaceChanged,
 )
 
 FLOW_KINDS = {body.kind for body in FLOW_BODIES}
@@ -243,6 +244,7 @@ EXPECTED: tuple[Body, ...] = (
         input={"q": 1},
         called_at=1_700_000_000_068,
     ),
+    WorkspaceChanged(SNAPSHOT, system_prompt="Be there."),
 )
 
 

@@ -20,7 +20,7 @@ from perdure.client.agents.delegation.narrowing import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
-from perdure.client.conversation.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.errors import ConfigError, TurnOpen
@@ -100,8 +100,10 @@ class Answering:
         permissions: Permissions | None = None,
         cast: Cast | None = None,
         typed: TypedPermissions | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store
+        self._variables = dict(variables or {})
         self._typed = typed or TypedPermissions()
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
@@ -119,8 +121,8 @@ class Answering:
             mcp_servers=chosen.servers,
         )
 
-    async def begin(self, cwd: Path) -> Chat:
-        """A new session in `cwd`.
+    async def begin(self, cwd: Path | None) -> Chat:
+        """A new session in `cwd`, or in the current folder.
 
         Raises: ModelNotHere.
         """
@@ -128,18 +130,20 @@ class Answering:
         place = f"the instructions of agent {self.agent.id!r}"
         if warning := unfilled_in(self.agent.instructions, place):
             remark(safe(warning))
-        chat = await self.runtime.start(self.agent, workspace=Workspace(working_dir=str(cwd)))
+        workspace = Workspace(str(cwd or "."), self._variables)
+        chat = await self.runtime.start(self.agent, workspace=workspace)
         await self._remark_unpriced(self.agent)
         return chat
 
-    async def go_on(self, session: str, cwd: Path = Path()) -> Resumed:
+    async def go_on(self, session: str, cwd: Path | None = None) -> Resumed:
         """An existing session; a turn of it that was interrupted runs on.
 
         Its agent is the one it was started under, with the tools and permissions it was given. What
-        the command line says narrows them, or is granted to the session and recorded. A session
-        whose agent is not in force here gets the agent of this command, and works in `cwd`.
+        the command line says narrows them, or is granted to the session and recorded. With `cwd` or
+        variables it moves there. A session whose agent is not in force here gets the agent of this
+        command, and works in `cwd`, or in the current folder.
         Raises: SessionNotFound; ModelNotHere; LeaseHeld when another process works in it; TurnOpen
-        when a grant is to be recorded in the middle of a turn.
+        when a grant or a move is to be recorded in the middle of a turn.
         """
         handle = await self.store.open(session)
         wanted = self._model or (await handle.context()).model
@@ -149,7 +153,7 @@ class Answering:
         agent = self._agent_of(known)
         if self._typed.is_any and known.withheld is None and known.bound is not None:
             agent = await self._as_typed(handle.id, agent)
-        place = Workspace(working_dir=str(cwd))
+        place = self._place(known, cwd)
         chat = await self.runtime.resume(handle.id, agent, workspace=place)
         is_granting = self._typed.is_any and agent is self.agent  # typed by who resumes it
         if is_granting and not is_within(agent.permissions, chat.agent.permissions):
@@ -161,6 +165,14 @@ class Answering:
         if chat.turn is not None:
             await chat.turn.started()
         return Resumed(chat, chat.turn, handle.head)
+
+    def _place(self, known: Authority, cwd: Path | None) -> Workspace | None:
+        """Return the workspace that the command line names; None: the session's own."""
+        if cwd is None and not self._variables:
+            return None
+        own = known.bound if known.withheld is None else None
+        kept = "." if own is None else kept_workspace(own.workspace).working_dir
+        return Workspace(kept if cwd is None else str(cwd), self._variables)
 
     async def _remark_unpriced(self, agent: Agent) -> None:
         host = self.runtime.host

@@ -29,6 +29,7 @@ from perdure.apps.cli.options import (
     ModelOption,
     NamespaceOption,
     StoreOption,
+    named_values,
     only_text,
     run,
 )
@@ -44,6 +45,7 @@ from perdure.apps.wiring import scenario_in
 from perdure.client.agents.saying import credentials_in
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
+from perdure.workflow.templates import context_names
 
 PromptOption = Annotated[
     str | None,
@@ -68,7 +70,16 @@ PickOption = Annotated[
     bool, typer.Option("--pick", help="Choose the session to go on with, with the keyboard.")
 ]
 FolderOption = Annotated[
-    Path, typer.Option(metavar="DIR", help="Where the tools look; a session keeps its own.")
+    Path | None,
+    typer.Option(metavar="DIR", help="The folder the agent works in. A session moves there."),
+]
+VariablesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--var",
+        metavar="NAME=VALUE",
+        help="What {{ctx.NAME}} in the agent's instructions stands for. Repeatable.",
+    ),
 ]
 ScenarioOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
@@ -82,7 +93,7 @@ class Wanted(msgspec.Struct, frozen=True):
     continues: bool
     is_picking: bool
     prompt: str | None
-    cwd: Path
+    cwd: Path | None
     as_json: bool
 
 
@@ -99,7 +110,8 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     continues: ContinueOption = False,
     is_picking: PickOption = False,
     prompt: PromptOption = None,
-    cwd: FolderOption = Path(),
+    cwd: FolderOption = None,
+    variables: VariablesOption = None,
     scenario: ScenarioOption = None,
     approve: ApproveOption = None,
     commands: CommandsOption = None,
@@ -122,6 +134,8 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         perdure chat -m anthropic:claude-opus-4-5
         perdure chat --continue           # the newest session of this folder
         perdure chat --agent helper       # an agent of .perdure/agents, or of your own
+        perdure chat --session 01jd --cwd ../other  # the session moves to that folder
+        perdure chat --agent seller --var shop=tea
         perdure chat --pick               # choose the session with the keyboard
         perdure chat -p "What changed in README.md?" --json
         perdure chat --approve accept-edits --allow-command "pytest tests/*"
@@ -135,6 +149,10 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted, agent)
+    named = named_values(variables or (), "--var")
+    for name in named:
+        if not context_names(f"{{{{ctx.{name}}}}}"):
+            raise UsageMistake(f"--var {name!r} is no name: use letters, digits and _")
     configuration = Configuration(Path(), os.environ)
     allowed = permissions_of(
         os.environ, approve, commands, domains, scope, configuration=configuration
@@ -144,7 +162,9 @@ def chat(  # noqa: PLR0913 - each is an option of the command
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
-            answering = Answering(opened, model=model, scenario=acted, cast=cast, typed=typed)
+            answering = Answering(
+                opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
+            )
             try:
                 return await _talk(answering, wanted)
             finally:
@@ -160,7 +180,7 @@ def _check(wanted: Wanted, agent: str | None) -> None:
         raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
     if wanted.prompt is not None and not wanted.prompt.strip():
         raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
-    if not wanted.cwd.is_dir():
+    if wanted.cwd is not None and not wanted.cwd.is_dir():
         raise PathNotFound(str(wanted.cwd))
     if (is_named or wanted.is_picking or wanted.continues) and agent is not None:
         raise UsageMistake(
@@ -182,13 +202,13 @@ async def _session_of(store: Store, wanted: Wanted) -> StreamId | None:
     if wanted.session is not None:
         return await named_session(store, wanted.session)
     if wanted.is_picking:
-        info = await picked(store, wanted.cwd)
+        info = await picked(store, wanted.cwd or Path())
         if info is None:
             raise KeyboardInterrupt  # who leaves the choice leaves the command
         return info.id
     if not wanted.continues:
         return None
-    newest = await store.recent(limit=1, cwd=wanted.cwd)
+    newest = await store.recent(limit=1, cwd=wanted.cwd or Path())
     if not newest:
         remark("no session of this folder yet: this is a new one")
     return newest[0].id if newest else None

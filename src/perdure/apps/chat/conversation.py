@@ -49,7 +49,9 @@ HELP = """/tree                  the tree of this session
 class Conversation:
     """One person at one terminal, in one session, which begins with the first thing said."""
 
-    def __init__(self, answering: Answering, lines: TypedLines, teller: Teller, cwd: Path) -> None:
+    def __init__(
+        self, answering: Answering, lines: TypedLines, teller: Teller, cwd: Path | None
+    ) -> None:
         self._answering = answering
         self._lines = lines
         self._teller = teller

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Annotated, Any
 
 import typer
 
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.settings.lookup import setting
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
@@ -107,6 +108,22 @@ MOST = 1_000_000_000
 
 ROOT = "root"
 """What stands for the place before the first entry."""
+
+
+def named_values(words: Iterable[str], option: str) -> dict[str, str]:
+    """Return the texts that ``NAME=VALUE`` gives, by name.
+
+    Raises: UsageMistake.
+    """
+    found: dict[str, str] = {}
+    for each in words:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise UsageMistake(f"{option} {each!r} has no value: write {option} NAME=VALUE")
+        if name in found:
+            raise UsageMistake(f"{option} {name} is there twice: give it once")
+        found[name] = value
+    return found
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:

@@ -35,7 +35,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import Interrupted
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage
-from perdure.session.notes import AgentBound, Invocation, SessionExported, SessionStarted
+from perdure.session.notes import Invocation, SessionExported
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.protocol import SessionStore
 
@@ -93,7 +93,8 @@ async def report_of(session: Session, store: SessionStore) -> Report:
     """What there is to know about `session`, whose log is in `store`."""
     state = await store.state(session.id)
     tree = index_of(await store.tree(session.id))
-    agent, prompt = await _bound(session, store)
+    authority = await authority_of(store, session.id)
+    bound = authority.bound
     branch = tuple(await session.path())
     return Report(
         info=state.info,
@@ -107,11 +108,11 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         labels=await session.labels(),
         usage=sum((_usage_of(entry) for entry in tree.by_id.values()), Usage()),
         questions=tuple(await questions_in_force(store, await session.questions())),
-        agent=agent,
-        system_prompt=prompt,
+        agent=None if bound is None else str((bound.agent or {}).get("id", "")),
+        system_prompt=None if bound is None else bound.system_prompt,
         invoked_by=await invocation_of(store, state),
         children=tuple(await children_of(store, session.id)),
-        authority=await authority_of(store, session.id),
+        authority=authority,
         cut=await _cut_answer(session, store, branch),
         exports=tuple([each async for each in _exports(session, store)]),
     )
@@ -141,16 +142,6 @@ async def _exports(session: Session, store: SessionStore) -> AsyncIterator[Repor
             continue
         if isinstance(body, SessionExported) and note.stream == session.id:
             yield ReportedExport(note.at, body.path, body.format, body.dialect)
-
-
-async def _bound(session: Session, store: SessionStore) -> tuple[str | None, str | None]:
-    """Id and system prompt of the agent that answers in the session, None before there is one."""
-    notes = await store.notes(session.id, (SessionStarted.kind, AgentBound.kind))
-    for note in reversed(notes):
-        body = body_of(note)
-        if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
-            return str(body.agent.get("id", "")), body.system_prompt
-    return None, None
 
 
 def _usage_of(entry: Entry) -> Usage:

@@ -11,19 +11,26 @@ from contextlib import suppress
 
 import msgspec
 
-from perdure.client.agents.agent import Agent
+from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.narrowing import local_agent
 from perdure.client.agents.hosting import Host
 from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.binding import Binding
-from perdure.client.conversation.workspace import Workspace, detected, kept_workspace
+from perdure.client.conversation.workspace import (
+    Workspace,
+    change_of,
+    detected,
+    kept_workspace,
+    merged,
+)
 from perdure.engine.turns.recovery import idle_state, interrupt
 from perdure.errors import ConfigError, HeadConflict
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
-from perdure.session.notes import AgentBound
+from perdure.session.notes import AgentBound, SessionInfoChanged, in_workspace
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.permissions import narrower
+from perdure.tools.registry import ToolRegistry
 
 _WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
 """What a grant takes from the agent that it names."""
@@ -74,13 +81,19 @@ class Bindings:
     ) -> Binding:
         """The agent that is in force in the session; without one, `given` is bound.
 
-        Raises: ConfigError when there is none, and none is given.
+        It works in `workspace` from here on, if that is not where it is.
+        Raises: ConfigError when there is none, and none is given; TurnOpen where it would move in
+        the middle of a turn.
         """
         store = self._store
         while True:
             known = await authority_of(store, session)
             if known.bound is not None and known.withheld is None:
-                return known.bound
+                if workspace is None:
+                    return known.bound
+                with suppress(HeadConflict):
+                    return await self._moved(session, known.bound, workspace)
+                continue
             is_own = known.bound is not None and known.agent is None
             if not is_own and given is None:
                 raise ConfigError(_no_agent(session, known))
@@ -99,6 +112,25 @@ class Bindings:
                 elif given is not None:
                     snapshot = None if known.bound is None else known.bound.agent
                     await self._bind(session, given, workspace, state.head, narrowing=snapshot)
+
+    async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
+        """Return `bound` in `workspace`; the change is recorded if there is one.
+
+        Raises: TurnOpen; HeadConflict; ConfigError for a wider scope, or for a name that the
+        instructions use and the workspace lacks; SecretPasted.
+        """
+        agent_of(bound.agent or {}, ToolRegistry(())).narrowed(scope=workspace.scope)
+        place = merged(kept_workspace(bound.workspace), detected(workspace))
+        change = change_of(bound, place)
+        if change is None:
+            return bound
+        state = await idle_state(self._store, session)
+        entries = [new_side(change)]
+        if state.info.cwd != place.working_dir:
+            entries.append(new_side(SessionInfoChanged(cwd=place.working_dir)))
+        write = Write(stream=session, entries=tuple(entries), expected_head=state.head)
+        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms()))
+        return in_workspace(bound, change)
 
     async def _bind(
         self,

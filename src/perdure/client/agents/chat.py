@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from perdure.client.agents.resting import Resting
@@ -11,6 +13,12 @@ from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
 from perdure.client.conversation.appending import settled
 from perdure.client.conversation.call_order import reached
+from perdure.client.conversation.workspace import (
+    Selection,
+    Workspace,
+    moved_prompt,
+    with_message,
+)
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
@@ -19,7 +27,7 @@ from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import InFlightMessage
-from perdure.session.notes import Queued, SessionCancelled
+from perdure.session.notes import Queued, SessionCancelled, WorkspaceChanged
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.builtin.delegating import INVOKE_AGENT
 
@@ -31,21 +39,37 @@ class Chat(Resting):
     One turn runs at a time. `turn` is the newest turn that this handle has run, None before any.
     """
 
-    def send(self, said: Said | InFlightMessage, *, while_waiting: WhileWaiting = "wait") -> Turn:
+    def send(
+        self,
+        said: Said | InFlightMessage,
+        *,
+        active_file: str | None = None,
+        selection: Selection | None = None,
+        variables: Mapping[str, str] | None = None,
+        while_waiting: WhileWaiting = "wait",
+    ) -> Turn:
         """Say something; the turn that answers it runs at once.
 
+        `active_file`, `selection` and `variables` change the session's workspace from this message
+        on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
+        A new active file takes the old selection away; "" is none.
         With `while_waiting` "raise", awaiting the turn raises TurnWaiting as soon as the turn waits
         for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
-        it), TurnFailed. SecretPasted for a credential, where the agent refuses them.
+        it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
+        agent refuses them. ConfigError for a name that the instructions use and that is gone.
         """
         self._require_idle("send")
         durable, contents = settled(said)
         message = message_of(durable, self.agent.on_pasted)
+        self._go_on_in(with_message(self.workspace, active_file, selection, variables))
 
         async def work(signals: Signals) -> TurnState:
+            change = self._unrecorded
+            if change is not None and await note_if_idle(self._running.environment, change):
+                self._unrecorded = None
             return await self._running.new_turn(message, contents, signals)
 
         self.turn = self._turn(work, while_waiting)
@@ -120,6 +144,24 @@ class Chat(Resting):
         await self.session.end(reason)
 
     # ------------------------------------------------------------ inside
+
+    def _go_on_in(self, place: Workspace) -> None:
+        """Work in `place` from now on; the next turn records it.
+
+        Raises: ConfigError for a name that the agent uses and `place` lacks.
+        """
+        if place == self.workspace or self._staged is None:
+            return
+        now = self._running.terms.settings.system
+        where = f"the instructions of agent {self.agent.id!r}"
+        prompt = moved_prompt(self.agent.instructions, where, now, self.workspace, place)
+        staged = self._staged(place, prompt)
+        is_same = self._unrecorded is None and prompt == now
+        self._unrecorded = WorkspaceChanged(
+            msgspec.to_builtins(place), msgspec.UNSET if is_same else prompt
+        )
+        self.workspace = place
+        self._running.adopt(staged)
 
     def _turn(self, work: TurnWork, while_waiting: WhileWaiting = "wait") -> Turn:
         signals = Signals()

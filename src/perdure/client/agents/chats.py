@@ -16,6 +16,7 @@ from perdure.client.conversation.binding import Binding
 from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.session import Session
 from perdure.engine.turns.config import Budget
+from perdure.engine.turns.session_turns import SessionTurns
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted
 from perdure.tools.registry import ToolRegistry
@@ -73,16 +74,20 @@ class Chats:
 
         Logs a warning if the budget cannot be kept.
         """
-        running = self._host.running(
-            StreamId(session.id), agent, workspace, prompt=prompt, caps=caps, budget=budget
-        )
-        budget = budget or self._host.budget_of(caps or agent)
+        own = budget
+
+        def staged(place: Workspace, prompt: str | None) -> SessionTurns:
+            id = StreamId(session.id)
+            return self._host.running(id, agent, place, prompt=prompt, caps=caps, budget=own)
+
+        running = staged(workspace, prompt)
+        budget = own or self._host.budget_of(caps or agent)
         warning = await self._host.unpriced_warning(agent, budget)
         if warning is not None:
             _log.warning("session %s: %s; give Runtime(prices=...) one", session.id, warning)
         handle = session if agent.hooks is None else session.asking(agent.hooks)
         order = self._host.call_order(session.id)
-        return Chat(handle, agent, workspace, running, self._running, order=order)
+        return Chat(handle, agent, workspace, running, self._running, order=order, staged=staged)
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -25,6 +26,10 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.ledger import Spending
+from perdure.session.notes import WorkspaceChanged
+
+Staged = Callable[[Workspace, str | None], SessionTurns]
+"""Makes what runs the turns in another workspace, with those instructions."""
 
 ChatStatus = Literal["idle", "running", "closed"]
 
@@ -42,6 +47,7 @@ class Resting:
         turns: set[Turn],
         *,
         order: CallOrder | None = None,
+        staged: Staged | None = None,
     ) -> None:
         self.session = session
         self.agent = agent
@@ -51,6 +57,8 @@ class Resting:
         self._turns = turns
         self._order = order or CallOrder()
         self._is_closed = False
+        self._staged = staged
+        self._unrecorded: WorkspaceChanged | None = None
 
     @property
     def id(self) -> StreamId:

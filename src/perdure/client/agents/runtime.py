@@ -38,7 +38,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.permissions import Scope
+from perdure.tools.permissions import Scope, narrower
 
 
 @takes_all_declared
@@ -163,23 +163,30 @@ class Runtime:
         The tools are bound again by name and schema; its caps are those of today: the runtime's, or
         of the agent that is given or known by its id. The session never gets more than that agent
         allows, and `tools`, `allowed_commands` and `scope` narrow it further, as at the start. A
-        turn that was interrupted runs on at once, as ``chat.turn``.
+        turn that was interrupted runs on at once, as ``chat.turn``. With a `workspace` the session
+        moves there for good: its folder, file tools and instructions. What `workspace` leaves out
+        (variables, a file, a selection) stays as it was; its scope can only restrict.
         A session whose agent is not in force here needs one, which is recorded: an import, and what
         this user's perdure did not write in a store that is not trusted. Its own agent can only
         narrow that one, an open turn ends as interrupted, and it runs in `workspace` (default: the
         current folder).
+        Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
-        there; LeaseHeld.
+        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn.
         """
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
         await end_if_idle(self._store, found, self._idle_timeout_s)
         given = None if agent is None else self.host.agent(agent)
         bound = await self._bindings.in_force(handle.id, given, workspace)
-        chat = await self._chats.resumed(
-            handle, bound, given, lambda kept: kept.narrowed(tools, allowed_commands, scope)
-        )
+        tier = scope or (None if workspace is None else workspace.scope)
+
+        def narrowed(kept: Agent) -> Agent:
+            allowed = scope or (None if tier is None else narrower(tier, kept.permissions.scope))
+            return kept.narrowed(tools, allowed_commands, allowed)
+
+        chat = await self._chats.resumed(handle, bound, given, narrowed)
         await self._opened(chat, is_resumed=True)
         state = await self._store.backend.state(handle.id)
         if state.open_turn is not None:

@@ -87,19 +87,19 @@ async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> 
     return await end_if_idle(store, state, timeout_s)
 
 
-async def note_if_idle(environment: Environment, body: SideBody) -> None:
-    """Write `body` down in the session of `environment`, unless somebody has a turn open there."""
+async def note_if_idle(environment: Environment, body: SideBody) -> bool:
+    """Append `body` to the session of `environment` unless a turn is open; whether it was."""
     store, stream = environment.store, environment.stream
     while True:
         state = await store.state(stream)
         if state.open_turn is not None:
-            return
+            return False
         write = Write(stream=stream, entries=(new_side(body),), expected_head=state.head)
         try:
             await store.commit(Commit(writes=(write,), at=environment.clock.now_ms()))
         except HeadConflict:
             continue
-        return
+        return True
 
 
 async def _written(

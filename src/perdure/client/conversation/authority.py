@@ -12,12 +12,14 @@ from typing import Literal
 import msgspec
 
 from perdure.client.conversation.binding import BINDING_KINDS, Binding, binding_in
+from perdure.client.conversation.workspace import change_of, kept_workspace, moved_to
 from perdure.client.reading import OpenQuestion
 from perdure.engine.turns.recovery import carrying_from
-from perdure.session.entries import Entry
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import SessionReceived
+from perdure.session.notes import AgentBound, SessionReceived, WorkspaceChanged, in_workspace
 from perdure.stores.marks import TURN_KINDS, marks_of
 from perdure.stores.protocol import SessionStore
 
@@ -47,17 +49,23 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
 
     Raises: SessionNotFound; as reading a log does.
     """
-    notes = await store.notes(session, (*BINDING_KINDS, SessionReceived.kind))
+    kinds = (*BINDING_KINDS, WorkspaceChanged.kind, SessionReceived.kind)
+    notes = await store.notes(session, kinds)
     found = _newest(notes)
-    received = await _received(store, session, notes)
-    turn = await _turn_withheld(store, session, received)
+    received = {session: await _received(store, session, notes)}
+    turn = await _turn_withheld(store, session, received[session])
     if found is None:
         return Authority(None, None, turn)
-    entry, bound = found
-    if entry.stream != session:  # a fork's, whose turns are its own
-        of_origin = await _received(store, entry.stream, notes)
-        return Authority(bound, _withheld(store, entry, of_origin), turn)
-    return Authority(bound, _withheld(store, entry, received), turn)
+    place, bound = found
+    for stream in {note.stream for note in notes[place:]} - {session}:  # a fork's turns are its own
+        received[stream] = await _received(store, stream, notes)
+    for note in notes[place + 1 :]:
+        changed = body_of(note) if note.kind == WorkspaceChanged.kind else None
+        is_withheld = _withheld(store, note, received[note.stream]) is not None
+        if isinstance(changed, WorkspaceChanged) and not is_withheld:
+            bound = in_workspace(bound, changed)
+    entry = notes[place]
+    return Authority(bound, _withheld(store, entry, received[entry.stream]), turn)
 
 
 async def questions_in_force(
@@ -72,11 +80,12 @@ async def questions_in_force(
     return [each for each in asked if entry_place(each.id)[0] not in withheld]
 
 
-def _newest(notes: list[Entry]) -> tuple[Entry, Binding] | None:
-    for note in reversed(notes):
-        bound = binding_in((note,))
+def _newest(notes: list[Entry]) -> tuple[int, Binding] | None:
+    """Return the newest binding, and its place in `notes`."""
+    for place in range(len(notes) - 1, -1, -1):
+        bound = binding_in((notes[place],))
         if bound is not None:
-            return note, bound
+            return place, bound
     return None
 
 
@@ -112,3 +121,27 @@ def _gives_authority(entry: Entry, open_from: int) -> bool:
     if entry.kind in TURN_KINDS:
         return True
     return entry.lane == "tree" and entry.kind == MESSAGE and entry.seq > open_from
+
+
+async def agent_of_fork(
+    store: SessionStore, session: StreamId, folder: str | None
+) -> tuple[NewEntry, ...]:
+    """Return what a new fork of `session` begins with, so that its agent works in `folder`.
+
+    Without a folder it works where it did. A store whose forks are copies gets the whole agent. An
+    agent that is not in force is not moved: the fork is resumed with another one.
+    Raises: ConfigError for a name that its instructions use and the folder lacks.
+    """
+    is_copied = not store.capabilities.pointer_fork
+    if folder is None and not is_copied:
+        return ()
+    known = await authority_of(store, session)
+    bound = known.bound
+    if bound is None or known.agent is not None:
+        return ()
+    kept = kept_workspace(bound.workspace)
+    change = None if folder is None else change_of(bound, moved_to(kept, folder))
+    if not is_copied:
+        return () if change is None else (new_side(change),)
+    bound = bound if change is None else in_workspace(bound, change)
+    return (new_side(AgentBound(bound.agent or {}, bound.workspace, bound.system_prompt)),)

@@ -22,7 +22,7 @@ from perdure.client.agents.saying import Said
 from perdure.client.agents.turn import Reply, WhileWaiting
 from perdure.client.agents.turn import Turn as AsyncTurn
 from perdure.client.conversation.appending import ExpectedLeaf, Item, Parent
-from perdure.client.conversation.workspace import Workspace
+from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
@@ -306,8 +306,10 @@ class Session(Handle[AsyncSession]):
     ) -> Session:
         """A new session that shares this one's whole tree, or with `at` the path to that entry.
 
-        Nothing is copied. Labels are inherited as they are now; an open turn is not.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked.
+        Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
+        agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError for a name that
+        the instructions use and the folder lacks.
         """
         return Session(
             self.portal, self.portal.call(self.asynchronous.fork(at, cwd=cwd, title=title, id=id))
@@ -721,19 +723,39 @@ class Chat(Handle[AsyncChat]):
         """
         return self.portal.call(self.asynchronous.branch(entry, focus, expected_leaf=expected_leaf))
 
-    def send(self, said: Said | InFlightMessage, *, while_waiting: WhileWaiting = "wait") -> Turn:
+    def send(
+        self,
+        said: Said | InFlightMessage,
+        *,
+        active_file: str | None = None,
+        selection: Selection | None = None,
+        variables: Mapping[str, str] | None = None,
+        while_waiting: WhileWaiting = "wait",
+    ) -> Turn:
         """Say something; the turn that answers it runs at once.
 
+        `active_file`, `selection` and `variables` change the session's workspace from this message
+        on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
+        A new active file takes the old selection away; "" is none.
         With `while_waiting` "raise", awaiting the turn raises TurnWaiting as soon as the turn waits
         for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
-        it), TurnFailed. SecretPasted for a credential, where the agent refuses them.
+        it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
+        agent refuses them. ConfigError for a name that the instructions use and that is gone.
         """
         return Turn(
             self.portal,
-            self.portal.run(lambda: self.asynchronous.send(said, while_waiting=while_waiting)),
+            self.portal.run(
+                lambda: self.asynchronous.send(
+                    said,
+                    active_file=active_file,
+                    selection=selection,
+                    variables=variables,
+                    while_waiting=while_waiting,
+                )
+            ),
         )
 
     def recover(self) -> Turn:
@@ -883,14 +905,17 @@ class Runtime(Handle[AsyncRuntime]):
         The tools are bound again by name and schema; its caps are those of today: the runtime's, or
         of the agent that is given or known by its id. The session never gets more than that agent
         allows, and `tools`, `allowed_commands` and `scope` narrow it further, as at the start. A
-        turn that was interrupted runs on at once, as ``chat.turn``.
+        turn that was interrupted runs on at once, as ``chat.turn``. With a `workspace` the session
+        moves there for good: its folder, file tools and instructions. What `workspace` leaves out
+        (variables, a file, a selection) stays as it was; its scope can only restrict.
         A session whose agent is not in force here needs one, which is recorded: an import, and what
         this user's perdure did not write in a store that is not trusted. Its own agent can only
         narrow that one, an open turn ends as interrupted, and it runs in `workspace` (default: the
         current folder).
+        Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
-        there; LeaseHeld.
+        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn.
         """
         return Chat(
             self.portal,

@@ -93,6 +93,11 @@ class SessionTurns:
         self._stream = environment.stream
         self._known = Recollection(environment.store, environment.stream, terms.history)
 
+    def adopt(self, other: SessionTurns) -> None:
+        """Run turns from now on as `other`, of the same session, would."""
+        self.environment = other.environment
+        self.terms = other.terms
+
     async def new_turn(
         self, message: Message, contents: tuple[bytes, ...], signals: Signals
     ) -> TurnState:

@@ -24,11 +24,17 @@ from perdure.session.notes import (
     LeafMoved,
     SessionInfoChanged,
     SessionStarted,
+    WorkspaceChanged,
 )
 from perdure.session.tree import branch_to
 
 _ABOUT_ENTRIES = (Label.kind, CompactionUndone.kind)
-_ABOUT_SESSION = (SessionInfoChanged.kind, SessionStarted.kind, AgentBound.kind)
+_ABOUT_SESSION = (
+    SessionInfoChanged.kind,
+    SessionStarted.kind,
+    AgentBound.kind,
+    WorkspaceChanged.kind,
+)
 
 
 class FinalStanding(msgspec.Struct, frozen=True):
@@ -69,6 +75,8 @@ def standing_of(bundle: Bundle) -> FinalStanding:
                 cwd = cwd if change.cwd is msgspec.UNSET else change.cwd
             case SessionStarted(system_prompt=text) | AgentBound(system_prompt=text):
                 prompt = text or prompt
+            case WorkspaceChanged(system_prompt=str(text)):
+                prompt = text
             case _:
                 pass
     return FinalStanding(

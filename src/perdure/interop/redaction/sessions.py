@@ -23,7 +23,13 @@ from perdure.session.ids import blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import Message
-from perdure.session.notes import ImportedRecord, ImportSource, SessionInfoChanged, SessionStarted
+from perdure.session.notes import (
+    ImportedRecord,
+    ImportSource,
+    SessionInfoChanged,
+    SessionStarted,
+    WorkspaceChanged,
+)
 
 _decoder = msgspec.json.Decoder()
 
@@ -125,12 +131,12 @@ def _folders(bundle: Bundle) -> Iterator[str]:
     if bundle.header.cwd:
         yield bundle.header.cwd
     for entry in bundle.entries:
-        if entry.kind not in (SessionInfoChanged.kind, SessionStarted.kind):
+        if entry.kind not in (SessionInfoChanged.kind, SessionStarted.kind, WorkspaceChanged.kind):
             continue
         match readable(entry):
             case SessionInfoChanged(cwd=str(folder)):
                 yield folder
-            case SessionStarted(workspace=dict(workspace)):
+            case SessionStarted(workspace=dict(workspace)) | WorkspaceChanged(workspace=workspace):
                 yield from (value for value in workspace.values() if isinstance(value, str))
             case _:
                 pass

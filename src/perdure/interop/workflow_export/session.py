@@ -29,7 +29,12 @@ from perdure.secrets.references import unfilled_in
 from perdure.session.clock import timestamp
 from perdure.session.codec import readable
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.notes import AgentBound, SessionStarted
+from perdure.session.notes import (
+    AgentBound,
+    SessionStarted,
+    WorkspaceChanged,
+    in_workspace,
+)
 from perdure.session.tree import BranchTurn, turns_of
 from perdure.workflow.document import AgentNode, Edge, InputNode, OutputNode, Workflow
 from perdure.workflow.templates import neutralised
@@ -118,13 +123,17 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
 
 
 def _bound(bundle: Bundle) -> SessionStarted | AgentBound | None:
-    """Return the newest entry that bound an agent to the session; None where none did."""
-    for entry in reversed(bundle.entries):
-        if entry.kind in (SessionStarted.kind, AgentBound.kind):
-            body = readable(entry)
-            if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
-                return body
-    return None
+    """Return what bound the session's agent last, in its newest workspace; None: nothing did."""
+    bound: SessionStarted | AgentBound | None = None
+    for entry in bundle.entries:
+        if entry.kind not in (SessionStarted.kind, AgentBound.kind, WorkspaceChanged.kind):
+            continue
+        body = readable(entry)
+        if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
+            bound = body
+        elif isinstance(body, WorkspaceChanged) and bound is not None:
+            bound = in_workspace(bound, body)
+    return bound
 
 
 def _remarks(made: SessionWorkflow) -> list[str]:

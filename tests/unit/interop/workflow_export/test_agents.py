@@ -55,7 +55,7 @@ def test_snapshot_with_every_setting_becomes_the_same_agent() -> None:
 
 def test_settings_of_the_runner_are_named_as_lost() -> None:
     agent = msgspec.structs.replace(
-        WHOLE, permissions=Permissions(scope="sandboxed"), mcp_servers=("maps",)
+        WHOLE, permissions=Permissions(scope="full"), mcp_servers=("maps",)
     )
     snapshot = {**stored(agent), "mcp_servers": [{"name": "maps"}], "later": 1}
     assert agent_of(snapshot).lost == ("permissions", "mcp_servers", "later")

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import named_values
 from perdure.apps.flow.documents.casting import cast_of, recast
 from perdure.apps.flow.options import flows_of
 from perdure.apps.flow.roles import Acting
@@ -63,7 +63,7 @@ def prepared(found: Located, given: Given) -> Prepared:
 
     Raises: InvalidWorkflow with every fault; ConfigError; UsageMistake.
     """
-    inputs = from_texts(found.workflow, inputs_in(given.inputs))
+    inputs = from_texts(found.workflow, named_values(given.inputs, "--input"))
     cast = cast_of(found, given.acting)
     checked(cast.located, {agent.id: agent for agent in cast.agents}, given.workspace)
     for each in cast.remarks:
@@ -107,22 +107,6 @@ async def resumed(
     agents = recast(state.document, acting, is_foreign=state.is_foreign)
     async with flows_of(store, msgspec.structs.replace(acting, agents=agents)) as flows:
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
-
-
-def inputs_in(words: Sequence[str]) -> dict[str, str]:
-    """The texts that ``NAME=VALUE`` says, by name.
-
-    Raises: UsageMistake.
-    """
-    found: dict[str, str] = {}
-    for each in words:
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise UsageMistake(f"--input {each!r} gives nothing a value: write --input NAME=VALUE")
-        if name in found:
-            raise UsageMistake(f"--input {name} is there twice: give it once")
-        found[name] = value
-    return found
 
 
 def faults_in(found: Located, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

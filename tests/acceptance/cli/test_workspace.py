@@ -1,0 +1,87 @@
+"""``perdure chat --cwd`` and ``--var``, and ``sessions fork --cwd``: the agent moves with them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.acceptance.cli.conftest import World
+
+SELLER = """\
+id: seller
+model: scripted:echo
+system_prompt: "Sell {{ctx.shop}} in {{ctx.working_dir}}."
+tools: [read_file]
+"""
+READ = '/tool read_file {"path": "f.txt"}'
+
+
+@pytest.fixture
+def shop(world: World) -> World:
+    """Two folders with the same file, an agent file, and a session in the first folder."""
+    for name in ("one", "two"):
+        (world.folder / name).mkdir()
+        (world.folder / name / "f.txt").write_text(f"in {name}")
+    (world.folder / "seller.agent.yaml").write_text(SELLER)
+    words = ("--agent", "seller.agent.yaml", "--var", "shop=tea", "--cwd", "one", "-p", READ)
+    assert "in one" in world.ok("chat", *words).out
+    return world
+
+
+def newest(world: World) -> str:
+    return json.loads(world.ok("sessions", "list", "--json").out)[0]["id"]
+
+
+def prompt_of(world: World, session: str) -> str:
+    return world.ok("sessions", "context", session, "--json").json["system"]
+
+
+def test_chat_with_cwd_moves_the_session_and_without_it_stays(shop: World) -> None:
+    session = newest(shop)
+    assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'one'}."
+    assert "in one" in shop.ok("chat", "--session", session, "-p", READ).out
+    assert "in two" in shop.ok("chat", "--session", session, "--cwd", "two", "-p", READ).out
+    assert "in two" in shop.ok("chat", "--session", session, "-p", READ).out
+    assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'two'}."
+    shown = shop.ok("sessions", "show", session, "--json").json
+    assert shown["cwd"] == shown["authority"]["working_dir"] == str(shop.folder / "two")
+    again = shop.ok("chat", "--continue", "--cwd", "two", "-p", READ).out
+    assert "in two" in again
+
+
+def test_fork_with_cwd_reads_the_files_of_its_folder(shop: World) -> None:
+    session = newest(shop)
+    forked = shop.ok("sessions", "fork", session, "--cwd", "two", "--json").json
+    fork = forked.get("session", forked.get("id"))
+    assert "in two" in shop.ok("chat", "--session", fork, "-p", READ).out
+    assert prompt_of(shop, fork) == f"Sell tea in {shop.folder / 'two'}."
+    assert "in one" in shop.ok("chat", "--session", session, "-p", READ).out
+
+
+def test_variable_changes_the_instructions_and_not_the_folder(shop: World) -> None:
+    session = newest(shop)
+    shop.ok("chat", "--session", session, "--var", "shop={{ctx.x}} = y", "-p", "hi")
+    assert prompt_of(shop, session) == f"Sell {{{{ctx.x}}}} = y in {shop.folder / 'one'}."
+    shop.ok("export", session, "--format", "workflow", "-o", "w.yaml")
+    assert '{ {ctx.x}} = y"' in (shop.folder / "w.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--var", "shop"), "write --var NAME=VALUE"),
+        (("--var", "=x"), "write --var NAME=VALUE"),
+        (("--var", "a b=x"), "'a b' is no name"),
+        (("--var", "a=1", "--var", "a=2"), "--var a is there twice"),
+        (("--var", "key=AKIAIOSFODNN7EXAMPLE"), "key"),
+        (("--agent", "seller.agent.yaml"), "{{ctx.shop}}"),
+    ],
+)
+def test_unusable_variable_is_wrong_usage(
+    shop: World, words: tuple[str, ...], message: str
+) -> None:
+    ended = shop.run("chat", *words, "-p", "hi")
+    assert ended.code == 2
+    assert message in ended.err
+    assert "IOSFODNN7EXAMPLE" not in ended.err

@@ -1,0 +1,211 @@
+"""A session moves to another folder: file tools, prompt and names follow it, through a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import Selection, Workspace
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.errors import ConfigError, SecretPasted, TurnOpen
+from perdure.session.messages import ToolResultPart
+from perdure.session.notes import WorkspaceChanged
+from tests.fakes.players import Hold, Players, asks, words
+
+AGENT = Agent(
+    "helper",
+    model="scripted:main",
+    instructions="In {{ctx.working_dir}} for {{ctx.shop}}.",
+    tools=("read_file", "write_file"),
+)
+
+
+class Shops:
+    """Two folders with the same file, and a store in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = f"sqlite:///{folder / 'store.db'}"
+        self.first, self.second = folder / "one", folder / "two"
+        for each in (self.first, self.second):
+            each.mkdir()
+            (each / "f.txt").write_text(f"in {each.name}")
+        self.place = Workspace(str(self.first), variables={"shop": "tea"})
+
+    async def start(self) -> None:
+        """Hold one turn in the first folder; the session is ``s``."""
+        async with perdure.open(self.address) as store, Runtime(store, [AGENT]) as runtime:
+            await runtime.start(AGENT, workspace=self.place, id="s")
+
+
+def runtime(store: Store, players: Players, agent: Agent = AGENT) -> Runtime:
+    return Runtime(store, [agent], models=players)
+
+
+async def seen(chat: Chat, players: Players) -> tuple[str, str | None]:
+    """What ``read_file`` gives in `chat`, and the system prompt of the request."""
+    await chat.send("read")
+    request = players.requests[-1]
+    (result,) = [part for part in request.messages[-1].parts if isinstance(part, ToolResultPart)]
+    return result.text, request.system
+
+
+def reading(times: int = 1) -> Players:
+    acts = [
+        act
+        for _ in range(times)
+        for act in (asks("read_file", json='{"path": "f.txt"}'), words("ok"))
+    ]
+    return Players(main=acts)
+
+
+async def test_fork_with_cwd_moves_tools_prompt_and_names(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    await shops.start()
+    async with perdure.open(shops.address) as store:
+        fork: Session = await (await store.open("s")).fork(cwd=shops.second, id="f")
+        assert (await fork.info()).cwd == str(shops.second)
+    for session, folder in (("f", shops.second), ("s", shops.first)):
+        players = reading()
+        async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+            chat = await answering.resume(session)
+            assert chat.workspace.working_dir == str(folder)
+            text, system = await seen(chat, players)
+            assert f"in {folder.name}" in text
+            assert system == f"In {folder} for tea."
+
+
+async def test_resume_with_workspace_moves_the_session_for_good(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    await shops.start()
+    moved = Workspace(str(shops.second), variables={"shop": "{{ctx.working_dir}}"})
+    for workspace in (moved, None):
+        players = reading()
+        async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+            chat = await answering.resume("s", workspace=workspace)
+            text, system = await seen(chat, players)
+            assert "in two" in text
+            assert system == f"In {shops.second} for {{{{ctx.working_dir}}}}."
+            assert (await chat.session.info()).cwd == str(shops.second)
+            (found,) = await store.recent(cwd=shops.second)
+            assert found.id == "s"
+
+
+@pytest.mark.parametrize("scheme", ["sqlite:///{}/other.db", "jsonl:///{}/files", "memory:"])
+async def test_fork_moves_in_every_store_and_its_fork_inherits(tmp_path: Path, scheme: str) -> None:
+    shops = Shops(tmp_path)
+    async with (
+        perdure.open(scheme.format(str(tmp_path))) as store,
+        runtime(store, reading()) as answering,
+    ):
+        chat = await answering.start(AGENT, workspace=shops.place)
+        await chat.send("hello")
+        fork = await chat.session.fork(cwd=shops.second)
+        for session in (fork, await fork.fork()):
+            moved = await answering.resume(session.id)
+            players = reading()
+            assert moved.workspace.working_dir == str(shops.second)
+            del players
+        assert (await answering.resume(chat.id)).workspace.working_dir == str(shops.first)
+
+
+async def test_open_turn_keeps_its_folder_and_refuses_the_move(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    await shops.start()
+    hold = Hold()
+    async with perdure.open(shops.address) as store:
+        async with runtime(store, Players(main=[[hold]])) as answering:
+            chat = await answering.resume("s")
+            chat.send("wait")
+            await hold.entered.wait()
+            await answering.suspend()
+        async with runtime(store, reading()) as answering:
+            with pytest.raises(TurnOpen):
+                await answering.resume("s", workspace=Workspace(str(shops.second)))
+            assert (await (await store.open("s")).info()).cwd == str(shops.first)
+
+
+async def test_move_is_refused_where_it_would_widen_or_leave_names_undefined(
+    tmp_path: Path,
+) -> None:
+    shops = Shops(tmp_path)
+    await shops.start()
+    git = Agent("git", model="scripted:main", instructions="On {{ctx.git_ref}}.")
+    async with perdure.open(shops.address) as store, runtime(store, Players(), git) as answering:
+        with pytest.raises(ConfigError, match="full would be wider"):
+            await answering.resume("s", AGENT, workspace=Workspace(str(shops.second), scope="full"))
+        place = Workspace(str(shops.second), variables={"k": "AKIA" + "IOSFODNN7EXAMPLE"})
+        with pytest.raises(SecretPasted):
+            await answering.resume("s", AGENT, workspace=place)
+        chat = await answering.start(git, workspace=Workspace(str(shops.first), git_ref="main"))
+        with pytest.raises(ConfigError, match=r"\{\{ctx\.git_ref\}\}"):
+            await chat.session.fork(cwd=shops.second)
+        narrowed = await answering.resume(
+            "s", AGENT, workspace=Workspace(str(shops.second), scope="sandboxed")
+        )
+        assert narrowed.agent.permissions.scope == "sandboxed"
+        assert len(await store.recent(scope="all")) == 2
+
+
+EDITOR = Agent(
+    "editor",
+    model="scripted:main",
+    instructions="Shop {{ctx.shop}}, file {{ctx.active_file}}, lines {{ctx.selection}}.",
+)
+
+
+async def test_message_brings_file_selection_and_variables(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    place = Workspace(str(shops.first), {"shop": "tea"}, "a.py", Selection("a.py", 1, 2))
+    players = Players()
+    async with perdure.open(shops.address) as store, runtime(store, players, EDITOR) as answering:
+        chat = await answering.start(EDITOR, workspace=place, id="e")
+        await chat.send("one")
+        await chat.send("two", variables={"shop": "{{ctx.x}}"}, selection=Selection("a.py", 3, 3))
+        await chat.send("three")
+        with pytest.raises(SecretPasted):
+            chat.send("no", variables={"shop": "AKIA" + "IOSFODNN7EXAMPLE"})
+        with pytest.raises(ConfigError, match=r"\{\{ctx\.selection\}\}"):
+            chat.send("no", active_file="b.py")
+        await chat.send("four", active_file="b.py", selection=Selection("b.py", 7, 9))
+        assert chat.workspace.active_file == "b.py"
+        notes = [
+            entry async for entry in chat.session.entries() if entry.kind == WorkspaceChanged.kind
+        ]
+        assert len(notes) == 2
+    told = [request.system for request in players.requests]
+    assert told == [
+        "Shop tea, file a.py, lines a.py:1-2.",
+        "Shop {{ctx.x}}, file a.py, lines a.py:3-3.",
+        "Shop {{ctx.x}}, file a.py, lines a.py:3-3.",
+        "Shop {{ctx.x}}, file b.py, lines b.py:7-9.",
+    ]
+    players = Players()
+    async with perdure.open(shops.address) as store, runtime(store, players, EDITOR) as answering:
+        chat = await answering.resume("e")
+        await chat.send("five")
+        assert players.requests[-1].system == told[-1]
+
+
+async def test_message_during_another_turn_records_nothing(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    hold = Hold()
+    players = Players(main=[[hold, *words("ok")]])
+    async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+        first = await answering.start(AGENT, workspace=shops.place, id="s")
+        second = await answering.resume("s")
+        turn = first.send("wait")
+        await hold.entered.wait()
+        other = second.send("now", variables={"shop": "coffee"})
+        hold.leave.set()
+        await turn
+        await other
+        assert [request.system for request in players.requests] == [
+            f"In {shops.first} for tea.",
+            f"In {shops.first} for coffee.",
+        ]
