@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -134,8 +135,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
         perdure chat -m anthropic:claude-opus-4-5
         perdure chat --continue           # the newest session of this folder
         perdure chat --agent helper       # an agent of .perdure/agents, or of your own
-        perdure chat --session 01jd --cwd ../other  # the session moves to that folder
-        perdure chat --agent seller --var shop=tea
+        perdure chat --session 01jd --cwd ../other --var shop=tea  # it moves to that folder
         perdure chat --pick               # choose the session with the keyboard
         perdure chat -p "What changed in README.md?" --json
         perdure chat --approve accept-edits --allow-command "pytest tests/*"
@@ -149,15 +149,10 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted, agent)
-    named = named_values(variables or (), "--var")
-    for name in named:
-        if not context_names(f"{{{{ctx.{name}}}}}"):
-            raise UsageMistake(f"--var {name!r} is no name: use letters, digits and _")
-    configuration = Configuration(Path(), os.environ)
-    allowed = permissions_of(
-        os.environ, approve, commands, domains, scope, configuration=configuration
-    )
-    cast = cast_for(agent, configuration, os.environ, allowed, is_permitting=typed.is_any)
+    named = _variables_in(variables or ())
+    settings = Configuration(Path(), os.environ)
+    allowed = permissions_of(os.environ, approve, commands, domains, scope, configuration=settings)
+    cast = cast_for(agent, settings, os.environ, allowed, is_permitting=typed.is_any)
     acted = None if scenario is None else scenario_in(scenario)
 
     async def work() -> int:
@@ -171,6 +166,15 @@ def chat(  # noqa: PLR0913 - each is an option of the command
                 await answering.close()
 
     return run(work)
+
+
+def _variables_in(words: Sequence[str]) -> dict[str, str]:
+    """Return the variables that ``--var`` gives. Raises: UsageMistake."""
+    named = named_values(words, "--var")
+    for name in named:
+        if not context_names(f"{{{{ctx.{name}}}}}"):
+            raise UsageMistake(f"--var {name!r} is no name: use letters, digits and _")
+    return named
 
 
 def _check(wanted: Wanted, agent: str | None) -> None:
