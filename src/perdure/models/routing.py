@@ -6,7 +6,9 @@ so that a provider's library is loaded only by those who use it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 from perdure.errors import ConfigError, ModelError, ModelRefused
@@ -77,8 +79,18 @@ class ModelRouter:
         provider = self.provider_of(model)
         client = self._clients.get(provider)
         if client is None:
-            client = self._clients[provider] = self._factories[provider]()
+            client = self._clients.setdefault(provider, self._factories[provider]())
         return client
+
+    async def load(self, models: Iterable[str]) -> None:
+        """Make the clients that serve `models`, on a thread: a provider's library takes seconds.
+
+        What is not set up is reported by the call that needs it.
+        """
+        for model in models:
+            if model.partition(":")[0] not in self._clients:
+                with suppress(ConfigError):
+                    await asyncio.to_thread(self.client_for, model)
 
     def info(self, model: str) -> ModelInfo:
         try:

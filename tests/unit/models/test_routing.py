@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -142,3 +143,21 @@ async def test_a_renewed_provider_is_made_anew_and_its_old_client_let_go() -> No
     assert await said(router, "b:x") == "key 1 for b:x"
     await router.renew("a")
     assert await said(router, "a:x") == "given for a:x"
+
+
+async def test_clients_are_loaded_on_another_thread_once() -> None:
+    made: list[threading.Thread] = []
+
+    def factory() -> NamedClient:
+        made.append(threading.current_thread())
+        return NamedClient("made")
+
+    def missing() -> NamedClient:
+        raise ConfigError("no key")
+
+    router = ModelRouter({}, factories={"a": factory, "b": missing})
+    await router.load(["a:x", "b:x", "nowhere:x", "a:y"])
+    await router.load(["a:x"])
+    assert len(made) == 1
+    assert made[0] is not threading.main_thread()
+    assert await said(router, "a:x") == "made for a:x"

@@ -46,6 +46,7 @@ from perdure.session.ids import StreamId
 from perdure.tools.callbacks import called
 from perdure.tools.judging import judge_of
 from perdure.tools.mcp.servers import McpServer
+from perdure.tools.registry import ToolRegistry
 
 
 class Host:
@@ -167,6 +168,7 @@ class Host:
             is_gone=is_gone,
             cooldowns=self._cooldowns,
             renew_credentials=None if self._renew is None else self._renewed,
+            load_models=self.models.load if isinstance(self.models, ModelRouter) else None,
             permissions=agent.permissions,
             vault=self._vault,
             observer=observer,
@@ -178,9 +180,19 @@ class Host:
             silence=agent.silence,
         )
         environment = _with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
-        judge = judge_of(tools, agent.permissions) if flow is None else flow.judge
-        today = Caps(self._limits or caps.limits, budget, self._cost, judge, flow is not None)
+        today = self._caps_of(agent, tools, caps.limits, budget, flow)
         return SessionTurns(environment, terms_of(agent, environment, prompt, today))
+
+    def _caps_of(
+        self,
+        agent: Agent,
+        tools: ToolRegistry,
+        limits: Limits,
+        budget: Budget,
+        flow: InFlow | None,
+    ) -> Caps:
+        judge = judge_of(tools, agent.permissions) if flow is None else flow.judge
+        return Caps(self._limits or limits, budget, self._cost, judge, flow is not None)
 
     async def aclose(self) -> None:
         """Let go of the models that were made here, and end the MCP servers."""

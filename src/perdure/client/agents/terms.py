@@ -48,7 +48,8 @@ def terms_of(agent: Agent, environment: Environment, system: str | None, caps: C
     def config_of(model: str) -> TurnConfig:
         return _config(agent, environment, caps, model)
 
-    return Terms(agent.model, config_of, _settings(agent, environment, system), agent.history)
+    models = tuple(link.model for link in agent.chain)
+    return Terms(models, config_of, _settings(agent, environment, system), agent.history)
 
 
 def _settings(agent: Agent, environment: Environment, system: str | None) -> RequestSettings:

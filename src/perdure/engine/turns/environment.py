@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,6 +122,10 @@ RenewCredentials = Callable[[str], Awaitable[bool]]
 """Given a provider whose key was refused: whether there is another one now."""
 
 
+LoadModels = Callable[[Sequence[str]], Awaitable[None]]
+"""Loads what is needed to call the models of these names, without blocking the event loop."""
+
+
 class Delegation(Protocol):
     """How a session's turns have work done by other agents, in sessions of their own."""
 
@@ -169,6 +173,7 @@ class Environment:
     hooks: Hooks | None = None
     cooldowns: Cooldowns = field(default_factory=Cooldowns)
     renew_credentials: RenewCredentials | None = None
+    load_models: LoadModels | None = None
     permissions: Permissions = field(default_factory=Permissions)
     vault: Vault | None = None
     observer: Observer = SILENCE

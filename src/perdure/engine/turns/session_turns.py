@@ -48,11 +48,12 @@ class Signals:
 class Terms:
     """What the turns of one session run under, on whichever of its branches.
 
-    `model`, and the thinking level of `settings`, hold where a branch was switched to no others.
+    The first of `models`, and the thinking level of `settings`, hold where a branch was switched to
+    no others; the rest of `models` are the fallbacks.
     `config_of` says what a turn runs under whose model is the one given.
     """
 
-    model: str
+    models: tuple[str, ...]
     config_of: Callable[[str], TurnConfig]
     settings: RequestSettings
     history: History = "full"
@@ -61,7 +62,7 @@ class Terms:
         """The model the branch was last switched to, else the session's."""
         change = branch.model_change
         body = body_of(change) if change is not None else None
-        return body.model if isinstance(body, ModelChange) else self.model
+        return body.model if isinstance(body, ModelChange) else self.models[0]
 
     def config_on(self, branch: BranchState) -> TurnConfig:
         """What a turn on the branch runs under."""
@@ -105,6 +106,7 @@ class SessionTurns:
 
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
+        await self._load_models()
         async with leading(self.environment.claim, is_begun=False) as leadership:
             standing = self._known.standing
             if standing is None:
@@ -146,6 +148,7 @@ class SessionTurns:
 
         Raises: LeaseHeld while that process is alive; InvalidTransition when no turn is open.
         """
+        await self._load_models()
         async with leading(self.environment.claim) as leadership:
             turn = await open_turn(self.environment.store, self._stream)
             if turn is None:
@@ -157,6 +160,11 @@ class SessionTurns:
             return await self._runner(leadership, settings, signals).run(turn, happened)
 
     # ------------------------------------------------------------ inside
+
+    async def _load_models(self) -> None:
+        """Load what calls the models before the lease: no other process waits for that."""
+        if self.environment.load_models is not None:
+            await self.environment.load_models(self.terms.models)
 
     async def _standing(self) -> IdleStanding:
         state = await idle_state(self.environment.store, self._stream)

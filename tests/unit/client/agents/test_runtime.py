@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.engine.turns.config import Limits
 from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
+from perdure.models.protocol import ModelClient
+from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
@@ -208,6 +211,28 @@ async def test_leaving_the_block_waits_for_running_turns_and_a_failing_block_sus
     with pytest.raises(RuntimeError, match="the program's own"):
         await fail_in_mid_turn()
     assert await has_open_turn(stage)
+
+
+async def test_a_provider_is_loaded_off_the_loop_and_before_the_lease() -> None:
+    """Loading a provider's library takes seconds, in which another process may use the session."""
+    stage = Stage(says("one"), says("two"))
+    is_loaded = threading.Event()
+
+    def factory() -> ModelClient:
+        assert is_loaded.wait(60)
+        return stage.models
+
+    agent = Agent("helper", model=MODEL)
+    models = ModelRouter({}, factories={"scripted": factory})
+    chat = await Runtime(stage.store, (agent,), models=models).start(agent)
+    turn = chat.send("first")
+    await asyncio.sleep(0.05)
+    elsewhere = await stage.runtime(agent, owner="there").resume(chat.session.id, agent)
+    await elsewhere.send("second")
+    is_loaded.set()
+    await turn
+    said = [message.text for message in await chat.session.messages()]
+    assert said == ["second", "one", "first", "two"]
 
 
 async def has_open_turn(stage: Stage) -> bool:

@@ -19,7 +19,7 @@ def terms_for(agent: Agent, caps: Agent | None = None) -> Terms:
 
 def test_a_turn_falls_back_along_the_agents_chain_but_never_on_the_model_it_already_calls() -> None:
     terms = terms_for(CHAIN)
-    own = terms.config_of(terms.model)
+    own = terms.config_of(terms.models[0])
     assert [link.model for link in own.chain] == [MODEL, "scripted:echo", "scripted:last"]
     switched = terms.config_of("scripted:last")
     assert [link.model for link in switched.chain] == ["scripted:last", "scripted:echo"]
