@@ -9,15 +9,12 @@ Only LF ends a line. Nothing here touches a file or knows a codec.
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from typing import Any, cast
-
 import msgspec
 
 from perdure.codecs.fields import Fields, name_in, number_in, text_in
+from perdure.codecs.fields import fields_of as object_of
 from perdure.codecs.form import Codec
+from perdure.codecs.lines import read_line
 from perdure.session.info import SessionInfo, Status, StreamHeader, described
 
 FORMAT = 1
@@ -26,8 +23,6 @@ HEADER_TYPE = "perdure.session"
 """Type of the ``custom`` record, the second of a file that we began, with the stream's header."""
 
 _NO_JSON = msgspec.Raw()
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_DEPTH_LIMIT = 900
 
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -112,8 +107,6 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 _envelope = msgspec.json.Decoder(Envelope)
-_fields = msgspec.json.Decoder(dict[str, Any])
-_encoder = msgspec.json.Encoder()
 
 
 def envelope_of(line: bytes) -> Envelope | None:
@@ -141,49 +134,8 @@ def _foreign_envelope(fields: Fields | None) -> Envelope | None:
 
 
 def fields_of(line: bytes) -> Fields | None:
-    """The JSON object in `line`; None when there is none.
-
-    Shape: what the strict reader refuses and the tools accept (half a surrogate pair, NaN, numbers
-    out of range) is mended as far as the log can carry it: U+FFFD, and the number's own text.
-    """
-    try:
-        return _fields.decode(line)
-    except RecursionError:
-        return None
-    except (ValueError, UnicodeDecodeError):
-        return _fields_leniently(line)
-
-
-def _fields_leniently(line: bytes) -> Fields | None:
-    try:
-        text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-        value = _mended(json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int))
-        _encoder.encode(value)
-    except (ValueError, TypeError, RecursionError):
-        return None
-    return cast("Fields", value) if isinstance(value, dict) else None
-
-
-def _float(text: str) -> float | str:
-    number = float(text)
-    return number if math.isfinite(number) else text
-
-
-def _int(text: str) -> int | str:
-    return int(text) if len(text) < 19 else text
-
-
-def _mended(value: object, depth: int = 0) -> object:
-    if depth > _DEPTH_LIMIT:
-        raise RecursionError
-    if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_mended(item, depth + 1) for item in cast("list[object]", value)]
-    if isinstance(value, dict):
-        fields = cast("dict[str, object]", value)
-        return {str(_mended(key)): _mended(item, depth + 1) for key, item in fields.items()}
-    return value
+    """The JSON object in `line`, mended where only lenient readers can read it; None for others."""
+    return object_of(read_line(line).value)
 
 
 # ---------------------------------------------------------------- writing
