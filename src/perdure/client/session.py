@@ -77,7 +77,8 @@ class Session(Appender):
         """
         target = None if entry is None else await self._in_tree(entry)
         expected = await self._expected(expected_leaf)
-        leaf = (await self._look()).leaf
+        state = await self._look()
+        leaf = state.leaf
         if leaf == target and idempotency_key is None:
             if expected is not msgspec.UNSET and expected != leaf:
                 raise LeafConflict(self.id, expected, leaf)
@@ -85,10 +86,10 @@ class Session(Appender):
         summary = await asked(self._hooks, BeforeTree(self.id, leaf, target))
         if isinstance(summary, str) and summary.strip():
             told = BranchSummary(summary, from_id=target)
-            return await self._move(told, expected, idempotency_key)
+            return await self._move(told, expected, idempotency_key, state.head)
         new = (new_side(LeafMoved(target)),)
         moved = (await self._commit(new, expected_leaf=expected, key=idempotency_key))[0]
-        await self._hooks.tell(TreeMoved(self.id, moved))
+        await self._tell_moved(moved, state.head)
         return moved
 
     async def branch_with_summary(
@@ -105,13 +106,13 @@ class Session(Appender):
         """
         target = None if entry is None else await self._in_tree(entry)
         expected = await self._expected(expected_leaf)
-        leaf = (await self._look()).leaf
-        other = await asked(self._hooks, BeforeTree(self.id, leaf, target))
+        state = await self._look()
+        other = await asked(self._hooks, BeforeTree(self.id, state.leaf, target))
         told = other if isinstance(other, str) and other.strip() else summary
         if isinstance(told, str):
             told = BranchSummary(told)
         told = msgspec.structs.replace(told, from_id=target)
-        return await self._move(told, expected, idempotency_key)
+        return await self._move(told, expected, idempotency_key, state.head)
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
@@ -269,10 +270,17 @@ class Session(Appender):
 
     # ------------------------------------------------------------ inside
 
-    async def _move(self, summary: BranchSummary, expected: ExpectedLeaf, key: str | None) -> Entry:
+    async def _move(
+        self, summary: BranchSummary, expected: ExpectedLeaf, key: str | None, head: int
+    ) -> Entry:
         """Let the conversation go on from where `summary` says, with the summary told there."""
         (entry,) = await self.append_many(
             [summary], parent=summary.from_id, expected_leaf=expected, idempotency_key=key
         )
-        await self._hooks.tell(TreeMoved(self.id, entry))
+        await self._tell_moved(entry, head)
         return entry
+
+    async def _tell_moved(self, moved: Entry, head: int) -> None:
+        """Run the hooks of a move, unless it is one of before `head`: a repeated call's."""
+        if moved.seq > head:
+            await self._hooks.tell(TreeMoved(self.id, moved))

@@ -356,7 +356,8 @@ class Store:
         return True
 
     async def _handle(self, stream: StreamId, backing: Backing) -> Session:
-        return Session(backing, await backing.log.state(stream), self.outside, self.bus)
+        state = await backing.log.state(stream)
+        return Session(backing, state, self.outside, self.bus, self.hooks)
 
 
 async def _found(

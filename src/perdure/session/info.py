@@ -109,6 +109,11 @@ class SessionInfo(msgspec.Struct, frozen=True):
     model: str | None = None
 
     @property
+    def is_role(self) -> bool:
+        """Whether a role of the flow `parent` works in it; a fork of such a session is no role."""
+        return self.origin == "role" and self.id.startswith(f"{self.parent}__")
+
+    @property
     def name(self) -> str:
         """The title, else how its first user message begins, else ""."""
         return self.title or self.first_text or ""

@@ -101,3 +101,13 @@ def test_show_says_nothing_of_processes_while_flow_waits_for_person(laid: World)
     assert NOBODY not in laid.ok("flow", "show", "f").out
     laid.ok("flow", "reply", "f", "By train.")
     assert NOBODY in laid.ok("flow", "show", "f").out
+
+
+def test_role_sessions_are_listed_as_roles_and_forks_of_them_as_forks(laid: World) -> None:
+    assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1
+    assert "owner: one question (role)" in laid.ok("sessions", "list", "--all").out
+    assert "role of flow f" in laid.ok("sessions", "show", "f__owner").out
+    laid.ok("sessions", "fork", "f__owner", "--title", "another try")
+    listed = laid.ok("sessions", "list", "--all").out
+    assert "another try (fork)" in listed
+    assert "(role)" in listed

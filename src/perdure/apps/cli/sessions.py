@@ -148,7 +148,8 @@ def _title(info: SessionInfo) -> str:
 
 def _marks(info: SessionInfo) -> tuple[tuple[str, bool], ...]:
     return (
-        ("fork", info.parent is not None and info.origin != "subagent"),
+        ("role", info.is_role),
+        ("fork", info.parent is not None and info.origin != "subagent" and not info.is_role),
         ("invoked", info.origin == "subagent"),
         ("ended", info.status == "ended"),
         ("import not finished", info.status == "importing"),

@@ -284,6 +284,8 @@ def _origin(report: Report) -> str:
     info, call = report.info, report.invoked_by
     if call is not None:
         return f"{info.origin}, invoked by call {call.call_id} of {call.session}"
+    if info.is_role:
+        return f"{info.origin} of flow {info.parent}"
     return f"{info.origin}{f', forked from {info.parent}' if info.parent else ''}"
 
 

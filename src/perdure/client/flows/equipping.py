@@ -33,6 +33,10 @@ class Equipment:
     models: ModelClient
     agents: Mapping[str, Agent]
 
+    def agent(self, role: str) -> Agent | None:
+        """The agent that a role instance is; None where the program has none."""
+        return agent_for(self.agents, role)
+
     def check(self, roles: Mapping[str, RoleConfiguration]) -> None:
         """Refuse what there is not for role instances to begin with. Raises: as the others."""
         for role, chosen in roles.items():

@@ -230,7 +230,8 @@ class Flow:
         if role not in known:
             names = ", ".join(known) or "none"
             raise FlowRefusal(self.id, f"role {role!r} has no session yet; there are: {names}")
-        return await self._store.open(known[role])
+        session, agent = await self._store.open(known[role]), self._equipment.agent(role)
+        return session if agent is None or agent.hooks is None else session.asking(agent.hooks)
 
     def feed(self, role: str, after: str | None = None) -> RoleFeed:
         """What a role instance thought, said, did and handed over, as items for a person.

@@ -149,6 +149,8 @@ class TurnRunner:
         self._branch = branch
         self._companion = companion
         self._answer_call: AnswerCall | None = None
+        self._summary_call: int | None = None
+        """The call for a summary whose hooks were asked."""
 
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
         """Open the turn in the session that stands at `state`; its state then.
@@ -331,8 +333,10 @@ class TurnRunner:
     async def _call(self, call: OpenCall, state: TurnState) -> Input:
         if call.purpose == "summary":
             reason = "overflow" if state.last_error == "context_overflow" else "threshold"
+            config, is_asked = self._config, self._summary_call == call.call
+            self._summary_call = call.call
             outcome = await summarised(
-                self._environment, self._config.model, self._config.compaction, reason
+                self._environment, config.model, config.compaction, reason, is_asked=is_asked
             )
             return summary_counted(outcome, call.model, call.tokens_estimated, self._config)
         self._answer_call = AnswerCall(

@@ -32,10 +32,13 @@ async def summarised(
     settings: CompactionSettings,
     reason: CompactionReason,
     focus: str | None = None,
+    *,
+    is_asked: bool = False,
 ) -> Summarised | NothingToSummarise | CallFailed:
     """Have the model summarise what can leave the context of the session's branch.
 
     A summary too short to be one counts as a failed call: the context is then left as it is.
+    `is_asked`: the hooks were asked before an earlier attempt, and let it pass.
     """
     state = await environment.store.state(environment.stream)
     window = await pinned_window(environment.store, environment.stream, state.leaf)
@@ -48,7 +51,7 @@ async def summarised(
         plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale)
     if plan is None:
         return NothingToSummarise()
-    hooked = await _hooked(environment, plan, window, reason)
+    hooked = None if is_asked else await _hooked(environment, plan, window, reason)
     if hooked is not None:
         return hooked
     replies: list[Message] = []
