@@ -85,3 +85,11 @@ def test_unusable_variable_is_wrong_usage(
     assert ended.code == 2
     assert message in ended.err
     assert "IOSFODNN7EXAMPLE" not in ended.err
+
+
+def test_secret_in_instructions_is_a_warning_of_chat(world: World) -> None:
+    (world.folder / "a.agent.yaml").write_text(
+        "id: a\nmodel: scripted:echo\nsystem_prompt: Use {{secrets.KEY}}.\n"
+    )
+    ended = world.ok("chat", "--agent", "a.agent.yaml", "-p", "hi")
+    assert "the instructions of agent 'a' contain {{secrets.KEY}}" in ended.err

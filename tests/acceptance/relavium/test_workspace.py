@@ -13,7 +13,7 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import ConfigError, SecretPasted, TurnOpen
+from perdure.errors import ConfigError, SecretPasted, TurnOpen, TurnWaiting
 from perdure.session.messages import ToolResultPart
 from perdure.session.notes import WorkspaceChanged
 from tests.fakes.players import Hold, Players, asks, words
@@ -209,3 +209,57 @@ async def test_message_during_another_turn_records_nothing(tmp_path: Path) -> No
             f"In {shops.first} for tea.",
             f"In {shops.first} for coffee.",
         ]
+
+
+async def test_grant_of_one_folder_does_not_count_after_the_move(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    await shops.start()
+    call = asks("write_file", json='{"path": "f.txt", "content": "new"}')
+    players = Players(main=[act for _ in range(3) for act in (call, words("ok"))])
+    async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+        chat = await answering.resume("s")
+        turn = chat.send("write", while_waiting="raise")
+        with pytest.raises(TurnWaiting):
+            await turn
+        (question,) = await chat.questions()
+        assert question.question.grant is not None
+        assert str(shops.first) in question.question.grant
+        await store.answer(question.id, "always", by="me")
+        await turn
+        await chat.send("again", while_waiting="raise")
+        assert (shops.first / "f.txt").read_text() == "new"
+        moved = await answering.resume("s", workspace=Workspace(str(shops.second)))
+        with pytest.raises(TurnWaiting):
+            await moved.send("there", while_waiting="raise")
+        assert (shops.second / "f.txt").read_text() == "in two"
+
+
+async def test_session_continues_after_its_folder_was_moved_away(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    await shops.start()
+    shops.first.rename(tmp_path / "elsewhere")
+    players = reading()
+    async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+        chat = await answering.resume("s", workspace=Workspace(str(tmp_path / "elsewhere")))
+        text, system = await seen(chat, players)
+        assert "in one" in text
+        assert system == f"In {tmp_path / 'elsewhere'} for tea."
+        (found,) = await store.recent(cwd=tmp_path / "elsewhere")
+        assert found.id == "s"
+
+
+def test_blocking_chat_takes_a_file_and_variables(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    players = Players()
+    with (
+        perdure.blocking.open(shops.address) as store,
+        perdure.blocking.Runtime(store, [AGENT], models=players) as answering,
+    ):
+        chat = answering.start(AGENT, workspace=shops.place, id="s")
+        chat.send("hi", variables={"shop": "coffee"}).result()
+        fork = store.open("s").fork(cwd=shops.second)
+        answering.resume(fork.id).send("hi").result()
+    assert [request.system for request in players.requests] == [
+        f"In {shops.first} for coffee.",
+        f"In {shops.second} for coffee.",
+    ]

@@ -188,3 +188,11 @@ def test_agent_with_an_invalid_id_is_refused_where_it_is_made(id: str) -> None:
 
 def test_agent_without_permissions_is_sandboxed() -> None:
     assert Agent("a").permissions.scope == "sandboxed"
+
+
+def test_secret_in_instructions_is_logged_and_stays_as_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = Agent("helper", model="scripted:echo", instructions="Use {{secrets.KEY}}.")
+    assert agent.system_prompt(Workspace()) == "Use {{secrets.KEY}}."
+    assert "agent 'helper' contain {{secrets.KEY}}: secrets are never filled in" in caplog.text

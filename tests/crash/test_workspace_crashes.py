@@ -1,0 +1,66 @@
+"""``kill -9`` at every commit of a session that moves: folder, list and prompt always agree."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.workspace import kept_workspace
+from perdure.client.store import Store
+from perdure.session.ids import StreamId
+
+CHILD = Path(__file__).parent / "children" / "mover.py"
+COMMITS = 6
+"""Of the whole run: start, move, variables, two of the turn, fork."""
+
+
+def killed(folder: Path, dies_at: int) -> bool:
+    """Run the child until it dies or is done; whether it died."""
+    root = str(Path(__file__).parents[2])
+    places = [str(folder / name) for name in ("store.db", "one", "two")]
+    done = subprocess.run(
+        [sys.executable, str(CHILD), *places, str(dies_at)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd=root,
+        env={"PATH": "", "PYTHONPATH": root, "HOME": str(folder)},
+    )
+    if done.returncode not in (0, -9):
+        pytest.fail(done.stderr.decode())
+    return done.returncode == -9
+
+
+async def prompt_in_force(store: Store, session: str) -> str | None:
+    """The system prompt of `session`, whose workspace and list entry agree with it."""
+    bound = (await authority_of(store.backend, StreamId(session))).bound
+    assert bound is not None
+    place = kept_workspace(bound.workspace)
+    assert (await (await store.open(session)).info()).cwd == place.working_dir
+    assert bound.system_prompt == f"In {place.working_dir} for {place.variables['shop']}."
+    return bound.system_prompt
+
+
+@pytest.mark.parametrize("dies_at", range(1, COMMITS + 1))
+async def test_moving_session_is_whole_wherever_it_dies(tmp_path: Path, dies_at: int) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    assert killed(tmp_path, dies_at)
+    async with perdure.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        await prompt_in_force(store, "s")
+    assert not killed(tmp_path, 0)
+    async with perdure.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        assert await prompt_in_force(store, "s") == f"In {tmp_path / 'two'} for milk."
+        assert await prompt_in_force(store, "f") == f"In {tmp_path / 'one'} for milk."
+        assert (await store.verify()).is_ok
+
+
+def test_run_has_no_more_commits(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    assert not killed(tmp_path, COMMITS + 1)
