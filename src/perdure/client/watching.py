@@ -86,7 +86,7 @@ def watch_session(
         return found
 
     # Registered now, not at the first step: nothing from here on can be slept through.
-    changes, live = backing.changes(), bus.subscribe(stream)
+    changes, live = backing.changes(stream), bus.subscribe(stream)
     return Watch(lambda watch: _feed(watch, read, changes, live), after)
 
 

@@ -62,8 +62,8 @@ class Backing(Protocol):
         """Store what is not stored yet."""
         ...
 
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at least once after every change of the log; a wake-up only."""
+    def changes(self, stream: StreamId) -> AsyncIterator[None]:
+        """Yield at least once after every change of the session `stream`; a wake-up only."""
         ...
 
 
@@ -81,8 +81,8 @@ class Stored:
     async def flush(self) -> None:
         """Nothing is left to store."""
 
-    def changes(self) -> AsyncIterator[None]:
-        return self.store.changes()
+    def changes(self, stream: StreamId) -> AsyncIterator[None]:
+        return self.store.changes(stream)
 
 
 class Draft:
@@ -139,10 +139,10 @@ class Draft:
             if self.is_draft:
                 await self._move(Commit(writes=(), at=self._clock.now_ms()))
 
-    def changes(self) -> AsyncIterator[None]:
-        return self._changes(self._version)
+    def changes(self, stream: StreamId) -> AsyncIterator[None]:
+        return self._changes(stream, self._version)
 
-    async def _changes(self, seen: int) -> AsyncIterator[None]:
+    async def _changes(self, stream: StreamId, seen: int) -> AsyncIterator[None]:
         wakes = Changes(running_loop())
         self._watches.add(wakes)
         while self.is_draft:
@@ -150,7 +150,7 @@ class Draft:
                 await anext(wakes)
             seen = self._version
             yield
-        following = self.store.changes()
+        following = self.store.changes(stream)
         yield  # for what others committed before that
         async for _ in following:
             yield

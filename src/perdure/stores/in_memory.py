@@ -33,7 +33,7 @@ from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.access.lease_term import lease_end
-from perdure.stores.access.process import OwnProcess, running_loop
+from perdure.stores.access.process import OwnProcess
 from perdure.stores.access.serial import one_at_a_time
 from perdure.stores.admission import is_current, with_lease
 from perdure.stores.heap import (
@@ -85,7 +85,7 @@ from perdure.stores.verification import (
     origin_hash_of,
     stream_problems,
 )
-from perdure.stores.watching import Changes
+from perdure.stores.watching import Changes, Watches
 
 ADDRESS = "memory:"
 
@@ -101,9 +101,7 @@ class Memory:
     heaps: dict[str, Heap] = field(default_factory=dict[str, Heap])
     limits: dict[str, heap_limits.Limits] = field(default_factory=dict[str, heap_limits.Limits])
     erasures: dict[str, list[Certificate]] = field(default_factory=dict[str, "list[Certificate]"])
-    watches: dict[str, weakref.WeakSet[Changes]] = field(
-        default_factory=dict[str, "weakref.WeakSet[Changes]"]
-    )
+    watches: Watches = field(default_factory=Watches)
 
 
 class _Handle:
@@ -119,7 +117,6 @@ class _Handle:
         self._memory = memory
         self._data = memory.heaps.setdefault(namespace, Heap())
         self._limits = memory.limits.setdefault(namespace, heap_limits.Limits())
-        self._watches = memory.watches.setdefault(namespace, weakref.WeakSet())
         self._own_watches: weakref.WeakSet[Changes] = weakref.WeakSet()
         self._is_closed = False
 
@@ -152,8 +149,11 @@ class _Writing(_Handle):
             self._memory.clock.now_ms(),
         )
         if not committed.is_replay:
-            for watch in tuple(self._watches):
-                watch.wake()
+            self._memory.watches.wake(
+                (self.namespace, write.stream)
+                for write, entries in zip(commit.writes, committed.entries, strict=True)
+                if entries or write.create is not None
+            )
         return committed
 
     async def acquire_lease(
@@ -292,11 +292,10 @@ class _Namespace(_Handle):
     async def position(self) -> int:
         return len(self._heap.log)
 
-    def changes(self) -> Changes:
+    def changes(self, stream: StreamId | None = None) -> Changes:
         self.process.check()
         self._check_open()
-        changes = Changes(running_loop())
-        self._watches.add(changes)
+        changes = self._memory.watches.add(self.namespace, stream)
         self._own_watches.add(changes)
         return changes
 
@@ -335,8 +334,7 @@ class _Sealing(_Handle):
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
         heap_sealing.receive(self._heap, sealed, contents)
         self._limits.count(self._heap)
-        for watch in tuple(self._watches):
-            watch.wake()
+        self._memory.watches.wake([(self.namespace, sealed.header.id)])
 
 
 class _Erasing(_Handle):
@@ -346,8 +344,9 @@ class _Erasing(_Handle):
         earlier = self._memory.erasures.setdefault(self.namespace, [])
         certificate = erase(self._heap, self.namespace, request, earlier, self._memory.random)
         self._limits.count(self._heap)
-        for watch in tuple(self._watches):
-            watch.wake()
+        self._memory.watches.wake(
+            (self.namespace, StreamId(each.session)) for each in certificate.sessions
+        )
         return certificate
 
     async def erasures(self) -> list[Certificate]:
@@ -374,6 +373,7 @@ class _Retaining(_Handle):
             return False
         is_gone = heap_limits.remove(self._heap, stream, self._memory.clock.now_ms())
         self._limits.count(self._heap)
+        self._memory.watches.wake([(self.namespace, stream)])
         return is_gone
 
     async def forget_keys(self, before: int) -> int:

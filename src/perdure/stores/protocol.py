@@ -412,11 +412,11 @@ class NamespaceReading(Protocol):
         """The position of the newest entry of the namespace; 0 when there is none."""
         ...
 
-    def changes(self) -> AsyncIterator[None]:
-        """Yields at least once after every commit by anybody, in this process or another.
+    def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
+        """Yield at least once after every commit to `stream`, by this process or another.
 
-        A wake-up only: read again by seq or position. Commits may be taken together; those after
-        this call count. Ends when this handle is closed.
+        None: to any stream of the namespace. Only what was appended after this call counts, and a
+        removal; several commits may give one wake-up. Ends when this handle is closed.
         """
         ...
 

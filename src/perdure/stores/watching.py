@@ -1,7 +1,9 @@
-"""Who waits for commits: the iterators of ``SessionStore.changes``, and the thread that wakes them.
+"""Wake-ups after commits: the iterators of ``SessionStore.changes`` and the thread behind them.
 
-This process's commits wake at once; those of others are seen by looking. Only while somebody
-watches does a thread look: every 20 ms, less often the longer nothing happens.
+A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; the
+others cost it nothing. Commits of this process wake at once. A thread finds those of other
+processes: it looks every 20 ms, less often the longer nothing happens, and only while an iterator
+waits.
 """
 
 from __future__ import annotations
@@ -9,24 +11,32 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AbstractContextManager, suppress
 
 from perdure.errors import StoreError, StoreUnavailable
+from perdure.session.ids import StreamId
 from perdure.stores.access.process import running_loop
 
 POLL_S = (0.020, 0.100)
 _GROWTH = 1.2
 
-Look = Callable[[float], object]
-"""Given the seconds since the last look: what is another thing whenever somebody committed."""
+Place = tuple[str, StreamId]
+"""A namespace and the id of a stream in it."""
+
+Look = Callable[[float], "Collection[Place] | None"]
+"""Given the seconds since the last look, return the streams that commits may have written since.
+
+None: any stream may have changed.
+"""
 
 
 class Changes:
     """The wake-ups of ``SessionStore.changes``: one is kept until it is taken."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, group: _Group | None = None) -> None:
         self._loop = loop
+        self._group = group  # the group lasts as long as one of its iterators
         self._is_due = asyncio.Event()
         self._has_ended = False
 
@@ -45,7 +55,7 @@ class Changes:
         if _current_loop() is self._loop:
             self._is_due.set()
             return
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop was closed: nothing waits any more
             self._loop.call_soon_threadsafe(self._is_due.set)
 
     def end(self) -> None:
@@ -72,8 +82,72 @@ async def change(changes: AsyncIterator[None], address: str) -> None:
         raise StoreUnavailable(address, "it was closed") from None
 
 
+class _Group:
+    """The iterators that wait for one stream, or for a whole namespace."""
+
+    def __init__(self) -> None:
+        self.waiting: weakref.WeakSet[Changes] = weakref.WeakSet()
+
+
+class Watches:
+    """The iterators that wait, by namespace and stream; a stream of None is the whole namespace.
+
+    Every method may be called on any thread, but `add` on that of a loop.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._groups: weakref.WeakValueDictionary[tuple[str, StreamId | None], _Group] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def add(self, namespace: str, stream: StreamId | None = None) -> Changes:
+        """Return a new iterator, which sees every commit from now on."""
+        with self._lock:
+            group = self._groups.get((namespace, stream))
+            if group is None:
+                group = self._groups[namespace, stream] = _Group()
+            changes = Changes(running_loop(), group)
+            group.waiting.add(changes)
+        return changes
+
+    def wake(self, places: Iterable[Place]) -> None:
+        """Wake the iterators of these streams and of their namespaces."""
+        keys: dict[tuple[str, StreamId | None], None] = {}
+        for namespace, stream in places:
+            keys[namespace, stream] = keys[namespace, None] = None
+        with self._lock:
+            groups = [group for key in keys if (group := self._groups.get(key)) is not None]
+            woken = [changes for group in groups for changes in group.waiting]
+        for changes in woken:
+            changes.wake()
+
+    def wake_namespace(self, namespace: str) -> None:
+        """Wake the iterators of the whole namespace, not those of one stream."""
+        group = self._groups.get((namespace, None))
+        for changes in () if group is None else tuple(group.waiting):
+            changes.wake()
+
+    def wake_all(self) -> None:
+        """Wake every iterator."""
+        for changes in self._all():
+            changes.wake()
+
+    def end(self) -> None:
+        """End every iterator."""
+        for changes in self._all():
+            changes.end()
+
+    def _all(self) -> list[Changes]:
+        with self._lock:
+            return [changes for group in self._groups.values() for changes in group.waiting]
+
+
 class Watcher:
-    """Wakes iterators after commits by anybody.
+    """Wakes iterators after commits of this process and of others.
 
     `looking` is entered on the thread, again after each error, and gives the function that looks.
     """
@@ -81,15 +155,17 @@ class Watcher:
     def __init__(self, looking: Callable[[], AbstractContextManager[Look]]) -> None:
         self._looking = looking
         self._lock = threading.Lock()
-        self._watches: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self._watches = Watches()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
-    def watch(self) -> Changes:
-        """A new iterator, which sees every commit from now on. Called on a loop's thread."""
-        changes = Changes(running_loop())
+    def watch(self, namespace: str, stream: StreamId | None = None) -> Changes:
+        """Return a new iterator over the commits to `stream`; None: to any of the namespace.
+
+        It sees every commit from now on. Called on a loop's thread.
+        """
         with self._lock:
-            self._watches.add(changes)
+            changes = self._watches.add(namespace, stream)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._poll, name="perdure-watch", daemon=True
@@ -101,19 +177,20 @@ class Watcher:
                 changes.wake()
         return changes
 
+    def wake(self, places: Iterable[Place]) -> None:
+        """Wake after a commit of this process to `places`. Called on any thread."""
+        if self._thread is not None:  # without a thread nothing waits; a new watch looks first
+            self._watches.wake(places)
+
     def wake_all(self) -> None:
-        """There was a commit. Called on any thread."""
-        if self._thread is None:  # nobody watches; whoever begins to is woken by the first look
-            return
-        with self._lock:
-            watches = list(self._watches)
-        for changes in watches:
-            changes.wake()
+        """Wake every iterator: any stream may have changed. Called on any thread."""
+        with self._lock:  # a watch that is beginning gets its iterator first
+            if self._thread is not None:
+                self._watches.wake_all()
 
     def end(self) -> None:
         """End every iterator. Called on any thread."""
-        for changes in list(self._watches):
-            changes.end()
+        self._watches.end()
 
     def close(self) -> None:
         """Stop looking. Blocks until the thread has ended."""
@@ -134,21 +211,24 @@ class Watcher:
                 self._stop.wait(POLL_S[1])
 
     def _poll_with(self, look: Look) -> None:
-        seen = look(0.0)
+        look(0.0)
         self.wake_all()  # for what happened between `watch` and the first look
         wait_s = POLL_S[0]
         while not self._stop.wait(wait_s):
             if self._is_idle():
                 return
-            newer = look(wait_s)
-            if newer == seen:
+            places = look(wait_s)
+            if places is None:
+                self.wake_all()
+            elif not places:
                 wait_s = min(wait_s * _GROWTH, POLL_S[1])
                 continue
-            seen, wait_s = newer, POLL_S[0]
-            self.wake_all()
+            else:
+                self.wake(places)
+            wait_s = POLL_S[0]
 
     def _is_idle(self) -> bool:
-        """Nobody watches any more: the thread ends, and the next watch starts another."""
+        """Nothing waits any more: the thread ends, and the next watch starts another."""
         with self._lock:
             if self._watches:
                 return False

@@ -204,7 +204,7 @@ async def test_a_caller_that_gives_up_leaves_no_half_stored_draft(
 async def test_who_follows_the_changes_is_woken_before_and_after_the_draft_is_stored(
     draft: Draft, store: MemoryStore
 ) -> None:
-    changes = draft.changes()
+    changes = draft.changes(S)
     await append(draft, new_tree(user("a")))
     await anext(changes)
     await draft.flush()

@@ -120,7 +120,7 @@ class Asking:
     async def _answered(self, question: str) -> None:
         """Wait until nobody has to answer `question` any more."""
         session = await self._store.open(entry_place(question)[0])
-        changes = self._store.backend.changes()
+        changes = self._store.backend.changes(session.id)
         while question in {each.id for each in await session.questions()}:
             await change(changes, self._store.backend.address)
 

@@ -233,6 +233,16 @@ def state_at(standing: Standing, epoch: int) -> StreamState:
     )
 
 
+def stream_in(path: Path, codec: Codec) -> StreamId | None:
+    """Return the id of the session in `path`, by its first line; None if that does not say it."""
+    try:
+        with open_to_read(path) as file:
+            header = _header(file.readline(_MOST_TAIL_BYTES), b"", codec)
+    except OSError:
+        return None
+    return None if header is None else header.id
+
+
 def peek(path: Path, codec: Codec) -> Standing | None:
     """Where the session in `path` stands, if the end of the file says so; None when it does not."""
     try:

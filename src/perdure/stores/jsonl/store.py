@@ -39,6 +39,7 @@ from perdure.stores.access.process import running_loop
 from perdure.stores.admission import check_commit, with_lease
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
+from perdure.stores.jsonl.commit_look import CommitLook
 from perdure.stores.jsonl.contents import content_named, entries_of
 from perdure.stores.jsonl.disk import sidefiles
 from perdure.stores.jsonl.disk.feed import Feed
@@ -80,9 +81,6 @@ DialectName = Literal["operator", "pi"]
 
 CODECS: dict[str, Codec] = {"operator": Operator(), "pi": Pi()}
 
-FILES_POLL_S = 1.0
-"""How often a watcher looks for what a tool wrote that knows nothing of us."""
-
 T = TypeVar("T")
 
 
@@ -109,6 +107,7 @@ class _Handle:
         self._clock, self._random = clock, random
         path, is_synced = namespace_folder(root, namespace), durability == "full"
         self._folder = Folder(path, is_synced=is_synced, lock_timeout_s=lock_timeout_s)
+        self._codec = codec
         self._shelf = Shelf(self._folder, codec)
         self._feed = Feed(self._folder)
         self._limits = Limits(self._shelf)
@@ -127,17 +126,7 @@ class _Handle:
 
     @contextmanager
     def _looking(self) -> Generator[Look]:
-        """Every commit of ours is in the feed; now and then, what a tool wrote in the files."""
-        files, waited_s = frozenset(self._folder.files()), 0.0
-
-        def look(since_s: float) -> object:
-            nonlocal files, waited_s
-            waited_s += since_s
-            if waited_s >= FILES_POLL_S:
-                files, waited_s = frozenset(self._folder.files()), 0.0
-            return self._feed.stamp(), files
-
-        yield look
+        yield CommitLook(self._folder, self._feed, self._codec, self.namespace)
 
     # -- on the thread
 
@@ -169,7 +158,7 @@ class _Writing(_Handle):
             raise Unsupported("leases_in_commits", BACKEND)
         committed = await self._run(lambda: self._appender.append(self.marks.marked(commit)))
         if not committed.is_replay:
-            self._watcher.wake_all()
+            self._watcher.wake((self.namespace, write.stream) for write in commit.writes)
         return committed
 
     async def acquire_lease(
@@ -361,9 +350,9 @@ class _Namespace(_Handle):
 
         return await self._run(work)
 
-    def changes(self) -> Changes:
+    def changes(self, stream: StreamId | None = None) -> Changes:
         self._thread.check_usable()
-        return self._watcher.watch()
+        return self._watcher.watch(self.namespace, stream)
 
     async def blob(self, digest: str) -> bytes:
         content = await self._run(lambda: content_named(self._shelf, digest))
@@ -402,7 +391,7 @@ class _Sealing(_Handle):
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
         await self._run(lambda: sealing.receive(self._shelf, self._feed, sealed, contents))
-        self._watcher.wake_all()
+        self._watcher.wake([(self.namespace, sealed.header.id)])
 
     async def salvaged(self) -> Salvaged:
         return await self._run(lambda: salvage.salvaged(self._shelf, self._feed))
@@ -413,7 +402,9 @@ class _Erasing(_Handle):
 
     async def erase(self, request: EraseRequest) -> Certificate:
         certificate = await self._run(lambda: self._eraser.erase(request))
-        self._watcher.wake_all()
+        self._watcher.wake(
+            (self.namespace, StreamId(each.session)) for each in certificate.sessions
+        )
         return certificate
 
     async def erasures(self) -> list[Certificate]:

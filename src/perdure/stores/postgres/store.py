@@ -73,7 +73,7 @@ class _Handle:
         self._clock = clock
         self._random = random
         self._appender = Appender(database)
-        self._watcher = Watcher(database)
+        self._watcher = Watcher(database, random)
 
     def _now(self) -> int | None:
         return None if self._clock is None else self._clock.now_ms()
@@ -99,7 +99,7 @@ class _Writing(_Handle):
             blobs=blobs,
         )
         committed = await self._appender.append(request)
-        self._watcher.tell()
+        self._watcher.tell([write.stream for write in commit.writes])
         return committed
 
     async def acquire_lease(
@@ -210,9 +210,9 @@ class _Namespace(_Handle):
     async def position(self) -> int:
         return await reading.position(self._db)
 
-    def changes(self) -> Changes:
+    def changes(self, stream: StreamId | None = None) -> Changes:
         self._db.check_usable()
-        return self._watcher.watch()
+        return self._watcher.watch(stream)
 
     async def blob(self, digest: str) -> bytes:
         return await reading.blob(self._db, digest, self.namespace)
@@ -231,7 +231,7 @@ class _Sealing(_Handle):
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
         await sealing.receive(self._db, self._appender, sealed, contents)
-        self._watcher.tell()
+        self._watcher.tell([sealed.header.id])
 
     async def salvaged(self) -> Salvaged:
         self._db.check_usable()
@@ -272,7 +272,7 @@ class _Erasing(_Handle):
         certificate = await erasing.erase(
             self._db, self.namespace, request, self._appender, self._random
         )
-        self._watcher.tell()
+        self._watcher.tell([StreamId(each.session) for each in certificate.sessions])
         return certificate
 
     async def erasures(self) -> list[Certificate]:
@@ -301,7 +301,7 @@ class _Retaining(_Handle):
         self._appender.forget(stream)
         now = self._now()
         is_gone = await retaining.remove(self._db, stream, now, is_erased=is_erased)
-        self._watcher.tell()
+        self._watcher.tell([stream])
         return is_gone
 
     async def forget_keys(self, before: int) -> int:

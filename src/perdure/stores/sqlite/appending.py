@@ -38,6 +38,7 @@ from perdure.stores.sqlite.packing.contents import Packed
 from perdure.stores.sqlite.packing.requests import Request, Share
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
+    NEWEST_SPAN,
     Node,
     Stream,
     Tables,
@@ -177,6 +178,8 @@ def _append_to_one(
     admission = admit(stream.state, write, request.commit.at, sees, share.read)
     if write.taking is not None:
         _led(tables, request.namespace, stream)
+    if admission.entries or write.create is not None:
+        tables.written.add((request.namespace, write.stream))
     if admission.entries:
         stream = _extend(tables, stream, admission, request.commit.at, share)
         tables.standing[request.namespace, write.stream] = stream
@@ -277,7 +280,7 @@ def _inserted(
             fork.scope == "path" if fork else None,
         ),
     )
-    return Stream(number, state, leaf, tip=None, owner=None, until=0)
+    return Stream(number, namespace, state, leaf, tip=None, owner=None, until=0)
 
 
 def _listed(info: SessionInfo) -> tuple[object, ...]:
@@ -319,6 +322,8 @@ def placed(
     growth = _Growth(tables, stream, first)
     tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
     tables.next_n = first + len(entries)
+    if tables.newest_namespace != stream.namespace:
+        _begin_span(tables, stream.namespace, first)
     tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
     leaf = growth.leaf(admission.leaf)
     info, listed = admission.info, _listed(admission.info)
@@ -332,7 +337,14 @@ def placed(
     if not _TURN_ENDS.isdisjoint([entry.kind for entry in entries]):
         tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
     state = advanced(stream.state, admission, chain)
-    return Stream(stream.no, state, leaf, growth.tip, stream.owner, stream.until)
+    return Stream(stream.no, stream.namespace, state, leaf, growth.tip, stream.owner, stream.until)
+
+
+def _begin_span(tables: Tables, namespace: int, first: int) -> None:
+    """Note that entries of `namespace` follow those of another from position `first` on."""
+    if tables.value(NEWEST_SPAN) != namespace:
+        tables.run("INSERT INTO span VALUES (?, ?)", (first, namespace))
+    tables.newest_namespace = namespace
 
 
 class _Growth:

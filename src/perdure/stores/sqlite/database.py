@@ -29,6 +29,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.clock import RandomSource
+from perdure.session.ids import StreamId
 from perdure.stores.access.file_guard import FileGuard
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
@@ -36,6 +37,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.files.creation import create_store
+from perdure.stores.sqlite.log.commit_look import CommitLook
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.opening import (
     CLOSING_LIMIT_S,
@@ -132,10 +134,10 @@ class Database:
             db.close()
         return True
 
-    def watch(self) -> Changes:
-        """Wake-ups after commits by anybody."""
+    def watch(self, namespace: str, stream: StreamId | None) -> Changes:
+        """Wake-ups after commits to `stream`; None: to any of the namespace."""
         self.check_usable()
-        return self._watcher.watch()
+        return self._watcher.watch(namespace, stream)
 
     def close(self) -> None:
         """Finish what is under way and let go of the file. Blocks."""
@@ -155,10 +157,13 @@ class Database:
 
     @contextmanager
     def _looking(self) -> Generator[Look]:
-        """Whether another process committed: that reads shared memory, not the disk."""
+        """What was committed, by whichever process.
+
+        Whether anything was is read from shared memory, not from the disk.
+        """
         db = self._connect()
         try:
-            yield lambda _: db.pragma("data_version")
+            yield CommitLook(db)
         except apsw.Error as error:
             raise meaning_of(error, self.path) from error
         finally:
@@ -169,7 +174,7 @@ class Database:
             if self._is_closed:
                 raise StoreUnavailable(str(self.path), "it is closed")
             if self._writer is None:
-                self._writer = Writer(self.path, self._connect, self._watcher.wake_all, self._doubt)
+                self._writer = Writer(self.path, self._connect, self._watcher.wake, self._doubt)
             return self._writer
 
     def _at_one_moment(self, work: Callable[[Tables], T], reader: _Reader, *, is_synced: bool) -> T:

@@ -17,6 +17,7 @@ from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
 from perdure.stores.admission import with_lease
 from perdure.stores.protocol import Positioned, SessionScope, StreamState
 from perdure.stores.sqlite import branches
+from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import (
@@ -38,12 +39,14 @@ _ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?
 """  # noqa: S608 - put together from constants
 
-_FEED = """
+_FEED = f"""
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.n, e.stream
-FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
-WHERE e.n > ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?) AND e.salt IS NOT NULL
-ORDER BY e.n LIMIT ?
-"""
+FROM span AS a
+CROSS JOIN entry AS e ON e.n >= max(a.first, ?2) AND e.n < {END}
+CROSS JOIN stream AS s ON s.no = e.stream
+WHERE {AFTER} AND s.namespace = ?1 AND e.salt IS NOT NULL
+ORDER BY a.first, e.n LIMIT ?3
+"""  # noqa: S608 - put together from constants
 
 _NOTES_OF_ALL = """
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
@@ -52,11 +55,15 @@ WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
     AND e.kind = ? AND e.run IS NULL AND e.salt IS NOT NULL
 """
 
-_POSITION = """
-SELECT e.n FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
-WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
-ORDER BY e.n DESC LIMIT 1
-"""
+_POSITION = f"""
+SELECT e.n FROM span AS a
+CROSS JOIN entry AS e ON e.n >= a.first AND e.n < {END}
+CROSS JOIN stream AS s ON s.no = e.stream
+WHERE a.namespace = ?1 AND s.namespace = ?1
+ORDER BY a.first DESC, e.n DESC LIMIT 1
+"""  # noqa: S608 - put together from constants
+
+_NAMESPACE = "SELECT no FROM namespace WHERE name = ?"
 
 _SESSIONS = f"""
 SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
@@ -305,9 +312,10 @@ def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[E
 
 def feed(tables: Tables, namespace: str, after: int, limit: int) -> list[Positioned]:
     """Entries of all streams after position `after`."""
+    number = tables.value(_NAMESPACE, namespace)
     return [
         Positioned(row[7], tables.entry(tables.stream_id(row[8]), _entry_part(row)))
-        for row in list(tables.rows(_FEED, after, namespace, limit))
+        for row in list(tables.rows(_FEED, number, max(after, 0) + 1, limit))
     ]
 
 
@@ -317,7 +325,7 @@ def _entry_part(row: Row) -> Row:
 
 def position(tables: Tables, namespace: str) -> int:
     """The position of the namespace's newest entry."""
-    return tables.value(_POSITION, namespace) or 0
+    return tables.value(_POSITION, tables.value(_NAMESPACE, namespace)) or 0
 
 
 def blob(tables: Tables, namespace: str, digest: str) -> bytes:
@@ -330,7 +338,7 @@ def blob(tables: Tables, namespace: str, digest: str) -> bytes:
 
 def figures(tables: Tables, namespace: str) -> tuple[int, int, int, int, int]:
     """How many streams and entries, bytes of their bodies and blobs, of the file; its schema."""
-    number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+    number = tables.value(_NAMESPACE, namespace)
     streams = tables.value("SELECT count(*) FROM stream WHERE namespace = ?", number)
     row = tables.row(_BODIES, number)
     entries, bodies = row or (0, 0)

@@ -18,6 +18,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, described
 from perdure.stores.protocol import StreamState
+from perdure.stores.watching import Place
 
 INFO_COLUMNS = """
     s.no, s.id, s.kind, s.origin, s.created_at, s.updated_at, s.title, s.first_text, s.cwd,
@@ -27,7 +28,7 @@ INFO_COLUMNS = """
 _STREAM = f"""
 SELECT {INFO_COLUMNS},
     s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, b.header,
-    l.n, l.stream, l.seq, l.run, l.depth, l.messages, l.state
+    s.namespace, l.n, l.stream, l.seq, l.run, l.depth, l.messages, l.state
 FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN entry AS l ON l.n = s.leaf
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ?
 """  # noqa: S608 - put together from constants
@@ -54,9 +55,13 @@ _NEXT = "max((SELECT coalesce(max(n), 0) FROM entry), (SELECT position FROM remo
 
 _NEXT_POSITION = f"SELECT {_NEXT}"
 
+NEWEST_SPAN = "SELECT namespace FROM span ORDER BY first DESC LIMIT 1"
+"""The namespace of the newest span."""
+
 # Every commit to a stream changes its hash, an erasure its epoch, a removal its namespace.
 _STILL_STANDS = f"""
-SELECT hash = ? AND epoch = ? AND owner IS ? AND until = ? AND namespace > 0, {_NEXT}
+SELECT hash = ? AND epoch = ? AND owner IS ? AND until = ? AND namespace > 0, {_NEXT},
+    ({NEWEST_SPAN})
 FROM stream WHERE no = ?
 """  # noqa: S608 - put together from constants
 
@@ -148,6 +153,7 @@ class Stream(msgspec.Struct, frozen=True):
     """A row of ``stream`` as values. `tip` is the position of its own newest tree entry."""
 
     no: int
+    namespace: int
     state: StreamState
     leaf: Node | None
     tip: int | None
@@ -169,8 +175,9 @@ class Tables:
 
     Numbers and the names they stand for are remembered; once committed they never change, so that
     only a rollback makes them wrong (`forget`). `standing` and `next_n` are the writer's: streams
-    as they stand and the next position, right as long as no other connection commits. Once one
-    did, what was standing is `doubted`: to be looked at before it is used again.
+    as they stand and the next position, right as long as no other connection commits, as is
+    `newest_namespace`, that of the newest span. Once one did, what was standing is `doubted`: to be
+    looked at before it is used again. `written` are the streams of this transaction.
     """
 
     db: Connection
@@ -184,6 +191,8 @@ class Tables:
         default_factory=dict[tuple[str, StreamId], Stream]
     )
     next_n: int | None = None
+    newest_namespace: int | None = None
+    written: set[Place] = field(default_factory=set[Place])
     run: Callable[..., Cursor] = field(init=False)
     run_many: Callable[..., Cursor] = field(init=False)
 
@@ -205,7 +214,7 @@ class Tables:
         else:
             self.doubted.clear()
         self.standing.clear()
-        self.next_n = None
+        self.next_n = self.newest_namespace = None
 
     # -- names and numbers
 
@@ -266,7 +275,7 @@ class Tables:
 
     def _stream(self, row: Row) -> Stream:
         tip, chain, epoch, owner, until, open_turn, header = row[14:21]
-        leaf = None if row[21] is None else Node(*row[21:])
+        leaf = None if row[22] is None else Node(*row[22:])
         leaf_id = None if leaf is None else entry_id(self.stream_id(leaf.stream), leaf.seq)
         try:
             born = _header.decode(header)
@@ -274,7 +283,7 @@ class Tables:
             raise apsw.CorruptError(f"the header of session {row[1]} is damaged") from error
         info = described(info_of_row(row), born)
         state = StreamState(born, row[11], leaf_id, chain, epoch, open_turn, info)
-        return Stream(row[0], state, leaf, tip, owner, until)
+        return Stream(row[0], row[21], state, leaf, tip, owner, until)
 
     def node_at(self, n: int) -> Node:
         """The tree entry at a position."""
@@ -344,14 +353,14 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 def _still_stands(tables: Tables, stream: Stream) -> bool:
     """Nobody touched `stream` since it was read: one look instead of reading it all again.
 
-    It tells the next position besides, which the same commits make unknown.
+    It tells the next position and the newest span besides, which the same commits make unknown.
     """
     state = stream.state
     row = tables.row(_STILL_STANDS, state.hash, state.epoch, stream.owner, stream.until, stream.no)
     if row is None or not row[0]:
         return False
     if tables.next_n is None:
-        tables.next_n = int(row[1])
+        tables.next_n, tables.newest_namespace = int(row[1]), row[2]
     return True
 
 

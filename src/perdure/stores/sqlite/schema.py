@@ -26,6 +26,7 @@ PAGE_BYTES = 4_096
 
 DIGESTS = {
     6: "3412426581fd33a55caed7a3f61aa47b",
+    7: "06cc48f93edb434340e8d16e88595741",
 }
 """Version -> the digest of its schema. A version that is missing here is migrated in memory."""
 

@@ -283,8 +283,8 @@ class _Namespace(_Handle):
     async def position(self) -> int:
         return await self._read(reading.position)
 
-    def changes(self) -> Changes:
-        changes = self._open_database().watch()
+    def changes(self, stream: StreamId | None = None) -> Changes:
+        changes = self._open_database().watch(self.namespace, stream)
         self._watches.add(changes)
         return changes
 
@@ -303,10 +303,10 @@ class _Searching(_Handle):
         return await self._read(querying.hits, query, sought)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
-        await following.index(self._open_database(), on_progress)
+        await following.index(self._open_database(), self.namespace, on_progress)
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        await following.reindex(self._open_database(), on_progress)
+        await following.reindex(self._open_database(), self.namespace, on_progress)
         return await self._read(indexing.texts)
 
 

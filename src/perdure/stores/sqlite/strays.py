@@ -10,18 +10,29 @@ from collections.abc import Iterator
 import apsw
 
 from perdure.stores.protocol import Problem
+from perdure.stores.sqlite.log.spans import END
 from perdure.stores.sqlite.rows import Tables
 
-_ENTRIES = """
-SELECT stream, count(*) FROM entry NOT INDEXED
-WHERE stream NOT IN (SELECT no FROM stream) AND stream NOT IN (SELECT stream FROM erasing)
-GROUP BY stream
-"""
+_ENTRIES = f"""
+SELECT e.stream, count(*) FROM span AS a
+CROSS JOIN entry AS e NOT INDEXED ON e.n >= a.first AND e.n < {END}
+WHERE a.namespace = ? AND NOT EXISTS (SELECT 1 FROM stream WHERE no = e.stream)
+    AND e.stream NOT IN (SELECT stream FROM erasing)
+GROUP BY e.stream
+"""  # noqa: S608 - put together from constants
 
-_COMMITS = """
-SELECT count(*) FROM commits AS c
-WHERE NOT EXISTS (SELECT 1 FROM entry WHERE n = c.first)
+_COMMITS = f"""
+SELECT count(*) FROM span AS a CROSS JOIN commits AS c ON c.first >= a.first AND c.first < {END}
+WHERE a.namespace = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE n = c.first)
     AND c.first > (SELECT coalesce(max(position), 0) FROM removed)
+"""  # noqa: S608 - put together from constants
+
+# Entries outside of every span of their namespace, which no reader of it would find.
+_MISPLACED = """
+SELECT count(*) FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
+WHERE s.namespace = ? AND s.namespace IS NOT (
+    SELECT a.namespace FROM span AS a WHERE a.first <= e.n ORDER BY a.first DESC LIMIT 1
+)
 """
 
 _BIRTHS = """
@@ -41,12 +52,17 @@ WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
 def stray_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
     """Every row without what it belongs to, and every lease that cannot be one."""
     try:
-        for number, count in tables.rows(_ENTRIES):
+        namespace_no = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+        for number, count in tables.rows(_ENTRIES, namespace_no):
             text = f"{count} entries belong to session number {number}, which is not there"
             yield Problem(None, None, text)
-        lost = tables.value(_COMMITS)
+        lost = tables.value(_COMMITS, namespace_no)
         if lost:
             yield Problem(None, None, f"of {lost} commits the first entry is not there")
+        misplaced = tables.value(_MISPLACED, namespace_no)
+        if misplaced:
+            text = f"{misplaced} entries are in no span of the namespace: its feed leaves them out"
+            yield Problem(None, None, text)
         for row in tables.rows(_BIRTHS, namespace):
             yield Problem(row[0], None, "its header is not there")
         for row in tables.rows(_LEASES, namespace):

@@ -110,7 +110,7 @@ def _steps(tables: Tables, namespace: str) -> int:
     """How much there is to look at, in entries, contents and texts; 0 where nobody can tell."""
     try:
         contents = int(tables.value(_BLOB_STEPS, STEP_BYTES, namespace))
-        return int(tables.value(_ENTRIES, namespace)) + contents + indexed_texts(tables)
+        return int(tables.value(_ENTRIES, namespace)) + contents + indexed_texts(tables, namespace)
     except _UNREADABLE:
         return 0
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from contextvars import Context
 from pathlib import Path
@@ -31,6 +31,7 @@ from perdure.stores.sqlite.log.checkpointing import Checkpointer
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
 from perdure.stores.sqlite.opening import LOG_FILES
 from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.watching import Place
 
 T = TypeVar("T")
 
@@ -114,14 +115,15 @@ class _Job(msgspec.Struct, eq=False, gc=False):
 class Writer:
     """Carries out work on a connection of its own, on a thread of its own.
 
-    `on_commit` is called on that thread after each transaction that was committed.
+    `on_commit` is called on that thread after each committed transaction, with the streams it
+    wrote to.
     """
 
     def __init__(
         self,
         path: Path,
         connect: Callable[[], Connection],
-        on_commit: Callable[[], None],
+        on_commit: Callable[[Collection[Place]], None],
         doubt: LogDoubt,
     ) -> None:
         self.damage: str | None = None
@@ -244,7 +246,9 @@ class Writer:
             if len(group) > 1 and not isinstance(error, _InDoubt | apsw.BusyError):
                 return None
             return [(None, self._meaning(error)) for _ in group]  # to each an error of his own
-        self._on_commit()
+        written, self._tables.written = self._tables.written, set()
+        if written:
+            self._on_commit(written)
         return outcomes
 
     def _transact(self, group: list[_Job], *, is_open: bool) -> list[Outcome]:

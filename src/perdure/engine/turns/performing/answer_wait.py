@@ -45,7 +45,7 @@ async def answer_wait(
 
 
 async def _answered(environment: Environment, asked: PendingQuestion, head: int) -> Woken:
-    changes = environment.store.changes()
+    changes = environment.store.changes(environment.stream)
     while True:
         added = await environment.store.entries(environment.stream, after=head)
         if any(entry.about == asked.id for entry in added):

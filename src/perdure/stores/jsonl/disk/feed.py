@@ -58,7 +58,7 @@ class Feed:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._path = folder.inner / NAME
+        self.path = folder.inner / NAME
         self._scanned = 0
         self._spans: list[Span] = []
         self._heads: dict[StreamId, int] = {}
@@ -75,14 +75,14 @@ class Feed:
     def stamp(self) -> Stamp | None:
         """What tells whether somebody committed."""
         try:
-            return Stamp.of(status_of(self._path))
+            return Stamp.of(status_of(self.path))
         except OSError:
             return None
 
     def mark(self) -> FeedMark:
         """How far it was read."""
         try:
-            with open_to_read(self._path, buffering=0) as file:
+            with open_to_read(self.path, buffering=0) as file:
                 inode, end = os.fstat(file.fileno()).st_ino, self._scanned
                 return FeedMark(inode, end, _trail(file, end))
         except FileNotFoundError:
@@ -95,7 +95,7 @@ class Feed:
         now = self.mark()
         if now.inode != mark.inode or now.end < mark.end:
             return mark == FeedMark()
-        with open_to_read(self._path, buffering=0) as file:
+        with open_to_read(self.path, buffering=0) as file:
             return _trail(file, mark.end) == mark.trail
 
     def after(self, position: int) -> Iterator[Span]:
@@ -121,7 +121,7 @@ class Feed:
     def refresh(self) -> None:
         """Read what was added."""
         try:
-            with open_to_read(self._path) as file:
+            with open_to_read(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self._scanned:
                     self._scanned, self._spans, self._heads = 0, [], {}
@@ -137,12 +137,8 @@ class Feed:
             self._folder.fail(error)
 
     def _take(self, line: bytes) -> None:
-        try:
-            position, stream, first, length = line.split()
-            span = Span(int(position), StreamId(stream.decode()), int(first), int(length))
-        except ValueError:
-            return  # half a line that another process left
-        if span.position > self.position:
+        span = span_of(line)
+        if span is not None and span.position > self.position:
             if not span.length:
                 self._spans = [s for s in self._spans if s.stream != span.stream or not s.length]
             self._spans.append(span)
@@ -188,12 +184,12 @@ class Feed:
 
     def _write(self, line: bytes) -> None:
         try:
-            file = open_regular(self._path, _APPENDING)
+            file = open_regular(self.path, _APPENDING)
             try:
                 if os.fstat(file).st_nlink > 1:  # another name of it may be anywhere
                     os.close(file)
-                    self._folder.put_beside(self._path, read_regular(self._path))
-                    file = open_regular(self._path, _APPENDING)
+                    self._folder.put_beside(self.path, read_regular(self.path))
+                    file = open_regular(self.path, _APPENDING)
                 size = os.fstat(file).st_size
                 is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
                 os.write(file, b"\n" + line if is_cut else line)
@@ -202,6 +198,15 @@ class Feed:
         except OSError as error:
             self._folder.fail(error)
         self.refresh()
+
+
+def span_of(line: bytes) -> Span | None:
+    """Return what a line says; None for half a line that another process left."""
+    try:
+        position, stream, first, length = line.split()
+        return Span(int(position), StreamId(stream.decode()), int(first), int(length))
+    except ValueError:
+        return None
 
 
 def _trail(file: BinaryIO, end: int) -> bytes:

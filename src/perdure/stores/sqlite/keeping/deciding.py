@@ -223,7 +223,9 @@ def _closed(tables: Tables, namespace: str, plan: Plan) -> bytes:
     """Fence whoever runs a turn in the stream, and redact its header; its hash now."""
     number = plan.stream.no
     if plan.taking.is_whole:
-        indexing.forget(tables, list(indexing.titles(tables, number - 1, number)))
+        owner = plan.stream.namespace
+        title = list(indexing.titles(tables, owner, number - 1, number))
+        indexing.forget(tables, owner, title)
         header = encode(redacted(plan.stream.state.header))
         tables.run("UPDATE birth SET header = ? WHERE stream = ?", (header, number))
         tables.run(_CLOSE, (number,))

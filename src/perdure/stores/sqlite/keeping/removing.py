@@ -67,8 +67,9 @@ def advance(tables: Tables, erasure: Open) -> bool:
 def _erase_some(tables: Tables, erasure: Open, task: _Task) -> None:
     last = _batch(tables, erasure.no, task)
     place = (task.stream, task.first, last)
-    documents = list(indexing.entries_of(tables, *place))
-    indexing.forget(tables, documents)
+    owner = tables.value("SELECT namespace FROM stream WHERE no = ?", task.stream)
+    documents = list(indexing.entries_of(tables, owner, task.stream, (task.first, last)))
+    indexing.forget(tables, owner, documents)
     tables.run(
         "UPDATE entry SET salt = NULL, body = x'' WHERE stream = ? AND seq BETWEEN ? AND ?"  # noqa: S608 - numbers only
         f" AND kind NOT IN ({kept_kinds(tables)})",
@@ -103,7 +104,9 @@ def _batch(tables: Tables, erasure: int, task: _Task) -> int:
 def _sweep(tables: Tables, task: _Task) -> None:
     """Remove rows of a stream whose bodies are gone, from its end; in the end the stream."""
     # Out of every namespace at once, so that nobody sees half of it.
-    tables.run("UPDATE stream SET namespace = -no WHERE no = ?", (task.stream,))
+    tables.run("UPDATE stream SET namespace = -no WHERE no = ? AND namespace > 0", (task.stream,))
+    if tables.value("SELECT changes()"):
+        tables.run("UPDATE removed SET streams = streams + 1")
     tables.run(
         "UPDATE removed SET position = max(position, (SELECT coalesce(max(n), 0) FROM entry))"
     )

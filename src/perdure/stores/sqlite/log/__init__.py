@@ -1,1 +1,1 @@
-"""The write-ahead log of the file: what brings it to the disk, and into the database."""
+"""The write-ahead log of the file, what was added to it, and which namespace that belongs to."""

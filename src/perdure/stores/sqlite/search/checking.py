@@ -1,7 +1,6 @@
 """Whether the index says what the log says: the part of ``verify`` about search.
 
-Each part is compared with what would be built from the log; what is in no part, word for word. The
-index is one for the whole file; named are only entries of the namespace that is verified.
+Each part is compared with what would be built from the log; what is in no part, word for word.
 """
 
 from __future__ import annotations
@@ -20,59 +19,63 @@ from perdure.stores.sqlite.search.indexing import (
     Document,
     Mark,
     document_at,
+    kept_mark,
     mark_of,
     missing,
     missing_titles,
+    number_of_namespace,
     text_of,
 )
-from perdure.stores.sqlite.search.parts import loose_text, part_of
+from perdure.stores.sqlite.search.parts import homeless_texts, loose_text, part_of
 from perdure.stores.verification import Steps
 
-_PARTS = "SELECT no, size, last, first_at, last_at FROM search_part ORDER BY no"
+_PARTS = """
+SELECT no, size, last, first_at, last_at FROM search_part WHERE namespace = ? ORDER BY no
+"""
 
-_LOOSE = "SELECT n, at, filters, said, length FROM search_loose ORDER BY n"
-
-_HOMELESS = """
-SELECT n FROM search_text WHERE (id >> 13) NOT IN (SELECT no FROM search_part) ORDER BY n
+_LOOSE = """
+SELECT n, at, filters, said, length FROM search_loose WHERE namespace = ? ORDER BY n
 """
 
 _REMEDY = "`perdure store reindex` builds the index anew"
 
 
-def indexed_texts(tables: Tables) -> int:
+def indexed_texts(tables: Tables, namespace: str) -> int:
     """How many texts the parts of the index hold: each is a step of `index_problems`."""
-    return int(tables.value("SELECT coalesce(sum(size), 0) FROM search_part"))
+    number = number_of_namespace(tables, namespace)
+    sql = "SELECT coalesce(sum(size), 0) FROM search_part WHERE namespace = ?"
+    return int(tables.value(sql, number))
 
 
 def index_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Problem]:
     """Every difference between the index and the log up to its mark."""
-    number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     try:
-        if tables.value("SELECT version FROM search_mark") == VERSION:
+        number = number_of_namespace(tables, namespace)
+        if number is not None and kept_mark(tables, number).version == VERSION:
             yield from _Check(tables, number, steps).problems()
     except (apsw.Error, *DAMAGE) as error:
         yield Problem(None, None, f"the search index cannot be read ({error}); {_REMEDY}")
 
 
 class _Check:
-    """One comparison. `_namespace` None: nobody has written in it."""
+    """One comparison."""
 
-    def __init__(self, tables: Tables, namespace: int | None, steps: Steps) -> None:
+    def __init__(self, tables: Tables, namespace: int, steps: Steps) -> None:
         self._steps = steps
         self._tables = tables
         self._namespace = namespace
-        self._mark: Mark = mark_of(tables)
+        self._mark: Mark = mark_of(tables, namespace)
 
     def problems(self) -> Iterator[Problem]:
         """Every difference."""
-        parts = [self._of_part(*row) for row in self._tables.rows(_PARTS)]
-        homeless = [row[0] for row in self._tables.rows(_HOMELESS)]
-        wrong = {*chain.from_iterable(parts), *self._of_loose(), *homeless}
+        parts = [self._of_part(*row) for row in self._tables.rows(_PARTS, self._namespace)]
+        wrong = {*chain.from_iterable(parts), *self._of_loose(), *homeless_texts(self._tables)}
         for row in sorted(wrong):
             yield from self._problem_of(row)
-        tables, mark = self._tables, self._mark
-        for document in chain(missing(tables, mark.entry), missing_titles(tables, mark.stream)):
-            yield from self._difference(document)
+        place, mark = (self._tables, self._namespace), self._mark
+        for document in chain(missing(*place, mark.entry), missing_titles(*place, mark.stream)):
+            if document.row not in wrong:
+                yield from self._difference(document)
 
     def _of_part(self, number: int, *head: int) -> set[int]:
         part = part_of(self._tables, number)
@@ -86,7 +89,7 @@ class _Check:
 
     def _of_loose(self) -> set[int]:
         wrong: set[int] = set()
-        for row in self._tables.rows(_LOOSE):
+        for row in self._tables.rows(_LOOSE, self._namespace):
             text = loose_text(row)
             found = next(self._log([text.position]), None)
             if found is None or not is_same(text, text_of(found[1])) or row[4] != len(text.words):
@@ -97,12 +100,12 @@ class _Check:
         """What the log says at `positions` that are not behind the mark."""
         for row in positions:
             is_indexed = row <= self._mark.entry and -row <= self._mark.stream
-            document = document_at(self._tables, row) if is_indexed else None
+            document = document_at(self._tables, self._namespace, row) if is_indexed else None
             if document is not None:
                 yield row, document
 
     def _problem_of(self, row: int) -> Iterator[Problem]:
-        document = document_at(self._tables, row)
+        document = document_at(self._tables, self._namespace, row)
         if document is None:
             text = f"the search index holds words of what is not in the log (row {row}); {_REMEDY}"
             yield Problem(None, None, text)
@@ -110,8 +113,7 @@ class _Check:
             yield from self._difference(document)
 
     def _difference(self, document: Document) -> Iterator[Problem]:
-        if document.namespace == self._namespace:
-            seq = None if document.entry is None else document.entry.seq
-            what = "its title" if document.entry is None else "it"
-            text = f"{what} is not in the search index as it is in the log; {_REMEDY}"
-            yield Problem(document.stream_id, seq, text)
+        seq = None if document.entry is None else document.entry.seq
+        what = "its title" if document.entry is None else "it"
+        text = f"{what} is not in the search index as it is in the log; {_REMEDY}"
+        yield Problem(document.stream_id, seq, text)

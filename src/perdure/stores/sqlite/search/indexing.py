@@ -1,4 +1,4 @@
-"""The index of the words of all entries, and how it follows the log.
+"""The index of the words of a namespace, and how it follows the log.
 
 ``search_mark`` says up to where the log is indexed. It moves with the index in one transaction, so
 whoever is killed, or indexes at the same time, leaves the index as whole as it was. Nothing is
@@ -34,6 +34,7 @@ from perdure.session.search.searchable import (
     searchable_title,
 )
 from perdure.session.search.words import VERSION, terms
+from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.rows import Cursor, Row, Tables
 from perdure.stores.sqlite.search.parts import (
     add_loose,
@@ -45,39 +46,83 @@ from perdure.stores.sqlite.search.parts import (
     remove_loose,
 )
 
-_ENTRIES = """
-SELECT e.n, s.namespace, e.stream, e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body
-FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
-WHERE e.n > ? AND e.n <= ? AND e.kind IN ({kinds}) AND s.kind = 'session'
-"""
+_COLUMNS = "e.n, s.namespace, e.stream, e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body"
+
+_IS_FOUND = "s.namespace = ?1 AND e.kind IN ({kinds}) AND s.kind = 'session' "
+
+# Behind a position, up to another.
+_ENTRIES = f"""
+SELECT {_COLUMNS} FROM span AS a
+CROSS JOIN entry AS e ON e.n > max(a.first - 1, ?2) AND e.n < min({END}, ?3 + 1)
+CROSS JOIN stream AS s ON s.no = e.stream
+WHERE {AFTER} AND a.first <= ?3 AND {_IS_FOUND}
+"""  # noqa: S608 - put together from constants
+
+_ENTRIES_OF = f"""
+SELECT {_COLUMNS} FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+WHERE e.stream = ?2 AND e.seq BETWEEN ?3 AND ?4 AND {_IS_FOUND}
+"""  # noqa: S608 - put together from constants
+
+_ENTRY_AT = f"""
+SELECT {_COLUMNS} FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+WHERE e.n = ?2 AND {_IS_FOUND}
+"""  # noqa: S608 - put together from constants
 
 _TITLES = """
 SELECT s.no, s.namespace, s.id, s.created_at, b.header
-FROM stream AS s JOIN birth AS b ON b.stream = s.no
-WHERE s.no > ? AND s.no <= ? AND s.kind = 'session' ORDER BY s.no
+FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
+WHERE s.namespace = ? AND s.no > ? AND s.no <= ? AND s.kind = 'session' ORDER BY s.no
 """
 
+# The position behind which nothing is, and the newest stream of the namespace.
 _NEWEST = """
-SELECT (SELECT coalesce(max(n), 0) FROM entry), (SELECT coalesce(max(no), 0) FROM stream)
+SELECT (SELECT coalesce(max(n), 0) FROM entry),
+    (SELECT coalesce(max(no), 0) FROM stream WHERE namespace = ?)
 """
+
+_BEHIND = f"""
+SELECT coalesce(sum(min({END}, ?3 + 1) - max(a.first, ?2 + 1)), 0) FROM span AS a
+WHERE {AFTER} AND a.first <= ?3
+"""  # noqa: S608 - put together from constants
+
+_STREAM_FAR = "SELECT no FROM stream WHERE namespace = ? AND no > ? ORDER BY no LIMIT 1 OFFSET ?"
+
+_STREAMS_BEHIND = "SELECT count(*) FROM stream WHERE namespace = ? AND no > ?"
 
 _IS_MISSING = """
-NOT EXISTS (SELECT 1 FROM search_text AS t WHERE t.n = e.n)
-AND NOT EXISTS (SELECT 1 FROM search_loose AS t WHERE t.n = e.n)
+NOT EXISTS (
+    SELECT 1 FROM search_text AS t JOIN search_part AS p ON p.no = t.id >> 13
+    WHERE t.n = e.n AND p.namespace = ?1
+)
+AND NOT EXISTS (SELECT 1 FROM search_loose AS t WHERE t.namespace = ?1 AND t.n = e.n)
 """
 
-_TITLES_IN_INDEX = """
-SELECT n FROM search_text WHERE n < 0 UNION ALL SELECT n FROM search_loose WHERE n < 0
+_HAS_TITLE = """
+SELECT EXISTS (
+    SELECT 1 FROM search_text AS t JOIN search_part AS p ON p.no = t.id >> 13
+    WHERE t.n = ?2 AND p.namespace = ?1
+)
+    OR EXISTS (SELECT 1 FROM search_loose WHERE namespace = ?1 AND n = ?2)
 """
 
 NO_END = 2**62
 """Behind every position and every number."""
 
-_MARK = "SELECT version, entry, stream, parts, forgotten FROM search_mark"
-_SET_MARK = "UPDATE search_mark SET version = ?, entry = ?, stream = ?, parts = ?"
-_HAS_FORGOTTEN = "UPDATE search_mark SET forgotten = forgotten + 1"
+_MARK = "SELECT version, entry, stream, parts, forgotten FROM search_mark WHERE namespace = ?"
 
-_TEXTS = "SELECT (SELECT count(*) FROM search_text) + (SELECT count(*) FROM search_loose)"
+_SET_MARK = """
+INSERT INTO search_mark (namespace, version, entry, stream, parts, forgotten)
+VALUES (?, ?, ?, ?, ?, 0)
+ON CONFLICT (namespace) DO UPDATE SET version = excluded.version, entry = excluded.entry,
+    stream = excluded.stream, parts = excluded.parts
+"""
+
+_HAS_FORGOTTEN = "UPDATE search_mark SET forgotten = forgotten + 1 WHERE namespace = ?"
+
+_TEXTS = """
+SELECT (SELECT coalesce(sum(size), 0) FROM search_part WHERE namespace = ?1)
+    + (SELECT count(*) FROM search_loose WHERE namespace = ?1)
+"""
 
 _header = msgspec.json.Decoder(StreamHeader)
 
@@ -141,61 +186,73 @@ class Document(NamedTuple):
     what: Searchable
 
 
-def mark_of(tables: Tables) -> Mark:
+def mark_of(tables: Tables, namespace: int) -> Mark:
     """The mark; that of an empty index when it was built by rules of another version."""
-    mark = _kept_mark(tables)
+    mark = kept_mark(tables, namespace)
     return mark if mark.version == VERSION else Mark(VERSION, 0, 0, 0, mark.forgotten)
 
 
-def _kept_mark(tables: Tables) -> Mark:
-    row = tables.row(_MARK)
-    if row is None:
-        raise apsw.CorruptError("the search index has no mark")
-    return Mark(*row)
+def kept_mark(tables: Tables, namespace: int) -> Mark:
+    """The mark as it is kept; of version 0 where nothing was indexed yet."""
+    row = tables.row(_MARK, namespace)
+    return Mark(0, 0, 0, 0, 0) if row is None else Mark(*row)
 
 
-def progress(tables: Tables) -> Progress:
-    """How far the index is behind the log, of all namespaces."""
-    mark, (entry, stream) = mark_of(tables), _newest(tables)
-    behind = entry - mark.entry + stream - mark.stream
-    return Progress(behind, entry, stream, loose_count(tables)[0])
+def progress(tables: Tables, namespace: int) -> Progress:
+    """How far the index of the namespace is behind the log."""
+    mark, (entry, stream) = mark_of(tables, namespace), _newest(tables, namespace)
+    behind = int(tables.value(_BEHIND, namespace, mark.entry, entry))
+    behind += int(tables.value(_STREAMS_BEHIND, namespace, mark.stream))
+    return Progress(behind, entry, stream, loose_count(tables, namespace)[0])
 
 
-def texts(tables: Tables, _namespace: str) -> int:
-    """How many texts are indexed, of all namespaces."""
-    return int(tables.value(_TEXTS))
+def texts(tables: Tables, namespace: str) -> int:
+    """How many texts of the namespace are indexed."""
+    return int(tables.value(_TEXTS, number_of_namespace(tables, namespace)))
 
 
-def _newest(tables: Tables) -> tuple[int, int]:
-    entry, stream = tables.row(_NEWEST) or (0, 0)
+def number_of_namespace(tables: Tables, namespace: str) -> int | None:
+    """The number of a namespace; None while nothing was written in it."""
+    return tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+
+
+def _newest(tables: Tables, namespace: int) -> tuple[int, int]:
+    entry, stream = tables.row(_NEWEST, namespace) or (0, 0)
     return entry, stream
 
 
 # ---------------------------------------------------------------- a step
 
 
-def next_step(tables: Tables, upto: Progress) -> Step:
+def next_step(tables: Tables, namespace: int, upto: Progress) -> Step:
     """What stands next behind the mark; once that is at `upto`, loose texts that make a part.
 
     Raises: SearchIndexDamaged.
     """
-    before = mark_of(tables)
+    before = mark_of(tables, namespace)
     is_there = before.entry >= upto.entry and before.stream >= upto.stream
-    if is_there and _kept_mark(tables).version == VERSION:
-        return _step_of_loose(tables, before)
-    newest, newest_stream = _newest(tables)
-    stream = max(before.stream, min(newest_stream, before.stream + batching.BATCH_ROWS))
-    batch = [text_of(each) for each in titles(tables, before.stream, stream)]
-    more, entry = _batch(tables, before.entry, newest, sum(len(text.words) for text in batch))
+    if is_there and kept_mark(tables, namespace).version == VERSION:
+        return _step_of_loose(tables, namespace, before)
+    newest, newest_stream = _newest(tables, namespace)
+    stream = _some_streams(tables, namespace, before.stream, newest_stream)
+    batch = [text_of(each) for each in titles(tables, namespace, before.stream, stream)]
+    size = sum(len(text.words) for text in batch)
+    more, entry = _batch(tables, namespace, (before.entry, newest), size)
     return Step(before, [*batch, *more], entry, stream, is_of_loose=False, is_last=False)
 
 
-def _step_of_loose(tables: Tables, before: Mark) -> Step:
-    count, words = loose_count(tables)
+def _some_streams(tables: Tables, namespace: int, after: int, newest: int) -> int:
+    """The number of the last of the next `BATCH_ROWS` streams; `newest` where there are fewer."""
+    row = tables.row(_STREAM_FAR, namespace, after, batching.BATCH_ROWS - 1)
+    return max(after, newest if row is None else int(row[0]))
+
+
+def _step_of_loose(tables: Tables, namespace: int, before: Mark) -> Step:
+    count, words = loose_count(tables, namespace)
     found: list[Text] = []
     if batching.is_enough(count, min(words, MOST_WORDS)):
         try:
-            found = loose_texts(tables, batching.BATCH_ROWS)
+            found = loose_texts(tables, namespace, batching.BATCH_ROWS)
         except DAMAGE as error:
             raise damaged(tables) from error
     is_last = len(found) == count or not found
@@ -209,33 +266,40 @@ def made(step: Step) -> Step:
     return step._replace(part=built(step.texts))
 
 
-def put_in(tables: Tables, step: Step) -> bool:
+def put_in(tables: Tables, namespace: int, step: Step) -> bool:
     """Do `step`, on the writer's thread; whether that was the last one.
 
     Raises: SearchIndexDamaged.
     """
     try:
-        if mark_of(tables) != step.before:  # somebody else was first; what is next is read anew
+        if mark_of(tables, namespace) != step.before:  # another was first: read the next anew
             return False
-        if _kept_mark(tables).version != VERSION:
-            clear_tables(tables)
+        if kept_mark(tables, namespace).version != VERSION:
+            clear_tables(tables, namespace)
         parts = step.before.parts
         if step.is_of_loose:
-            remove_loose(tables, (text.position for text in step.texts))
+            remove_loose(tables, namespace, (text.position for text in step.texts))
         if step.part is not None:
             parts += 1
-            add_part(tables, parts, step.part)
+            add_part(tables, namespace, step.part)
         else:
-            add_loose(tables, step.texts)
-        tables.run(_SET_MARK, (VERSION, step.entry, step.stream, parts))
+            add_loose(tables, namespace, step.texts)
+        tables.run(_SET_MARK, (namespace, VERSION, step.entry, step.stream, parts))
     except apsw.ConstraintError as error:
         raise damaged(tables) from error
     return step.is_last
 
 
-def _batch(tables: Tables, after: int, newest: int, size: int) -> tuple[list[Text], int]:
-    """The next texts, `MOST_WORDS` at most with the `size` words there are, and their end."""
-    rows = _rows(tables, "ORDER BY e.n LIMIT ?", after, newest, batching.BATCH_ROWS)
+def _batch(
+    tables: Tables, namespace: int, between: tuple[int, int], size: int
+) -> tuple[list[Text], int]:
+    """The next texts, `MOST_WORDS` at most with the `size` words there are, and their end.
+
+    `between` are the positions behind which and up to which they are.
+    """
+    after, newest = between
+    sql = _ENTRIES + "ORDER BY a.first, e.n LIMIT ?4"
+    rows = _rows(tables, sql, namespace, after, newest, batching.BATCH_ROWS)
     batch: list[Text] = []
     read, last = 0, after
     for count, row in enumerate(rows, 1):
@@ -252,62 +316,65 @@ def _batch(tables: Tables, after: int, newest: int, size: int) -> tuple[list[Tex
     return batch, max(after, newest)
 
 
-def clear(tables: Tables) -> None:
+def clear(tables: Tables, namespace: int) -> None:
     """Empty the index, also a damaged one: the next search builds it anew."""
-    clear_tables(tables)
-    tables.run(_HAS_FORGOTTEN)
-    tables.run(_SET_MARK, (VERSION, 0, 0, 0))
+    clear_tables(tables, namespace)
+    tables.run(_SET_MARK, (namespace, VERSION, 0, 0, 0))
+    tables.run(_HAS_FORGOTTEN, (namespace,))
 
 
-def forget(tables: Tables, documents: Iterable[Document]) -> None:
-    """Take `documents` out of the index, with every byte of their words.
+def forget(tables: Tables, namespace: int, documents: Iterable[Document]) -> None:
+    """Take `documents` of a namespace out of its index, with every byte of their words.
 
     They are to be read before the log loses them, with `entries_of` and `titles`. An index by other
     rules is emptied, and so is a damaged one, since it will be made anew.
     """
     rows = [each.row for each in documents]
-    if _kept_mark(tables).version != VERSION or not forget_texts(tables, rows):
-        clear(tables)
+    if kept_mark(tables, namespace).version != VERSION or not forget_texts(tables, namespace, rows):
+        clear(tables, namespace)
     elif rows:
-        tables.run(_HAS_FORGOTTEN)
+        tables.run(_HAS_FORGOTTEN, (namespace,))
 
 
 # ---------------------------------------------------------------- documents
 
 
-def entries(tables: Tables, after: int, upto: int = NO_END) -> Iterator[Document]:
+def entries(tables: Tables, namespace: int, after: int, upto: int = NO_END) -> Iterator[Document]:
     """The entries at the positions behind `after` that can be found."""
-    return _documents(tables, _rows(tables, "", after, upto))
+    return _documents(tables, _rows(tables, _ENTRIES, namespace, after, upto))
 
 
-def entries_of(tables: Tables, stream: int, first: int, last: int) -> Iterator[Document]:
-    """Those of the stream number `stream`, from seq `first` to seq `last`."""
-    rest = "AND e.stream = ? AND e.seq BETWEEN ? AND ?"
-    return _documents(tables, _rows(tables, rest, 0, NO_END, stream, first, last).fetchall())
+def entries_of(
+    tables: Tables, namespace: int, stream: int, seqs: tuple[int, int]
+) -> Iterator[Document]:
+    """Those of the stream number `stream`, from the first of `seqs` to the last."""
+    return _documents(tables, _rows(tables, _ENTRIES_OF, namespace, stream, *seqs).fetchall())
 
 
-def missing(tables: Tables, upto: int) -> Iterator[Document]:
+def missing(tables: Tables, namespace: int, upto: int) -> Iterator[Document]:
     """The entries up to the position `upto` that can be found, and are not in the index."""
-    rest = f"AND {_IS_MISSING} ORDER BY e.n"
-    return _documents(tables, _rows(tables, rest, 0, upto).fetchall())
+    sql = f"{_ENTRIES} AND {_IS_MISSING} ORDER BY a.first, e.n"
+    return _documents(tables, _rows(tables, sql, namespace, 0, upto).fetchall())
 
 
-def missing_titles(tables: Tables, upto: int) -> Iterator[Document]:
+def missing_titles(tables: Tables, namespace: int, upto: int) -> Iterator[Document]:
     """The titles of streams up to the number `upto` that are not in the index."""
-    kept = {row[0] for row in tables.rows(_TITLES_IN_INDEX)}
-    return (title for title in titles(tables, 0, upto) if title.row not in kept)
+    for title in list(titles(tables, namespace, 0, upto)):
+        if not tables.value(_HAS_TITLE, namespace, title.row):
+            yield title
 
 
-def document_at(tables: Tables, row: int) -> Document | None:
-    """What is indexed as `row`; None when the log has no such thing."""
+def document_at(tables: Tables, namespace: int, row: int) -> Document | None:
+    """What is indexed as `row`; None when the namespace has no such thing."""
     if row < 0:
-        return next(iter(list(titles(tables, -row - 1, -row))), None)
-    return next(iter(list(entries(tables, row - 1, row))), None)
+        return next(iter(list(titles(tables, namespace, -row - 1, -row))), None)
+    found = _rows(tables, _ENTRY_AT, namespace, row).fetchall()
+    return next(_documents(tables, found), None)
 
 
-def _rows(tables: Tables, rest: str, *values: int) -> Cursor:
+def _rows(tables: Tables, sql: str, *values: int) -> Cursor:
     kinds = [number for kind in KINDS if (number := tables.kind_number(kind)) is not None]
-    return tables.db.execute(_ENTRIES.format(kinds=", ".join(map(str, kinds))) + rest, values)
+    return tables.db.execute(sql.replace("{kinds}", ", ".join(map(str, kinds))), values)
 
 
 def _documents(tables: Tables, rows: Iterable[Row]) -> Iterator[Document]:
@@ -323,15 +390,15 @@ def _of_entry(tables: Tables, row: Row) -> Document | None:
     return Document(row[0], row[1], row[2], stream, entry.at, entry, what)
 
 
-def titles(tables: Tables, after: int, upto: int = NO_END) -> Iterator[Document]:
+def titles(tables: Tables, namespace: int, after: int, upto: int = NO_END) -> Iterator[Document]:
     """The titles that streams with numbers behind `after` were created with."""
-    for number, namespace, stream, at, header in tables.rows(_TITLES, after, upto):
+    for number, owner, stream, at, header in tables.rows(_TITLES, namespace, after, upto):
         try:
             what = searchable_title(_header.decode(header))
         except msgspec.MsgspecError as error:
             raise apsw.CorruptError(f"the header of session {stream} is damaged") from error
         if what is not None:
-            yield Document(-number, namespace, number, StreamId(stream), at, None, what)
+            yield Document(-number, owner, number, StreamId(stream), at, None, what)
 
 
 # ---------------------------------------------------------------- what stands for the filters
@@ -340,17 +407,11 @@ def titles(tables: Tables, after: int, upto: int = NO_END) -> Iterator[Document]
 def text_of(document: Document) -> Text:
     """`document` as it is indexed."""
     filters = [
-        namespace_key(document.namespace),
         stream_key(document.stream),
         role_key(document.what.role),
         *map(tool_key, document.what.tools),
     ]
     return Text(document.row, document.at, terms(document.what.text), filters)
-
-
-def namespace_key(number: int) -> str:
-    """What stands for a namespace."""
-    return f"{FILTER}n{number}"
 
 
 def stream_key(number: int) -> str:

@@ -2,7 +2,7 @@
 
 The parts of the index give texts that may fit, by their codes; which fit, how they are ranked and
 which part of a text is shown is decided in ``session.search``, so that every backend finds the
-same. An index is of all namespaces: each text has the key of its own among those for the filters.
+same. Each namespace has an index of its own.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ from perdure.stores.sqlite.search.indexing import (
     document_at,
     entries,
     mark_of,
-    namespace_key,
     stream_key,
     titles,
 )
 
-_LOOSE = "SELECT n, length, filters, said FROM search_loose WHERE at >= ? AND at < ?"
+_LOOSE = """
+SELECT n, length, filters, said FROM search_loose WHERE namespace = ? AND at >= ? AND at < ?
+"""
 
-_PARTS = "SELECT no, size, last FROM search_part WHERE last_at >= ? AND first_at < ?"
+_PARTS = """
+SELECT no, size, last FROM search_part WHERE namespace = ? AND last_at >= ? AND first_at < ?
+"""
 
 _PAGE = """
 SELECT body FROM search_page WHERE part = ? AND first <= ? ORDER BY first DESC LIMIT 1
@@ -87,7 +90,7 @@ class _Search:
         """The newest that fit, from both sides of the mark."""
         if self._query.sessions and not self._streams:
             return []
-        mark = mark_of(self._tables)
+        mark = mark_of(self._tables, self._namespace)
         found = list(self._behind(mark))
         is_empty = mark.entry == mark.stream == 0
         try:
@@ -97,7 +100,7 @@ class _Search:
 
     def hit(self, score: float, candidate: Candidate) -> Hit | None:
         """The hit that `candidate` is; None when the log no longer holds it."""
-        document = document_at(self._tables, candidate.position)
+        document = document_at(self._tables, self._namespace, candidate.position)
         if document is None:
             return None
         entry = document.entry
@@ -122,7 +125,7 @@ class _Search:
         heads: list[Head] = []
         if not is_empty:
             found += self._loose(filters, span)
-            heads = [Head(*row) for row in self._tables.rows(_PARTS, *span)]
+            heads = [Head(*row) for row in self._tables.rows(_PARTS, self._namespace, *span)]
         finding = Finding(Asked(self._sought, filters), heads, found, MOST_RANKED)
         while step := finding.step():
             looked = [each for each in step if isinstance(each, Head)]
@@ -138,7 +141,7 @@ class _Search:
 
     def _loose(self, filters: list[list[str]], span: tuple[int, int]) -> Iterator[Candidate]:
         groups = [frozenset(group) for group in filters]
-        for position, length, own, said in self._tables.rows(_LOOSE, *span):
+        for position, length, own, said in self._tables.rows(_LOOSE, self._namespace, *span):
             if any(group.isdisjoint(own.split()) for group in groups):
                 continue
             counts = counts_in_joined(said, self._sought)
@@ -172,7 +175,6 @@ class _Search:
     def _filters(self) -> list[list[str]]:
         """Of each group a text must have one of the keys."""
         groups = [
-            [namespace_key(self._namespace)],
             [stream_key(number) for number in self._streams],
             [role_key(role) for role in self._query.roles],
             [tool_key(tool) for tool in self._query.tools],
@@ -183,7 +185,8 @@ class _Search:
 
     def _behind(self, mark: Mark) -> Iterator[Candidate]:
         """What fits and is not indexed."""
-        behind = chain(entries(self._tables, mark.entry), titles(self._tables, mark.stream))
+        place = (self._tables, self._namespace)
+        behind = chain(entries(*place, mark.entry), titles(*place, mark.stream))
         for document in behind:
             if self._is_wanted(document):
                 words = terms(document.what.text)
@@ -194,8 +197,7 @@ class _Search:
     def _is_wanted(self, document: Document) -> bool:
         query, what = self._query, document.what
         return (
-            document.namespace == self._namespace
-            and (not query.sessions or document.stream in self._streams)
+            (not query.sessions or document.stream in self._streams)
             and (not query.roles or what.role in query.roles)
             and (not query.tools or any(tool in query.tools for tool in what.tools))
             and (query.since is None or document.at >= query.since)

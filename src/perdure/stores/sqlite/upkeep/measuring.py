@@ -13,30 +13,34 @@ from perdure.stores.operating.figures import (
     StreamSize,
     figures_of,
 )
+from perdure.stores.sqlite.log.spans import END
 from perdure.stores.sqlite.rows import Tables
 
-_SIZES = """
+_SIZES = f"""
 SELECT s.id, s.kind, coalesce(s.title, s.first_text, ''), b.origin IS NOT NULL,
-    coalesce(e.entries, 0), coalesce(e.bytes, 0)
+    coalesce(c.entries, 0), coalesce(c.bytes, 0)
 FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN (
-    SELECT stream, count(*) AS entries, sum(length(body)) AS bytes
-    FROM entry NOT INDEXED GROUP BY stream
-) AS e ON e.stream = s.no
-WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
-"""
+    SELECT e.stream, count(*) AS entries, sum(length(e.body)) AS bytes
+    FROM span AS a CROSS JOIN entry AS e NOT INDEXED ON e.n >= a.first AND e.n < {END}
+    WHERE a.namespace = ?1 GROUP BY e.stream
+) AS c ON c.stream = s.no
+WHERE s.namespace = ?1
+"""  # noqa: S608 - put together from constants
 
-_GROWTH = """
+_GROWTH = f"""
 SELECT c.at, c.count, sum(length(e.body))
-FROM commits AS c CROSS JOIN entry AS e ON e.n >= c.first AND e.n < c.first + c.count
+FROM span AS a CROSS JOIN commits AS c ON c.first >= a.first AND c.first < {END}
+CROSS JOIN entry AS e ON e.n >= c.first AND e.n < c.first + c.count
 CROSS JOIN stream AS s ON s.no = e.stream
-WHERE c.at >= ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+WHERE a.namespace = ?1 AND s.namespace = ?1 AND c.at >= ?2
 GROUP BY c.first
-"""
+"""  # noqa: S608 - put together from constants
 
 _CONTENTS = """
-SELECT count(*), coalesce(sum(size), 0) FROM blob
-WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
+SELECT count(*), coalesce(sum(size), 0) FROM blob WHERE namespace = ?
 """
+
+_NUMBER = "SELECT no FROM namespace WHERE name = ?"
 
 _PAGES = """
 SELECT CASE WHEN d.name LIKE 'search%' THEN 'search'
@@ -53,15 +57,23 @@ def measured(tables: Tables, path: Path, since: int, namespace: str) -> StoreFig
 
 
 def _namespace(tables: Tables, name: str, since: int) -> NamespaceFigures:
+    sizes, growth = sizes_and_growth(tables, name, since)
+    number = tables.value(_NUMBER, name)
+    contents = tables.row(_CONTENTS, number) or (0, 0)
+    return figures_of(name, sizes, growth.days, (contents[0], contents[1]))
+
+
+def sizes_and_growth(tables: Tables, name: str, since: int) -> tuple[list[StreamSize], Growth]:
+    """How large each stream of the namespace is, and what was added from `since` on."""
+    number = tables.value(_NUMBER, name)
     sizes = [
         StreamSize(StreamId(row[0]), row[1], row[2], bool(row[3]), row[4], row[5])
-        for row in tables.rows(_SIZES, name)
+        for row in tables.rows(_SIZES, number)
     ]
     growth = Growth(since)
-    for row in tables.rows(_GROWTH, since, name):
+    for row in tables.rows(_GROWTH, number, since):
         growth.add(row[0], row[1], row[2])
-    contents = tables.row(_CONTENTS, name) or (0, 0)
-    return figures_of(name, sizes, growth.days, (contents[0], contents[1]))
+    return sizes, growth
 
 
 def _file(tables: Tables, path: Path) -> FileFigures:

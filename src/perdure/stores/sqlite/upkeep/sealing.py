@@ -118,6 +118,7 @@ def receive(tables: Tables, namespace: str, share: Sealed, contents: Sequence[Pa
     check(share)
     stream = _stream(tables, namespace, share)
     check_follows(share, stream.state)
+    tables.written.add((namespace, stream.state.header.id))
     for commit in share.commits:
         admission = admitted(stream.state, commit, share.aliases)
         rows = [(row.entry, row.salt, row.digest) for row in commit.rows]

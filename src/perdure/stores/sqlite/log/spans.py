@@ -1,0 +1,18 @@
+"""Spans: stretches of the entries of a file that belong to one namespace.
+
+What reads a namespace in the order of positions goes by its spans, so that it costs nothing for the
+entries of others between them. The SQL here names the number of the namespace ``?1``, a span ``a``.
+"""
+
+from __future__ import annotations
+
+END = "coalesce((SELECT min(z.first) FROM span AS z WHERE z.first > a.first), 9223372036854775807)"
+"""The position behind a span."""
+
+AFTER = """
+a.namespace = ?1
+AND a.first >= coalesce(
+    (SELECT max(y.first) FROM span AS y WHERE y.namespace = ?1 AND y.first <= ?2), 0
+)
+"""
+"""Of the spans of a namespace that in which the position ``?2`` lies, and those behind it."""

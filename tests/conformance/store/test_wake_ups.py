@@ -1,0 +1,134 @@
+"""A commit wakes the iterators of the streams it wrote to, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from perdure.session.ids import StreamId
+from perdure.stores.keeping.retention import Retaining
+from perdure.stores.protocol import SessionStore
+from tests.conformance.store.backends import Data
+from tests.conformance.store.building import S, append, create, said, texts
+
+IDLE = StreamId("idle")
+WATCHERS = 50
+QUIET_S = 0.2
+
+
+class Counter:
+    """Counts the wake-ups of an iterator."""
+
+    def __init__(self, changes: AsyncIterator[None]) -> None:
+        self.count = 0
+        self._moved = asyncio.Event()
+        self._task = asyncio.ensure_future(self._counted(changes))
+
+    async def _counted(self, changes: AsyncIterator[None]) -> None:
+        async for _ in changes:
+            self.count += 1
+            self._moved.set()
+
+    async def above(self, count: int) -> None:
+        """Wait for more wake-ups than `count`."""
+        async with asyncio.timeout(60):
+            while self.count <= count:
+                self._moved.clear()
+                await self._moved.wait()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+
+
+async def counters(store: SessionStore, *streams: StreamId | None) -> list[Counter]:
+    """Counters whose iterators have had the wake-ups of their beginning."""
+    found = [Counter(store.changes(stream)) for stream in streams]
+    await asyncio.sleep(QUIET_S)
+    return found
+
+
+async def two_streams(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+    await create(store, IDLE, said("b"))
+
+
+async def test_commit_of_this_handle_wakes_only_watchers_of_its_stream(
+    store: SessionStore,
+) -> None:
+    await two_streams(store)
+    *idle, busy, whole = await counters(store, *([IDLE] * WATCHERS), S, None)
+    before = [counter.count for counter in idle]
+
+    for number in range(5):
+        seen, seen_of_all = busy.count, whole.count
+        await append(store, S, said(str(number)))
+        await busy.above(seen)
+        await whole.above(seen_of_all)
+    await asyncio.sleep(QUIET_S)
+
+    assert [counter.count for counter in idle] == before
+    for counter in (*idle, busy, whole):
+        await counter.stop()
+
+
+async def test_commit_of_another_handle_wakes_only_watchers_of_its_stream(data: Data) -> None:
+    here, there = await data.open(), await data.open()
+    await two_streams(there)
+    *idle, busy, whole = await counters(here, *([IDLE] * WATCHERS), S, None)
+    before = [counter.count for counter in idle]
+
+    for number in range(5):
+        seen, seen_of_all = busy.count, whole.count
+        await append(there, S, said(str(number)))
+        await busy.above(seen)
+        await whole.above(seen_of_all)
+    await asyncio.sleep(QUIET_S)
+
+    assert [counter.count for counter in idle] == before
+    assert texts(await here.entries(S))[1:] == [str(number) for number in range(5)]
+    for counter in (*idle, busy, whole):
+        await counter.stop()
+
+
+async def test_commit_in_a_namespace_wakes_no_watcher_of_another(data: Data) -> None:
+    here, there = await data.open(), await data.open("other")
+    await create(here, S, said("a"))
+    await create(there, S, said("a"))
+    idle = await counters(here, S, None)
+    (busy,) = await counters(there, S)
+    before, seen = [counter.count for counter in idle], busy.count
+
+    await append(there, S, said("b"))
+    await busy.above(seen)
+    await asyncio.sleep(QUIET_S)
+
+    assert [counter.count for counter in idle] == before
+    for counter in (*idle, busy):
+        await counter.stop()
+
+
+async def test_removed_stream_wakes_its_watchers(data: Data) -> None:
+    here, there = await data.open(), await data.open()
+    assert isinstance(there, Retaining)
+    await create(there, S, said("a"))
+    watched = await counters(here, S)
+    watched += await counters(there, S)
+    before = [counter.count for counter in watched]
+
+    assert await there.remove(S)
+    for counter, count in zip(watched, before, strict=True):
+        await counter.above(count)
+        await counter.stop()
+
+
+async def test_new_stream_without_entries_wakes_its_namespace(data: Data) -> None:
+    here, there = await data.open(), await data.open()
+    await create(there, S, said("a"))
+    (whole,) = await counters(here, None)
+    before = whole.count
+
+    await create(there, IDLE)
+
+    await whole.above(before)
+    await whole.stop()
