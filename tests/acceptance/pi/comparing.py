@@ -65,7 +65,7 @@ async def require_same(
             assert parents[entry] == places.nearest(record["parent"]), f"{what}: {record}"
     labels = {places.entries[id]: label for id, label in seen["labels"].items()}
     assert await session.labels() == labels, what
-    assert seen["name"] is None or info.title == one_line(seen["name"]), what
+    assert info.title == one_line(seen["name"]), what
 
 
 async def require_same_context(session: Session, seen: Mapping[str, Any], what: str) -> None:

@@ -81,16 +81,9 @@ def words(messages: list[dict[str, Any]]) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize(
-    ("title", "metadata"),
-    [(None, None), (LONG, METADATA)],
-    ids=["plain", "long title and metadata"],
-)
-async def test_pi_continues_session_of_perdure(
-    world: World, title: str | None, metadata: dict[str, object] | None
-) -> None:
+async def test_pi_continues_session_with_long_title_and_metadata(world: World) -> None:
     async with perdure.open(world.address) as store:
-        session = await store.create(title=title, cwd=world.project, metadata=metadata)
+        session = await store.create(title=LONG, cwd=world.project, metadata=METADATA)
         first = await session.append(user("How long is the night?"), assistant("Eight hours."))
     sent = await world.run("-c", "-p", "And the day?")
     assert words(sent) == ["How long is the night?", "Eight hours.", "And the day?"]
