@@ -23,6 +23,9 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         _Count,
         Meta(description="A file of settings, an agent, a workflow, a flow, a skill, a scenario."),
     ] = 1024 * 1024
+    message_bytes: Annotated[
+        _Count, Meta(description="A message that is appended or sent, without its media.")
+    ] = 16 * 1024 * 1024
     artifact_bytes: Annotated[
         _Count, Meta(description="A file that a node of a flow hands over.")
     ] = 8 * 1024 * 1024

@@ -6,11 +6,12 @@ Each call is one commit. What is built on it says what is appended; nothing here
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Iterable, Sequence
+from typing import Any, cast, overload
 
 import msgspec
 
+from perdure.bounds.limits import require_within
 from perdure.client.conversation.contexts import ContextReader
 from perdure.client.reading import EntryRef
 from perdure.errors import InvalidEntry, WrongArgument
@@ -35,6 +36,10 @@ ExpectedLeaf = EntryRef | msgspec.UnsetType | None
 """Where the caller expects the conversation to stand; None: before the root."""
 
 
+_LIMIT = "message_bytes"
+_MESSAGE = "the message"
+
+
 @takes_all_declared_but("items")
 class Appender(ContextReader):
     """What a `Session` appends with."""
@@ -51,7 +56,8 @@ class Appender(ContextReader):
         Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
-        Raises: EntryNotFound; InvalidEntry; WrongArgument.
+        Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
+        `InputLimits.message_bytes`.
         """
         entries = await self.append_many(items, parent=parent)
         return entries[0] if len(entries) == 1 else entries
@@ -144,8 +150,9 @@ def settled(
 ) -> tuple[str | Message, tuple[bytes, ...]]:
     """What a person says as a log can hold it, and what is kept beside it.
 
-    Raises: ValueError for more media than a message can hold.
+    Raises: ValueError for more media than a message can hold; LimitExceeded.
     """
+    _require_small(said)
     return settled_message(said) if isinstance(said, InFlightMessage) else (said, ())
 
 
@@ -165,6 +172,7 @@ def _settled(items: Sequence[Item]) -> tuple[list[Message | TreeBody], tuple[byt
 
 def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
     _check_item(item)
+    _require_small(item)
     match item:
         case Message():
             return item, ()
@@ -183,18 +191,27 @@ def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
     """`item` as an entry.
 
-    Raises: WrongArgument for a message that would be stored and never be read again.
+    Raises: WrongArgument for a message that would be stored and never be read again; LimitExceeded.
     """
-    if not isinstance(item, Message):
-        return new_tree(item, parent)
     try:
         new = new_tree(item, parent)
     except InvalidEntry:
-        check_whole(item, Message.__name__)
+        check_whole(item, type(item).__name__)
         raise
-    if not _is_read_alike(item, new.body):
+    require_within(_LIMIT, len(new.body), _MESSAGE)
+    if isinstance(item, Message) and not _is_read_alike(item, new.body):
         check_whole(item, Message.__name__)
     return new
+
+
+def _require_small(item: object) -> None:
+    """Refuse a message of too much text before anything is done with it. Raises: LimitExceeded."""
+    parts: Any = getattr(item, "parts", (item,))
+    if isinstance(parts, list | tuple):  # what is something else is refused in its turn
+        held: Iterable[Any] = cast("Iterable[Any]", parts)
+        texts: list[Any] = [getattr(part, "text", part) for part in held]
+        size = sum(len(text) for text in texts if isinstance(text, str))
+        require_within(_LIMIT, size, _MESSAGE)
 
 
 def _is_read_alike(message: Message, body: bytes) -> bool:

@@ -288,8 +288,10 @@ class Flows(Handle[AsyncFlows]):
     ) -> Flow:
         """Return the flow with the whole id `flow`.
 
-        With `workspace` it goes on in that folder from now on, its record folder being where it
-        was below the former one. `settings` are stored if they differ from the stored ones.
+        With `workspace` it works in that folder from now on. Its record folder is at the same place
+        in it; if that is missing, the record of an imported flow is written below
+        ``.perdure/records``. `settings` are stored if they
+        differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine.
         """

@@ -189,7 +189,8 @@ class Session(Handle[AsyncSession]):
         Media given as bytes are kept beside the log, and named in it.
         Durable: all or none, when this returns; a draft's not before its first assistant message.
         Shape: one item gives its entry, several give a list in the same order.
-        Raises: EntryNotFound; InvalidEntry; WrongArgument.
+        Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
+        `InputLimits.message_bytes`.
         """
         return self.portal.call(self.asynchronous.append(*items, parent=parent))
 

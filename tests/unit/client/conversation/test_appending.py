@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from perdure.bounds.limits import InputLimits, use_input_limits
 from perdure.client.store import Store
-from perdure.errors import HeadConflict
-from perdure.session.messages import assistant, user
+from perdure.errors import HeadConflict, LimitExceeded
+from perdure.session.messages import assistant, tool_call, tool_result, user
 
 
 async def test_several_items_are_one_commit_after_one_another(store: Store) -> None:
@@ -34,3 +35,19 @@ async def test_what_is_no_message_is_refused_with_what_would_be_one(
     session = await store.create(id="s")
     with pytest.raises(TypeError, match="append messages"):
         await session.append(wrong)
+
+
+async def test_message_over_the_limit_is_refused_before_any_work(store: Store) -> None:
+    session = await store.create(id="s")
+    use_input_limits(InputLimits(message_bytes=100))
+    try:
+        for said in (user("x" * 101), tool_result("c", "x" * 101), user("\u20ac" * 40)):
+            with pytest.raises(LimitExceeded, match=r"limits\.message_bytes = 100"):
+                await session.append(said)
+        call = assistant(tool_call("c", "write", {"content": "x" * 101}))
+        with pytest.raises(LimitExceeded):
+            await session.append(call)
+        await session.append(user("x" * 20))
+    finally:
+        use_input_limits(InputLimits())
+    assert (await session.info()).messages == 1
