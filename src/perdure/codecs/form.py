@@ -18,10 +18,11 @@ from perdure.codecs.fields import Fields, fields_of, name_in, text_in
 from perdure.codecs.media import Media
 from perdure.codecs.spelling import LINE_ENDS
 from perdure.session.codec import Body
+from perdure.session.durable.embedded import restored, restored_text
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE, Custom, TreeBody
-from perdure.session.messages import MediaPart, Message
+from perdure.session.messages import MediaPart, Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, SideBody
 
 _raw = msgspec.json.Decoder(msgspec.Raw)
@@ -185,6 +186,21 @@ def base64_of(part: MediaPart, writing: Writing) -> str | None:
     """Return the content of `part`; None when it is not kept here."""
     content = writing.blob(part.handle)
     return None if content is None else b64encode(content).decode()
+
+
+def whole_args(part: ToolCallPart, writing: Writing) -> dict[str, object]:
+    """Return the arguments of `part` with their bytes as base64, as the tool got them."""
+    return restored(part.args, _kept(part.contents, writing))
+
+
+def whole_text(part: ToolResultPart, writing: Writing) -> str:
+    """Return the text of `part` with its bytes as base64, as the tool gave it."""
+    return restored_text(part.text, _kept(part.contents, writing))
+
+
+def _kept(handles: tuple[str, ...], writing: Writing) -> dict[str, bytes]:
+    found = ((handle, writing.blob(handle)) for handle in handles)
+    return {handle: content for handle, content in found if content is not None}
 
 
 def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:

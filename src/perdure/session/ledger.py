@@ -170,6 +170,7 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 
     `agent` and `model` are who asks for it. `approved` is a hash of the arguments and of what the
     approval is bound to (`Question.bound`); the tool runs only while it is still the same.
+    `contents` are the handles in `input` whose bytes the tool gets in their place, as base64.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -185,6 +186,7 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     agent: str | None = None
     model: str | None = None
     approved: str | None = None
+    contents: tuple[str, ...] = ()
 
 
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):

@@ -55,22 +55,30 @@ class MediaPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="
     name: str | None = None
 
 
-class ToolCallPart(msgspec.Struct, frozen=True, tag="tool_call"):
-    """A model's request to run a tool; `id`, the provider's, is unique within its branch."""
+class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_call"):
+    """A model's request to run a tool; `id`, the provider's, is unique within its branch.
+
+    `contents` are the handles that stand in `args` in place of base64 (`durable.embedded`).
+    """
 
     id: str
     name: str
     args: dict[str, object]
+    contents: tuple[str, ...] = ()
 
 
 class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_result"):
-    """What the tool call `call_id` gave back, as the model is told."""
+    """What the tool call `call_id` gave back, as the model is told.
+
+    `contents` are the handles that stand in `text` in place of base64.
+    """
 
     call_id: str
     text: str
     is_error: bool = False
     name: str | None = None
     media: tuple[MediaPart, ...] = ()
+    contents: tuple[str, ...] = ()
 
 
 class UnknownPart(msgspec.Struct, frozen=True, tag="unknown"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -11,11 +13,20 @@ from perdure.errors import EntryNotFound, Erased, FormatError
 from perdure.interop.exporting import ExportFormat, ExportSelection, export_session
 from perdure.interop.redaction.replacing import REDACTIONS, Redaction
 from perdure.session.codec import encode, new_tree
+from perdure.session.durable.embedded import stored_message
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import BranchSummary
-from perdure.session.messages import MESSAGE, Message, UnknownPart, user
+from perdure.session.messages import (
+    MESSAGE,
+    Message,
+    UnknownPart,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
 from perdure.session.notes import ImportSource, Label, SessionInfoChanged
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.keeping.erasing import EraseRequest
@@ -264,3 +275,20 @@ async def test_a_note_of_a_newer_perdure_stops_no_export(format: ExportFormat) -
     )
     await store.commit(Commit(writes=(Write(stream=stream, entries=notes),), at=2))
     assert (await export_session(store, stream, format)).content
+
+
+@pytest.mark.parametrize("format", ["pi", "operator"])
+async def test_bytes_of_tool_calls_are_base64_again_in_foreign_formats(
+    format: ExportFormat,
+) -> None:
+    store = empty_store()
+    await create(store)
+    picture = b"\x89PNG\r\n\x1a\n"
+    url = "data:image/png;base64," + base64.b64encode(picture).decode()
+    call = assistant(tool_call("c", "look", {"url": url}))
+    for said in (user("go"), call, tool_result("c", f"saw {url}", name="look")):
+        message, contents = stored_message(said)
+        write = Write(stream=StreamId("s"), entries=(new_tree(message),))
+        await store.commit(Commit(writes=(write,), at=1, blobs=contents))
+    text = (await export_session(store, StreamId("s"), format)).content.decode()
+    assert text.count(url) == 2

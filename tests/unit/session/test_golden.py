@@ -84,6 +84,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 LINES = (GOLDEN / "v1" / "entries.jsonl").read_bytes().removesuffix(b"\n").split(b"\n")
 ENTRIES = [entry_of_line(line) for line in LINES]
 
+HELD = "media://sha256-" + "1" * 64
 PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10, "a.png")
 USAGE = Usage(100, 20, 3, 4, 5600)
 FIRST = EntryId("golden/0")
@@ -245,6 +246,9 @@ EXPECTED: tuple[Body, ...] = (
         called_at=1_700_000_000_068,
     ),
     WorkspaceChanged(SNAPSHOT, system_prompt="Be there."),
+    Message("assistant", (ToolCallPart("c1", "t", {"u": f"data:;base64,{HELD}"}, (HELD,)),)),
+    Message("tool", (ToolResultPart("c1", f"data:;base64,{HELD}", contents=(HELD,)),)),
+    ToolStarted("c1", "t", {}, 1, "read", "retry", "k", contents=(HELD,)),
 )
 
 

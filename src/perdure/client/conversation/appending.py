@@ -17,6 +17,7 @@ from perdure.client.reading import EntryRef
 from perdure.errors import InvalidEntry, WrongArgument
 from perdure.session.codec import new_side, new_tree
 from perdure.session.declared.arguments import check_whole, takes_all_declared_but
+from perdure.session.durable.embedded import stored_message
 from perdure.session.durable.settling import settled_data, settled_message
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
 from perdure.session.ids import EntryId
@@ -31,6 +32,9 @@ Item = Message | InFlightMessage | TreeBody
 
 Parent = EntryRef | Here | None
 """Where an entry is appended: an entry, `LEAF`, or None for a new root."""
+
+_OF_TOOLS = ("assistant", "tool")
+"""Roles of messages that hold calls of tools, and their results."""
 
 ExpectedLeaf = EntryRef | msgspec.UnsetType | None
 """Where the caller expects the conversation to stand; None: before the root."""
@@ -175,7 +179,7 @@ def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
     _require_small(item)
     match item:
         case Message():
-            return item, ()
+            return stored_message(item) if item.role in _OF_TOOLS else (item, ())
         case InFlightMessage():
             return settled_message(item)
         case Custom():

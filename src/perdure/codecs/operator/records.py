@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from perdure.codecs.alike import NO_MODEL, OURS, ROOT, dollars, meta_of
 from perdure.codecs.fields import Fields
-from perdure.codecs.form import Writing, base64_of, carried
+from perdure.codecs.form import Writing, base64_of, carried, whole_args, whole_text
 from perdure.codecs.ids import message_id
 from perdure.codecs.operator.words import HEADER, META, NAME, TOKENS, VERSION, WORDS
 from perdure.session.codec import Body
@@ -124,7 +124,8 @@ def _block(part: Part, writing: Writing) -> list[Fields]:
             # Without a signature, but with the field: a reader may insist on it.
             return [{"type": "thinking", "content": part.text, "signature": ""}]
         case ToolCallPart():
-            call = {"id": part.id, "name": part.name, "args": part.args, "metadata": {}}
+            args = whole_args(part, writing)
+            call = {"id": part.id, "name": part.name, "args": args, "metadata": {}}
             return [{"type": "tool_call", **call}]
         case _:
             return _spoken(part, writing)
@@ -137,7 +138,7 @@ def _result_block(part: Part, writing: Writing) -> list[Fields]:
     result: Fields = {
         "type": "tool_result",
         "id": part.call_id,
-        "content": part.text,
+        "content": whole_text(part, writing),
         "is_error": part.is_error,
         "metadata": {} if part.name is None else {NAME: part.name},
         "terminate": False,

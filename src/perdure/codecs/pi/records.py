@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from perdure.codecs.alike import NO_MODEL, OURS, ROOT, dollars
 from perdure.codecs.fields import Fields, fields_of
-from perdure.codecs.form import Writing, base64_of, carried
+from perdure.codecs.form import Writing, base64_of, carried, whole_args, whole_text
 from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS, VERSION
 from perdure.codecs.times import iso_time
 from perdure.session.codec import Body
@@ -83,7 +83,8 @@ def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
 def _messages(message: Message, entry: Entry, writing: Writing) -> list[Fields]:
     """The messages of pi for `message`: one for each result of a tool."""
     if message.role == "assistant":
-        return [answer(message, entry.at, message.model or writing.model(entry.id))]
+        name = message.model or writing.model(entry.id)
+        return [answer(message, entry.at, name, writing)]
     if message.role == "tool":
         results = (part for part in message.parts if isinstance(part, ToolResultPart))
         return [_result(part, entry.at, writing) for part in results]
@@ -100,14 +101,14 @@ def provider_and_model(name: str | None) -> tuple[str, str]:
     return (provider, model) if colon else (NO_MODEL, provider or NO_MODEL)
 
 
-def answer(message: Message, at: int, name: str | None) -> Fields:
+def answer(message: Message, at: int, name: str | None, writing: Writing) -> Fields:
     """Return a message of the assistant, of the model `name`."""
     provider, model = provider_and_model(name)
     default = "toolUse" if message.tool_calls else "stop"
     reason = message.stop_reason
     fields: Fields = {
         "role": "assistant",
-        "content": [block for part in message.parts for block in _answer_blocks(part)],
+        "content": [block for part in message.parts for block in _answer_blocks(part, writing)],
         "api": _APIS.get(provider, _OTHER_API),
         "provider": provider,
         "model": model,
@@ -118,14 +119,15 @@ def answer(message: Message, at: int, name: str | None) -> Fields:
     return fields if message.error is None else {**fields, "errorMessage": message.error}
 
 
-def _answer_blocks(part: Part) -> list[Fields]:
+def _answer_blocks(part: Part, writing: Writing) -> list[Fields]:
     match part:
         case TextPart():
             return [_text(part.text)]
         case ThinkingPart(is_redacted=False):
             return [{"type": "thinking", "thinking": part.text}]
         case ToolCallPart():
-            return [{"type": "toolCall", "id": part.id, "name": part.name, "arguments": part.args}]
+            args = whole_args(part, writing)
+            return [{"type": "toolCall", "id": part.id, "name": part.name, "arguments": args}]
         case _:
             return []
 
@@ -139,7 +141,7 @@ def _result(part: ToolResultPart, at: int, writing: Writing) -> Fields:
         "role": "toolResult",
         "toolCallId": part.call_id,
         "toolName": part.name or "",
-        "content": _content((TextPart(part.text), *part.media), writing),
+        "content": _content((TextPart(whole_text(part, writing)), *part.media), writing),
         "isError": part.is_error,
         "timestamp": at,
     }
@@ -170,7 +172,8 @@ def is_image(part: MediaPart) -> bool:
 def is_written(part: Part, role: str) -> bool:
     """Whether there is anything for `part` in a message of `role`."""
     if role == "assistant":
-        return bool(_answer_blocks(part))
+        is_thought = isinstance(part, ThinkingPart) and not part.is_redacted
+        return is_thought or isinstance(part, TextPart | ToolCallPart)
     if role == "tool":
         return isinstance(part, ToolResultPart)
     return isinstance(part, TextPart | MediaPart)

@@ -36,13 +36,15 @@ class Begin(msgspec.Struct, frozen=True):
 class Answered(msgspec.Struct, frozen=True):
     """The model's answer arrived whole. `dropped` messages had to be left out of its request.
 
-    `is_estimated` says that the usage in `message` is not the provider's own count.
+    `is_estimated` says that the usage in `message` is not the provider's own count. `contents` are
+    what handles in its tool calls name, kept in the same commit.
     """
 
     message: Message
     dropped: int = 0
     kept: int = 0
     is_estimated: bool = False
+    contents: tuple[bytes, ...] = ()
 
 
 class Summarised(msgspec.Struct, frozen=True):
@@ -81,7 +83,8 @@ class Waited(msgspec.Struct, frozen=True):
 class ToolReturned(msgspec.Struct, frozen=True):
     """The tool gave back a result, an error included.
 
-    `whole` names the text that `text` was cut from; `contents` are kept in the same commit.
+    `whole` names the text that `text` was cut from; `embedded` are the handles that stand in `text`
+    in place of base64. `contents` are kept in the same commit.
     `delegated` is the session that the call opened for another agent.
     """
 
@@ -93,6 +96,7 @@ class ToolReturned(msgspec.Struct, frozen=True):
     media: tuple[MediaPart, ...] = ()
     ends_session: bool = False
     whole: str | None = None
+    embedded: tuple[str, ...] = ()
     contents: tuple[bytes, ...] = ()
     delegated: Delegated | None = None
 

@@ -378,4 +378,4 @@ def _broken(error: Exception) -> Broken:
 
 def _contents(happened: Input) -> tuple[bytes, ...]:
     """What is kept beside the entries of an outcome."""
-    return happened.contents if isinstance(happened, Begin | ToolReturned) else ()
+    return happened.contents if isinstance(happened, Begin | Answered | ToolReturned) else ()

@@ -82,8 +82,10 @@ def test_ids_stand_where_pi_puts_them() -> None:
 
 
 def test_answer_without_a_stop_reason_gets_it_from_its_parts() -> None:
-    assert answer(assistant("yes"), 0, None)["stopReason"] == "stop"
-    assert answer(assistant(tool_call("c", "read", {})), 0, None)["stopReason"] == "toolUse"
+    assert answer(assistant("yes"), 0, None, WRITING)["stopReason"] == "stop"
+    assert (
+        answer(assistant(tool_call("c", "read", {})), 0, None, WRITING)["stopReason"] == "toolUse"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_answer_without_a_stop_reason_gets_it_from_its_parts() -> None:
     ],
 )
 def test_model_is_named_in_three_words(model: str | None, words: tuple[str, ...]) -> None:
-    made = answer(Message("assistant", ()), 0, model)
+    made = answer(Message("assistant", ()), 0, model, WRITING)
     assert (made["provider"], made["model"], made["api"]) == words
 
 

@@ -30,6 +30,7 @@ from perdure.models.protocol import (
 from perdure.models.stream import AnswerBuilder
 from perdure.secrets.masking import log_failure, masked
 from perdure.session.codec import encode
+from perdure.session.durable.embedded import stored_message
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import Message, Usage
@@ -138,8 +139,8 @@ class AnswerCall:
             size = prompt.size + self._settings.size
             self._environment.scales.learn(request.model, size, message.usage)
         usage, is_estimated = self.usage(message)
-        message = msgspec.structs.replace(message, usage=usage)
-        return Answered(message, prompt.dropped, len(prompt.messages), is_estimated)
+        message, contents = stored_message(msgspec.structs.replace(message, usage=usage))
+        return Answered(message, prompt.dropped, len(prompt.messages), is_estimated, contents)
 
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
         """What the call has taken when `arrived` has come, with its price; whether by estimate.

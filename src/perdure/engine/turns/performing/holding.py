@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId
 from perdure.session.kinds import MESSAGE
 from perdure.session.ledger import ToolFinished
 from perdure.session.media.inline import SCHEME
-from perdure.session.messages import MediaPart, Message, ToolResultPart
+from perdure.session.messages import MediaPart, Message, ToolCallPart, ToolResultPart
 from perdure.stores.protocol import SessionStore
 
 _WHO = "read_media"
@@ -52,3 +52,6 @@ def _handles(message: Message) -> Iterator[str]:
             yield part.handle
         elif isinstance(part, ToolResultPart):
             yield from (media.handle for media in part.media)
+            yield from part.contents
+        elif isinstance(part, ToolCallPart):
+            yield from part.contents

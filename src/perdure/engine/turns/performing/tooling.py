@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -14,9 +15,10 @@ from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.performing.holding import held
 from perdure.engine.turns.rules.asking import args_hash
 from perdure.engine.turns.state import OpenTool
-from perdure.errors import InvalidArguments, UnknownTool
+from perdure.errors import EntryNotFound, InvalidArguments, UnknownTool
 from perdure.models.stream import invalid_json
 from perdure.secrets.vault import Taint, Vault
+from perdure.session.durable.embedded import restored, stored_text
 from perdure.session.durable.settling import media_part
 from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME, InlineMedia
@@ -44,7 +46,8 @@ async def tool_outcome(
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
     """What an approval of the call that `agent` `asked` for is bound to now."""
     spec = environment.tools.get(asked.name)
-    call = _call(environment, asked.id, asked.name, asked.args)
+    args = await _whole(environment, asked.args, asked.contents)
+    call = _call(environment, asked.id, asked.name, args)
     return await asyncio.to_thread(bound_of, spec, call, agent)
 
 
@@ -61,8 +64,9 @@ async def _run(
         reason = f"the arguments are not a JSON object: {sent[:200]}"
         return failed_run(started.tool, InvalidArguments(started.tool, reason))
     below = environment.delegation
+    args = await _whole(environment, started.input, started.contents)
     call = msgspec.structs.replace(
-        _call(environment, started.id, started.tool, started.input),
+        _call(environment, started.id, started.tool, args),
         idempotency_key=started.idempotency_key,
         attempt=started.attempt,
         invoke=None if below is None else partial(below.invoke, is_aborted=is_aborted),
@@ -74,6 +78,17 @@ async def _run(
         return await run_tool(spec, call, clock=environment.clock)
     hooked = HookedCall(spec, hooks)
     return await run_tool(hooked.spec, call, clock=environment.clock, answered=hooked.answered)
+
+
+async def _whole(
+    environment: Environment, args: dict[str, object], handles: tuple[str, ...]
+) -> dict[str, object]:
+    """`args` with the bytes that `handles` name; what was erased stays a handle."""
+    found: dict[str, bytes] = {}
+    for handle in handles:
+        with contextlib.suppress(EntryNotFound):
+            found[handle] = await environment.store.blob(handle.removeprefix(SCHEME))
+    return restored(args, found) if found else args
 
 
 def _call(environment: Environment, id: str, tool: str, args: Mapping[str, object]) -> ToolCall:
@@ -108,6 +123,9 @@ def _returned(run: ToolRun) -> ToolReturned:
     """`run` as the machine takes it; where its text was cut, the whole is kept and named."""
     text, whole = run.output.text, None
     media, contents = _settled(run.output.media)
+    text, embedded = stored_text(text)
+    error, of_error = (None, {}) if run.error is None else stored_text(run.error)
+    contents = (*contents, *{**embedded, **of_error}.values())
     if run.whole is not None:
         content = run.whole.encode(errors="replace")
         whole, contents = SCHEME + blob_hash(content), (*contents, content)
@@ -115,12 +133,13 @@ def _returned(run: ToolRun) -> ToolReturned:
     return ToolReturned(
         text=text,
         outcome=run.outcome,
-        error=run.error,
+        error=error,
         error_code=run.error_code,
         duration_ms=run.duration_ms,
         media=media,
         ends_session=run.output.ends_session,
         whole=whole,
+        embedded=tuple(embedded),
         contents=contents,
         delegated=run.output.delegated,
     )

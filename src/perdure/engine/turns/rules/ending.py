@@ -8,9 +8,11 @@ import msgspec
 
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.state import OpenTool
+from perdure.session.durable.embedded import stored_message
 from perdure.session.ledger import (
     Delegated,
     Failure,
+    Interrupted,
     ToolFinished,
     ToolOutcome,
     TurnEnd,
@@ -65,6 +67,17 @@ def settle_call(
         ran_ms = duration_ms(scribe, open_tool)
         scribe.side(msgspec.structs.replace(finished, duration_ms=ran_ms), open_tool.seq)
     scribe.tree(Message("tool", (part,)))
+
+
+def interrupted_by(partial: Message) -> Interrupted:
+    """The part of an answer that was cut, without calls that hold bytes: those were never made."""
+    parts = tuple(
+        part
+        for part in partial.parts
+        if not isinstance(part, ToolCallPart)
+        or not stored_message(Message("assistant", (part,)))[1]
+    )
+    return Interrupted(msgspec.structs.replace(partial, parts=parts))
 
 
 def duration_ms(scribe: Scribe, open_tool: OpenTool) -> int:

@@ -11,6 +11,7 @@ from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.rules.chain import Advance, Again, course_after, parked_until
 from perdure.engine.turns.rules.ending import (
     finish,
+    interrupted_by,
     refuse_pending,
     settle_call,
     withdraw_question,
@@ -28,7 +29,6 @@ from perdure.engine.turns.state import OpenCall, Phase
 from perdure.errors import ContextOverflow, ModelError
 from perdure.session.ledger import (
     Failure,
-    Interrupted,
     ModelFinished,
     ToolFinished,
     Trimmed,
@@ -131,7 +131,12 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
     started = open_tool.started
     is_error = happened.outcome != "ok"
     part = ToolResultPart(
-        started.id, happened.text, is_error=is_error, name=started.tool, media=happened.media
+        started.id,
+        happened.text,
+        is_error=is_error,
+        name=started.tool,
+        media=happened.media,
+        contents=happened.embedded,
     )
     finished = ToolFinished(
         id=started.id,
@@ -308,7 +313,7 @@ def _abort_call(scribe: Scribe, happened: inputs.Aborted) -> None:
 def _note_partial(scribe: Scribe, call: OpenCall, partial: Message | None) -> None:
     """Keep the part of an answer that was cut, beside the branch."""
     if partial is not None and call.purpose == "answer":
-        scribe.side(Interrupted(partial), call.seq)
+        scribe.side(interrupted_by(partial), call.seq)
 
 
 def _continued(scribe: Scribe, partial: Message | None) -> Message | None:

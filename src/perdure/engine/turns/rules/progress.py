@@ -148,6 +148,7 @@ def start_tool(
         on_unknown=facts.on_unknown,
         idempotency_key=f"{scribe.state.answer_id}:{position}",
         approved=approved,
+        contents=call.contents,
     )
     scribe.side(started, scribe.state.answer_id)
 

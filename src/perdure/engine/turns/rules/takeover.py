@@ -21,6 +21,7 @@ from perdure.engine.turns.rules.asking import (
 from perdure.engine.turns.rules.ending import (
     duration_ms,
     finish,
+    interrupted_by,
     refuse_pending,
     settle_call,
 )
@@ -41,7 +42,6 @@ from perdure.engine.turns.state import PendingQuestion
 from perdure.errors import ApprovalStale
 from perdure.session.kinds import CONTINUE_TEXT, CustomMessage
 from perdure.session.ledger import (
-    Interrupted,
     InterruptPolicy,
     ModelFinished,
     ToolFinished,
@@ -73,7 +73,7 @@ def lost_call(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
     """The process died in a model call: before anything came, call again; else as agreed."""
     call = open_call(scribe)
     if happened.partial is not None:
-        scribe.side(Interrupted(happened.partial), call.seq)
+        scribe.side(interrupted_by(happened.partial), call.seq)
     is_answer = call.purpose == "answer"
     policy = scribe.state.on_interrupt if is_answer and happened.has_begun else "retry"
     usage = lost_usage(call, happened.partial, config)

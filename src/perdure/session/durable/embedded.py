@@ -1,0 +1,202 @@
+"""Bytes that are base64 in arguments and results of tools: stored as content, put back for a tool.
+
+The base64 of ``data:image/png;base64,iVBO...`` and of an object whose `type` or `kind` is
+``base64`` becomes a handle (``media://sha256-...``) in its place. Only canonical base64 is taken,
+so putting the contents back gives the same text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from perdure.session.ids import blob_hash
+from perdure.session.media.inline import SCHEME
+from perdure.session.messages import Message, ToolCallPart, ToolResultPart
+
+_MARK = "base64"
+_URL = r"(data:[^,\s\"']{0,200};base64,)"
+_BYTES = re.compile(_URL + r"([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
+_HANDLE = re.compile(_URL + r"(media://sha256-[0-9a-f]{64})", re.IGNORECASE)
+
+MAX_DEPTH = 64
+"""Below this depth arguments are left as they are."""
+
+
+def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
+    """`message` with handles for the bytes in its calls and results, and these bytes, each once.
+
+    Shape: the very same message where it holds none.
+    """
+    contents: dict[str, bytes] = {}
+    parts = tuple(
+        _stored_part(part, contents) if isinstance(part, ToolCallPart | ToolResultPart) else part
+        for part in message.parts
+    )
+    if not contents:
+        return message, ()
+    return msgspec.structs.replace(message, parts=parts), tuple(contents.values())
+
+
+def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
+    """The result `text` with handles for the bytes in it, and these bytes by their handles."""
+    contents: dict[str, bytes] = {}
+    if _MARK not in text.lower():
+        return text, contents
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            data: object = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        found: dict[str, bytes] = {}
+        taken = _rebuilt(data, lambda value: _taken_out(value, found), _object_taker(found))
+        if _has_object(data) and found:
+            return json.dumps(taken, ensure_ascii=False), found
+    return _taken_out(text, contents), contents
+
+
+def restored(args: Mapping[str, object], contents: Mapping[str, bytes]) -> dict[str, object]:
+    """The arguments `args` with `contents`, by their handles, back in their places."""
+
+    def text(value: str) -> str:
+        return _HANDLE.sub(lambda found: found[1] + _encoded(found[2], contents), value)
+
+    def of_object(value: dict[str, object]) -> dict[str, object]:
+        data = value.get("data")
+        if not isinstance(data, str) or data not in contents:
+            return value
+        return {**value, "data": _encoded(data, contents)}
+
+    return cast("dict[str, object]", _rebuilt(dict(args), text, of_object))
+
+
+def restored_text(text: str, contents: Mapping[str, bytes]) -> str:
+    """The result `text` with `contents`, by their handles, back in their places."""
+    for handle in contents:
+        text = text.replace(handle, _encoded(handle, contents))
+    return text
+
+
+def _encoded(handle: str, contents: Mapping[str, bytes]) -> str:
+    content = contents.get(handle)
+    return handle if content is None else base64.b64encode(content).decode()
+
+
+def _stored_part(
+    part: ToolCallPart | ToolResultPart, contents: dict[str, bytes]
+) -> ToolCallPart | ToolResultPart:
+    if isinstance(part, ToolResultPart):
+        text, of_text = stored_text(part.text)
+        if not of_text:
+            return part
+        contents.update(of_text)
+        handles = (*part.contents, *of_text)
+        return msgspec.structs.replace(part, text=text, contents=handles)
+    if not any(_MARK in text.lower() for text in _texts(part.args)):
+        return part
+    found: dict[str, bytes] = {}
+    args = _rebuilt(part.args, lambda value: _taken_out(value, found), _object_taker(found))
+    if not found:
+        return part
+    contents.update(found)
+    handles = (*part.contents, *found)
+    return msgspec.structs.replace(part, args=cast("dict[str, object]", args), contents=handles)
+
+
+def _taken_out(text: str, contents: dict[str, bytes]) -> str:
+    """`text` with a handle for the base64 of each ``data:`` address."""
+
+    def replaced(found: re.Match[str]) -> str:
+        whole = _canonical(found[2])
+        if not whole:
+            return found[0]
+        return found[1] + _kept(whole, contents) + found[2][len(whole) :]
+
+    return _BYTES.sub(replaced, text) if _MARK in text.lower() else text
+
+
+def _object_taker(
+    contents: dict[str, bytes],
+) -> Callable[[dict[str, object]], dict[str, object]]:
+    def taken(value: dict[str, object]) -> dict[str, object]:
+        data = value.get("data")
+        if not isinstance(data, str) or not data or _canonical(data) != data:
+            return value
+        return {**value, "data": _kept(data, contents)}
+
+    return taken
+
+
+def _kept(whole: str, contents: dict[str, bytes]) -> str:
+    content = base64.b64decode(whole)
+    handle = SCHEME + blob_hash(content)
+    contents[handle] = content
+    return handle
+
+
+def _canonical(text: str) -> str:
+    """The longest beginning of `text` that base64 of its own bytes gives again; "" for none."""
+    bare = text.rstrip("=")
+    whole = text if len(text) % 4 == 0 else bare[: len(bare) - len(bare) % 4]
+    for candidate in (whole, bare[: max(len(bare) - 1, 0) // 4 * 4]):
+        try:
+            content = base64.b64decode(candidate, validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        if base64.b64encode(content).decode() == candidate:
+            return candidate
+    return ""
+
+
+def _rebuilt(
+    value: Any,
+    text: Callable[[str], str],
+    of_object: Callable[[dict[str, object]], dict[str, object]],
+    depth: int = 0,
+) -> Any:
+    """`value` with its texts as `text` gives them, its base64 objects as `of_object` does."""
+    if isinstance(value, str):
+        return text(value)
+    if depth == MAX_DEPTH:
+        return value
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [_rebuilt(item, text, of_object, depth + 1) for item in items]
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        if _is_base64(fields):
+            return of_object(fields)
+        return {key: _rebuilt(item, text, of_object, depth + 1) for key, item in fields.items()}
+    return value
+
+
+def _is_base64(fields: Mapping[str, object]) -> bool:
+    return _MARK in (fields.get("type"), fields.get("kind")) and "data" in fields
+
+
+def _has_object(value: object) -> bool:
+    """Whether a base64 object is in `value`."""
+    found = (cast("dict[str, object]", each) for each in _below(value) if isinstance(each, dict))
+    return any(_is_base64(each) for each in found)
+
+
+def _texts(value: object) -> Iterator[str]:
+    return (each for each in _below(value) if isinstance(each, str))
+
+
+def _below(value: object) -> Iterator[object]:
+    """`value` and all values in it."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if isinstance(each, list):
+            waiting.extend(cast("list[object]", each))
+        elif isinstance(each, dict):
+            waiting.extend(cast("dict[str, object]", each).values())
