@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.context.build import build_context
 from perdure.interop.exporting import export_session
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
@@ -37,12 +38,13 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import Label, LeafMoved, SessionInfoChanged
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.protocol import Commit, SessionStore, Write
 from tests.fakes.clock import START_MS
 from tests.fakes.session_files import file_of
+from tests.fakes.sources import empty_store, imported
 
 S = StreamId("s")
-PIXELS = b"\x89PNG pixels"
+PIXELS = b"\x89PNG\r\n\x1a\n pixels"
 PICTURE = MediaPart("image/png", "media://" + blob_hash(PIXELS), len(PIXELS))
 GONE = MediaPart("image/png", "media://sha256-" + "0" * 64, 1)
 SOUND = MediaPart("audio/ogg", "media://sha256-" + "1" * 64, 1)
@@ -156,3 +158,27 @@ async def test_numbers_are_spelled_alike(
     assert spelled[dialect] in file_of(folder, S).read_bytes()
     (entry,) = await store.entries(S)
     assert b'"whole":1.0' in entry.body
+
+
+async def test_session_file_imports_with_its_context_and_exports_its_bytes(
+    store: JsonlStore, folder: Path, dialect: DialectName
+) -> None:
+    await write(store, *conversation(), create=StreamHeader(S, START_MS, title="Tide"))
+    await write(store, NewEntry("a_note", b"{}", lane="side"), new_tree(user("go on")))
+    content = file_of(folder, S).read_bytes()
+    other = empty_store()
+
+    report = await imported(other, content)
+
+    assert (report.session, report.warnings) == (S, ())
+    assert (await other.state(S)).info.title == "Tide"
+    assert "a_note" not in {entry.kind for entry in await other.tree(S)}
+    assert await said_in(other) == await said_in(store)
+    assert (await export_session(other, S, dialect)).content == content
+
+
+async def said_in(store: SessionStore) -> list[tuple[str, str]]:
+    """What a model would be sent."""
+    leaf = (await store.state(S)).leaf
+    context = build_context(await store.context_window(S, leaf))
+    return [(each.message.role, each.message.text) for each in context.messages]
