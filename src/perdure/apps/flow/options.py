@@ -6,13 +6,14 @@ import getpass
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from perdure.apps.cli.options import only_text
-from perdure.apps.flow.roles import Acting, role_agents, roles_of
+from perdure.apps.flow.roles import Acting, role_agent, role_agents, roles_of
 from perdure.apps.flow.run_settings import permissions_in
 from perdure.apps.opening import existing_store
 from perdure.apps.wiring import models
@@ -62,7 +63,11 @@ async def flows_of(store: Store, acting: Acting | None = None) -> AsyncGenerator
     router = models(acting.scenario)
     try:
         runtime = Runtime(store, role_agents(acting), models=router)
-        async with runtime, Flows(runtime, offered_models=acting.offered) as flows:
+        make = None if acting.agents else partial(role_agent, acting)
+        async with (
+            runtime,
+            Flows(runtime, offered_models=acting.offered, default_agent=make) as flows,
+        ):
             yield flows
     finally:
         await router.aclose()

@@ -138,16 +138,18 @@ def role_agents(acting: Acting) -> list[Agent]:
     """An agent for each role, and for the one that writes feedback."""
     if acting.agents:
         return list(acting.agents)
+    return [role_agent(acting, role) for role in (*acting.roles, FEEDBACK_ROLE)]
+
+
+def role_agent(acting: Acting, role: str) -> Agent:
+    """The agent of the base role `role`, also of one that is added while the flow runs."""
     model = acting.model
     if model is None and acting.scenario is not None:
         model = f"scripted:{acting.scenario.name}"
-    return [
-        Agent(
-            role,
-            model=model or DEFAULT_MODEL,
-            instructions=INSTRUCTIONS,
-            tools=builtin_tools(acting.permissions),
-            permissions=acting.permissions,
-        )
-        for role in (*acting.roles, FEEDBACK_ROLE)
-    ]
+    return Agent(
+        role,
+        model=model or DEFAULT_MODEL,
+        instructions=INSTRUCTIONS,
+        tools=builtin_tools(acting.permissions),
+        permissions=acting.permissions,
+    )

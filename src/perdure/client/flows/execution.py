@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
 from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.place import check_place, place_of
@@ -21,10 +23,17 @@ from perdure.session.ledger import InterruptPolicy
 class Execution:
     """Runs the flows of one store with the agents of `host`. See `Flows` for the arguments."""
 
-    def __init__(self, host: Host, on_interrupt: InterruptPolicy, offered: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        on_interrupt: InterruptPolicy,
+        offered: tuple[str, ...],
+        default_agent: Callable[[str], Agent] | None,
+    ) -> None:
         self._host = host
         self._on_interrupt: InterruptPolicy = on_interrupt
         self._offered = offered
+        self._default_agent = default_agent
         self._waker = Waker(host.store.backend)
 
     async def run(self, journal: Journal, *, until_completed: bool) -> FlowState:
@@ -62,7 +71,13 @@ class Execution:
         if state.document is not None:  # what it runs is in its log, and edited nowhere else
             ground, turns = replace(ground, drawing=None), DocumentTurns
         roles = turns(
-            self._host, journal, ground.record, library, self._on_interrupt, offered=self._offered
+            self._host,
+            journal,
+            ground.record,
+            library,
+            self._on_interrupt,
+            offered=self._offered,
+            default_agent=self._default_agent,
         )
         clock = self._host.store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))

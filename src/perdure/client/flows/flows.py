@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,7 +77,9 @@ class Flows:
     A role instance works under the agent whose id is its own (``developer_2``), else its base
     role's (``developer``). `on_interrupt` is what becomes of an answer that its process died in,
     where the agent does not say anything but the default. `offered_models` are those that can be
-    chosen for roles. Ends with its ``async with``.
+    chosen for roles. `default_agent` makes the agent of a base role that has none, such as one
+    that was added while the flow runs; without it the role's node waits for a person. Ends with its
+    ``async with``.
     Raises: WrongArgument for an offered model that is no ``provider:name``; ConfigError for one
     whose provider the runtime does not know.
     """
@@ -88,13 +90,14 @@ class Flows:
         *,
         on_interrupt: InterruptPolicy = "continue",
         offered_models: Iterable[str] = (),
+        default_agent: Callable[[str], Agent] | None = None,
     ) -> None:
         self._host = runtime.host
         offered = tuple(offered_models)
         self._equipment = Equipment(runtime.host.models, runtime.host.agents)
         self._equipment.check_models(offered, "offered_models")
         self._store = runtime.host.store
-        self._execution = Execution(runtime.host, on_interrupt, offered)
+        self._execution = Execution(runtime.host, on_interrupt, offered, default_agent)
 
     async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,

@@ -7,7 +7,7 @@ base role's; what the flow configures for the role goes before what the agent sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -89,6 +89,7 @@ class RoleTurns:
         on_interrupt: InterruptPolicy,
         *,
         offered: Sequence[str] = (),
+        default_agent: Callable[[str], Agent] | None = None,
     ) -> None:
         self._host = host
         self._store = host.store.backend
@@ -98,6 +99,7 @@ class RoleTurns:
         self._library = library
         self._shelf = SkillShelf(library.project)
         self._offered = tuple(offered)
+        self._default_agent = default_agent
         self._selectors = Selectors(host, journal)
         self._on_interrupt: InterruptPolicy = on_interrupt
         self._at_work: dict[StreamId, Signals] = {}
@@ -313,6 +315,8 @@ class RoleTurns:
         """
         agents = self._host.agents
         agent = agent_for(agents, role)
+        if agent is None and self._default_agent is not None:
+            agent = self._default_agent(base_role(role))
         if agent is not None:
             return as_role(agent, self._on_interrupt)
         known = ", ".join(sorted(agents)) or "none"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
+from perdure.client.agents.agent import Agent
 from perdure.client.flows.deleting import Deleted
 from perdure.client.flows.feeds import RoleFeed as AsyncRoleFeed
 from perdure.client.flows.flow import Flow as AsyncFlow
@@ -210,11 +211,15 @@ class Flows(Handle[AsyncFlows]):
         *,
         on_interrupt: InterruptPolicy = "continue",
         offered_models: Iterable[str] = (),
+        default_agent: Callable[[str], Agent] | None = None,
     ) -> None:
         portal = portal_of(runtime, "Flows", "runtime")
         made = portal.run(
             lambda: AsyncFlows(
-                runtime.asynchronous, on_interrupt=on_interrupt, offered_models=offered_models
+                runtime.asynchronous,
+                on_interrupt=on_interrupt,
+                offered_models=offered_models,
+                default_agent=default_agent,
             )
         )
         super().__init__(portal, made)
