@@ -7,7 +7,7 @@ refused when it is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.client.agents.agent import Agent
@@ -81,6 +81,25 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
     """The agent that a role instance is: its own, else its base role's; of feedback the owner's."""
     names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
     return next((agents[name] for name in names if name in agents), None)
+
+
+def required_agent(
+    agents: Mapping[str, Agent], role: str, default: Callable[[str], Agent] | None
+) -> Agent:
+    """As `agent_for`; where there is none, what `default` makes of the base role.
+
+    Raises: ConfigError when there is none.
+    """
+    agent = agent_for(agents, role)
+    if agent is None and default is not None:
+        agent = default(base_role(role))
+    if agent is not None:
+        return agent
+    known = ", ".join(sorted(agents)) or "none"
+    raise ConfigError(
+        f"role {role!r} has no agent: give the runtime one with the id {base_role(role)!r} "
+        f"(it has: {known})"
+    )
 
 
 def undecided_for(

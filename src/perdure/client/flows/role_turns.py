@@ -19,7 +19,7 @@ from perdure.client.agents.hosting import Host
 from perdure.client.agents.terms import InFlow
 from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.flows.consent import consent_judge
-from perdure.client.flows.equipping import agent_for, skills_of, unconfigured, undecided_for
+from perdure.client.flows.equipping import required_agent, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
 from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
 from perdure.client.flows.selectors import About, Selectors
@@ -313,17 +313,8 @@ class RoleTurns:
 
         Raises: ConfigError when there is none.
         """
-        agents = self._host.agents
-        agent = agent_for(agents, role)
-        if agent is None and self._default_agent is not None:
-            agent = self._default_agent(base_role(role))
-        if agent is not None:
-            return as_role(agent, self._on_interrupt)
-        known = ", ".join(sorted(agents)) or "none"
-        raise ConfigError(
-            f"role {role!r} has no agent: give the runtime one with the id {base_role(role)!r} "
-            f"(it has: {known})"
-        )
+        agent = required_agent(self._host.agents, role, self._default_agent)
+        return as_role(agent, self._on_interrupt)
 
     async def _bundle(self, state: FlowState, role: str, instructions: str | None) -> str:
         of = base_role(role)
