@@ -172,7 +172,7 @@ def forms() -> Iterator[tuple[str, str, str]]:
             "{KEY}": f"Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF{number:04}",
             "{B64}": f"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIB{number:04}",
             "{UP}": f"AB3DE6GH2JK2MN5PQ6ST3VW4YZ7BC{number:03}",
-            "{ABC}": f"a{number}",
+            "{ABC}": f"z{number}",
             "{AWS}": f"AKIAIOSFODNN7EXAM{number:03}",
             "{LOW}": f"0a3b6c9d2e5f8a1b4c7d0e3f6a9b2c{number:03}",
         }
