@@ -5,10 +5,17 @@ The package lies in the folder that $PERDURE_PI names, else in `.programs/pi` (`
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import re
+import select
 import shutil
+import struct
 import subprocess
+import termios
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +28,7 @@ PACKAGES = ("@mariozechner/pi-coding-agent", "@earendil-works/pi-coding-agent")
 """The package's name up to 0.73, and since."""
 
 PATIENCE_S = 60
+_CONTROLS = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[\]_][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
 
 def installed() -> Path | None:
@@ -61,17 +69,9 @@ class RealPi:
     def run(self, *words: str, home: Path, cwd: Path, address: str = "") -> str:
         """Run the command ``pi`` with `words` against the model server at `address`."""
         settle(home, address)
-        command = ["node", str(self.package / "dist" / "cli.js"), *words]
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "PI_OFFLINE": "1",
-            "PI_SKIP_VERSION_CHECK": "1",
-            "LANG": "C.UTF-8",
-        }
         done = subprocess.run(
-            command,
-            env=environment,
+            self._command(*words),
+            env=_environment(home),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -81,6 +81,57 @@ class RealPi:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def show_tree(self, path: Path, home: Path) -> str:
+        """Open `path` in pi at a terminal and type ``/tree``; return what the screen shows."""
+        settle(home, "http://127.0.0.1:9/v1")  # no model is called
+        own, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 160, 0, 0))
+        words = ("--provider", "local", "--model", "tides", "--no-tools", "--session", str(path))
+        with subprocess.Popen(
+            self._command(*words),
+            env={**_environment(home), "TERM": "xterm-256color"},
+            cwd=home,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        ) as process:
+            os.close(theirs)
+            try:
+                _read_until(own, "tides")  # the model, on the last line of the screen
+                os.write(own, b"/tree")
+                _read_until(own, "Navigate session tree")
+                os.write(own, b"\r")
+                return _read_until(own, r"Session Tree.*\(\d+/\d+\)")  # which row of how many
+            finally:
+                process.kill()
+                os.close(own)
+
+    def _command(self, *words: str) -> list[str]:
+        return ["node", str(self.package / "dist" / "cli.js"), *words]
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PI_OFFLINE": "1",
+        "PI_SKIP_VERSION_CHECK": "1",
+        "LANG": "C.UTF-8",
+    }
+
+
+def _read_until(terminal: int, pattern: str) -> str:
+    """Return what is printed at a terminal, without colours, until `pattern` is in it."""
+    printed = b""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        text = _CONTROLS.sub("", printed.decode("utf-8", "replace"))
+        if re.search(pattern, text, re.DOTALL):
+            return text
+        assert time.monotonic() < end, text
+        if select.select([terminal], [], [], 1)[0]:
+            printed += os.read(terminal, 65_536)
 
 
 def settle(home: Path, address: str) -> None:

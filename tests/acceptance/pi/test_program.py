@@ -99,6 +99,30 @@ async def test_pi_continues_session_with_long_title_and_metadata(world: World) -
     assert words(sent)[-3:] == ["On another branch?", "Yes.", "Go on"]
 
 
+async def test_tree_in_pi_shows_what_perdure_wrote(pi: RealPi, tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:
+        session = await store.create(title=LONG, cwd=tmp_path, metadata=METADATA)
+        first = await session.append(user("How long is the night?"), assistant("Eight hours."))
+        await session.label(first[0].id, "the night")
+        await session.append(user("And the day?"), assistant("Sixteen hours."))
+        await session.branch_with_summary(first[1].id, "The day was asked about.")
+        await session.append(user("And the week?"))
+    path = file_of(folder, session.id)
+    before = path.read_bytes()
+    screen = await asyncio.to_thread(pi.show_tree, path, tmp_path)
+    rows = (
+        *("[the night] user: How long is the night?", "assistant: Eight hours."),
+        *("[branch summary]: The day was asked about.", "user: And the week?"),
+        *("user: And the day?", "assistant: Sixteen hours."),
+    )
+    places = [screen.find(row) for row in rows]
+    assert -1 not in places, screen
+    assert places == sorted(places), screen
+    assert "perdure" not in screen
+    assert path.read_bytes().startswith(before)  # pi notes the thinking level it starts with
+
+
 async def test_chat_and_pi_answer_in_turns_in_one_file(world: World) -> None:
     first = await world.run("-p", "First question", answer="First answer")
     assert words(first) == ["First question"]
