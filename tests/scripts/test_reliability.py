@@ -1,4 +1,4 @@
-"""Every test that docs/reliability.md names exists, so that no promise is held by nothing."""
+"""Every test that the documents of promises name exists, so that no promise is held by nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from benchmarks.figures import Figure
 from benchmarks.markdown import BEGIN, END, put_into
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RELIABILITY = REPOSITORY / "docs" / "reliability.md"
+COMPATIBILITY = REPOSITORY / "docs" / "compatibility.md"
 _NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_FEATURE = re.compile(r"^\| (?!Feature|---)[^|]+ \| ([^|]*) \|", re.MULTILINE)
 _PROMISE = re.compile(r"^\| (?!Promise|---|What)[^|]+ \| ([^|]*tests/[^|]*) \|$", re.MULTILINE)
 
 
@@ -23,8 +27,9 @@ def functions_in(file: str) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, functions))
 
 
-def test_every_test_it_names_exists() -> None:
-    named = _NAMED.findall(RELIABILITY.read_text("utf-8"))
+@pytest.mark.parametrize("document", [RELIABILITY, COMPATIBILITY], ids=lambda file: file.stem)
+def test_every_test_it_names_exists(document: Path) -> None:
+    named = _NAMED.findall(document.read_text("utf-8"))
     assert len(named) > 50
     missing = [f"{file}::{name}" for file, name in named if name not in functions_in(file)]
     assert missing == []
@@ -33,6 +38,12 @@ def test_every_test_it_names_exists() -> None:
 def test_every_promise_names_a_test() -> None:
     for cell in _PROMISE.findall(RELIABILITY.read_text("utf-8")):
         assert _NAMED.fullmatch(cell.strip()), cell
+
+
+def test_every_feature_names_a_test_or_a_command() -> None:
+    shown = _FEATURE.findall(COMPATIBILITY.read_text("utf-8"))
+    assert len(shown) > 70
+    assert [cell for cell in shown if not re.search("::test_|`perdure |`make ", cell)] == []
 
 
 def test_figures_take_the_place_of_former_ones(tmp_path: Path) -> None:
