@@ -103,7 +103,7 @@ async def test_the_example_of_an_agent(address: str) -> None:
 
 
 async def test_iterating_and_awaiting_may_be_left_out(address: str) -> None:
-    agent = perdure.Agent("helper")
+    agent = perdure.Agent("helper", model="scripted:echo")
     async with perdure.open(address) as store:
         async with perdure.Runtime(store, agents=[agent]) as runtime:
             chat = await runtime.start(agent)
@@ -113,7 +113,7 @@ async def test_iterating_and_awaiting_may_be_left_out(address: str) -> None:
 
 
 def test_the_same_without_async(address: str) -> None:
-    agent = perdure.Agent("helper")
+    agent = perdure.Agent("helper", model="scripted:echo")
     with perdure.blocking.open(address) as store:
         session = store.create(title="Trip")
         hello = session.append(user("Hello"))

@@ -97,7 +97,8 @@ def test_a_store_in_memory_and_a_chat_load_no_database_and_no_provider() -> None
         "import perdure\n"
         "with perdure.blocking.open('memory:') as store:\n"
         "    store.create().append(perdure.user('hi'))\n"
-        "    runtime = perdure.blocking.Runtime(store, [perdure.Agent('a')])\n"
+        "    agent = perdure.Agent('a', model='scripted:echo')\n"
+        "    runtime = perdure.blocking.Runtime(store, [agent])\n"
         "    runtime.start('a').send('hello').result()\n"
     )
     assert not HEAVY & loaded

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from perdure.client.agents.agent import DEFAULT_MODEL, Agent
-from perdure.client.agents.providers import default_models
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.providers import default_models, provider_states
 from perdure.client.clock import SystemClock
+from perdure.models.catalogue import ECHO
 from perdure.models.routing import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
@@ -59,20 +60,29 @@ def chat_agent(
     permissions: Permissions | None = None,
     **settings: Any,
 ) -> Agent:
-    """The agent of ``perdure chat``: `model` or the offline one, the built-in tools and `tools`.
+    """The agent of ``perdure chat``: its model, the built-in tools and `tools`.
 
-    Those that `permissions` leave nothing to do are not offered. `settings` are others of an
-    `Agent`'s.
+    Without a `model` it may only take part in sessions that have one. Tools that `permissions`
+    leave nothing to do are not offered. `settings` are others of an `Agent`'s.
     """
     allowed = permissions or Permissions()
     return Agent(
         AGENT,
-        model=model or DEFAULT_MODEL,
+        model=model or ECHO,
         instructions=INSTRUCTIONS,
         tools=(*builtin_tools(allowed), *tools),
         permissions=allowed,
         **settings,
     )
+
+
+def model_choices(environment: Mapping[str, str]) -> str:
+    """The models a person can choose, those that are set up first, in words."""
+    states = [state for state in provider_states(environment) if state.name != "scripted"]
+    ready = [state.name for state in states if state.status == "configured"]
+    others = [state.name for state in states if state.name not in ready]
+    named = [*(f"{name}:NAME (configured)" for name in ready), *(f"{name}:NAME" for name in others)]
+    return f"{', '.join(named)}, or {ECHO} (offline, no language model)"
 
 
 def builtin_tools(permissions: Permissions) -> tuple[ToolSpec, ...]:

@@ -148,6 +148,21 @@ def is_model_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+ECHO = "scripted:echo"
+"""The offline model, which says that it is no language model."""
+
+
+def model_missing(what: str) -> WrongArgument:
+    """The error for `what`, which needs a model and names none; it lists the choices."""
+    choices = ", ".join(f"{name}:NAME" for name in PROVIDERS)
+    return WrongArgument(
+        f"{what} needs a model, model='provider:name': one of {choices}, or {ECHO}, which works "
+        "offline and is no language model",
+        argument="model",
+        takes="provider:name",
+    )
+
+
 def require_model_name(text: str, argument: str = "model") -> None:
     """Refuse `text`, given as `argument`, where it names no provider or no model of it.
 
@@ -156,7 +171,7 @@ def require_model_name(text: str, argument: str = "model") -> None:
     if not is_model_name(text):
         raise WrongArgument(
             f"{text!r:.80} names no provider and model: write provider:name, such as "
-            "anthropic:claude-opus-4-5, or scripted:echo, which works offline",
+            f"anthropic:claude-opus-4-5, or {ECHO}, which works offline",
             argument=argument,
             takes="provider:name",
         )

@@ -62,6 +62,7 @@ class World:
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "PERDURE_STORE": f"sqlite:///{self.file}",
+            "PERDURE_MODEL": "scripted:echo",
             "COLUMNS": "100",
             "LANG": "C.UTF-8",
             "PYTHONWARNINGS": "error",

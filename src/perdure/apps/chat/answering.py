@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import ClassVar
 import msgspec
 
 from perdure.apps.chat.permitting import TypedPermissions
+from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
-from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, models
+from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, model_choices, models
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.narrowing import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
+from perdure.client.conversation.binding import switched_in
 from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
@@ -60,12 +63,26 @@ class ModelNotHere(ConfigError):
         self.reason = reason
 
 
+class ModelMissing(ConfigError):
+    """A session needs a model, and none was chosen."""
+
+    code: ClassVar[str] = "model_missing"
+
+    def __init__(self, what: str, choices: str) -> None:
+        super().__init__(
+            f"{what} needs a model: name one with -m PROVIDER:NAME, in $PERDURE_MODEL, or as "
+            f"chat.model in your settings; there are {choices}"
+        )
+        self.choices = choices
+
+
 @dataclass(frozen=True, slots=True)
 class Cast:
     """Who answers in new chats, whom sessions may be resumed or invoked under, prices, servers.
 
     `lowered` are the ids of a project's agents: they have what is allowed to new chats, but a
-    session keeps what it was started with.
+    session keeps what it was started with. Unless `is_model_named`, `agent` has no model of its own
+    and only resumes sessions that have one.
     """
 
     agent: Agent
@@ -73,6 +90,7 @@ class Cast:
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     servers: tuple[McpServer, ...] = ()
     lowered: frozenset[str] = frozenset()
+    is_model_named: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +125,12 @@ class Answering:
         self._typed = typed or TypedPermissions()
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
-        chosen = cast or Cast(chat_agent(self._model, permissions=permissions))
+        named = self._model or Configuration(Path(), os.environ).model
+        chosen = cast or Cast(
+            chat_agent(named, permissions=permissions), is_model_named=named is not None
+        )
         self.agent: Agent = chosen.agent
+        self._is_model_named = chosen.is_model_named or self._model is not None
         self._lowered = chosen.lowered
         if self._model is not None:
             self.agent = msgspec.structs.replace(self.agent, model=self._model)
@@ -124,8 +146,9 @@ class Answering:
     async def begin(self, cwd: Path | None) -> Chat:
         """A new session in `cwd`, or in the current folder.
 
-        Raises: ModelNotHere.
+        Raises: ModelMissing; ModelNotHere.
         """
+        self.require_choice()
         self.require(self.agent.model)
         place = f"the instructions of agent {self.agent.id!r}"
         if warning := unfilled_in(self.agent.instructions, place):
@@ -142,14 +165,18 @@ class Answering:
         the command line says narrows them, or is granted to the session and recorded. With `cwd` or
         variables it moves there. A session whose agent is not in force here gets the agent of this
         command, and works in `cwd`, or in the current folder.
-        Raises: SessionNotFound; ModelNotHere; LeaseHeld when another process works in it; TurnOpen
-        when a grant or a move is to be recorded in the middle of a turn.
+        Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld when another process works
+        in it; TurnOpen when a grant or a move is to be recorded in the middle of a turn.
         """
         handle = await self.store.open(session)
-        wanted = self._model or (await handle.context()).model
+        known = await authority_of(self.store.backend, handle.id)
+        if known.bound is None or known.withheld is not None:
+            origin = (await handle.info()).origin
+            self.require_choice("an imported session" if origin == "import" else "the session")
+        window = await self.store.backend.context_window(handle.id, handle.leaf)
+        wanted = self._model or switched_in(window)
         if wanted is not None:
             self.require(wanted)
-        known = await authority_of(self.store.backend, handle.id)
         agent = self._agent_of(known)
         if self._typed.is_any and known.withheld is None and known.bound is not None:
             agent = await self._as_typed(handle.id, agent)
@@ -213,6 +240,11 @@ class Answering:
             self.agent.with_tools(kept.registry.tools), permissions=kept.permissions
         )
 
+    def require_choice(self, what: str = "a new session") -> None:
+        """Make sure that a model was chosen for `what`. Raises: ModelMissing."""
+        if not self._is_model_named:
+            raise ModelMissing(what, model_choices(os.environ))
+
     async def use_model(self, chat: Chat) -> None:
         """Let the session go on with the model that was asked for, if it is another one."""
         context = await chat.session.context()
@@ -254,7 +286,9 @@ async def compacted(
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)
             handle = await store.open(stream)
-            answering.require(model or (await handle.context()).model or answering.agent.model)
+            wanted = model or (await handle.context()).model
+            if wanted is not None:
+                answering.require(wanted)
             window = await store.backend.context_window(stream, state.leaf)
             kept = answering.agent.compaction.keep_recent_tokens
             if plan_compaction(window, keep_recent_tokens=kept) is None:

@@ -60,7 +60,8 @@ def cast_for(
         agent = chosen.agent
     others, servers = invocable(found, allowed, agent), servers_of(configuration)
     lowered = frozenset(filed.id for filed in found if filed.place == "project")
-    return Cast(agent, others, _prices(configuration), servers, lowered)
+    has_model = wanted is not None or configuration.model is not None
+    return Cast(agent, others, _prices(configuration), servers, lowered, is_model_named=has_model)
 
 
 def _default(configuration: Configuration, allowed: Permissions) -> Agent:

@@ -124,9 +124,10 @@ def chat(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Talk with a model.
 
-    Everything said is in the log before it is acted upon. Without -m an offline model answers. A
-    turn that was interrupted runs on first. --json prints the events, one a line; those of a new
-    session begin with session:started.
+    Everything said is in the log before it is acted upon. The model is that of -m, of
+    $PERDURE_MODEL, or chat.model of your settings; scripted:echo works offline. A turn that was
+    interrupted runs on first. --json prints the events, one a line; those of a new session begin
+    with session:started.
 
     Ctrl-C stops the turn, and what was said so far is kept; a second one leaves, and the turn runs
     on when the session is resumed.
@@ -142,7 +143,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
 
     Exit codes:
         1    the turn failed, or waits for an answer (`perdure inbox`)
-        2    the model cannot be called here
+        2    no model was chosen, or it cannot be called here
         4    another process runs a turn of the session
         130  stopped with Ctrl-C
     """
@@ -194,6 +195,8 @@ def _check(wanted: Wanted, agent: str | None) -> None:
 
 async def _talk(answering: Answering, wanted: Wanted) -> int:
     session = await _session_of(answering.store, wanted)
+    if session is None:
+        answering.require_choice()
     if wanted.prompt is None:
         conversation = Conversation(answering, TypedLines(), _teller(wanted), wanted.cwd)
         return await conversation.run(session)

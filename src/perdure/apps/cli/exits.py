@@ -137,6 +137,7 @@ EXITS: dict[str, int] = {
     "usage": USAGE,
     "config_error": USAGE,
     "model_not_here": USAGE,
+    "model_missing": USAGE,
     "format_error": USAGE,
     "ambiguous_id": USAGE,
     "invalid_entry": USAGE,

@@ -11,15 +11,15 @@ import msgspec
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.settings.layers import Configuration
-from perdure.apps.wiring import builtin_tools
-from perdure.client.agents.agent import DEFAULT_MODEL, Agent
+from perdure.apps.wiring import builtin_tools, model_choices
+from perdure.client.agents.agent import Agent
 from perdure.client.store import Store
 from perdure.engine.flows.rules.answering import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER
 from perdure.engine.flows.selecting import DIMENSIONS
 from perdure.errors import ConfigError, InvalidEntry, WrongArgument
-from perdure.models.catalogue import require_model_name
+from perdure.models.catalogue import ECHO, require_model_name
 from perdure.models.scenario import Scenario
 from perdure.session.codec import body_of
 from perdure.session.flows.graph import Graph, base_role, is_role
@@ -114,13 +114,13 @@ def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
     """
     if model is not None or others:
         return model or others[0]
-    settings = Configuration(Path(), os.environ)
-    if not settings.is_set("chat.model"):
+    chosen = Configuration(Path(), os.environ).model
+    if chosen is None:
         raise UsageMistake(
-            "say which model the roles use: -m PROVIDER:NAME (`perdure models` lists the "
-            "providers), or --scenario FILE to have them act a script"
+            "say which model the roles use: -m PROVIDER:NAME, with one of "
+            f"{model_choices(os.environ)}; or --scenario FILE to have them act a script"
         )
-    return settings.model
+    return chosen
 
 
 async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def role_agent(acting: Acting, role: str) -> Agent:
         model = f"scripted:{acting.scenario.name}"
     return Agent(
         role,
-        model=model or DEFAULT_MODEL,
+        model=model or ECHO,  # without one the flow is only decided in, and no turn runs
         instructions=INSTRUCTIONS,
         tools=builtin_tools(acting.permissions),
         permissions=acting.permissions,

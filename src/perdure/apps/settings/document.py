@@ -221,7 +221,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 BUILT_IN: Mapping[str, object] = {
-    "chat.model": "scripted:echo",
+    "chat.model": None,
     "chat.agent": None,
     "chat.thinking_level": "off",
     "chat.approval": "ask",

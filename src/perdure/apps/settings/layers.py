@@ -99,17 +99,19 @@ class Configuration:
         return self.explained(key, has_lines=False).said.value
 
     @property
-    def model(self) -> str:
-        """The model that counts, ``chat.model``.
+    def model(self) -> str | None:
+        """The model that counts, ``chat.model``; None where none is chosen.
 
         Raises: ConfigError where the environment names one without a provider.
         """
-        named = str(self.value("chat.model"))
+        named = self.value("chat.model")
+        if named is None:
+            return None
         try:
             require_model_name(named)
         except WrongArgument as error:
             raise ConfigError(f"${VARIABLES['chat.model']}: {error}") from None
-        return named
+        return str(named)
 
     def is_set(self, key: str) -> bool:
         """Whether any layer but the built-in one says something of `key`."""

@@ -18,6 +18,7 @@ from perdure.apps.setup.files import EXAMPLE, Made, namespace_for, set_up
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states
+from perdure.models.catalogue import ECHO
 from perdure.session.info import SessionInfo
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -126,7 +127,7 @@ def _to_type() -> Iterator[tuple[str, str]]:
     if real:
         yield f"perdure chat -m {real[0]}:MODEL", "talk here"
     else:
-        yield "perdure chat", "talk here, with the offline model"
+        yield f"perdure chat -m {ECHO}", "talk here, with the offline model"
         yield "perdure models", "what the models of a provider need"
     for place in _HISTORIES:
         if (Path("~").expanduser() / place).is_dir():

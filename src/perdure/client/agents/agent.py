@@ -22,7 +22,7 @@ from perdure.engine.turns.config import (
 )
 from perdure.engine.turns.environment import SilenceLimits
 from perdure.errors import ConfigError, WrongArgument
-from perdure.models.catalogue import require_model_name
+from perdure.models.catalogue import model_missing, require_model_name
 from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import PastePolicy
@@ -35,9 +35,6 @@ from perdure.tools.permissions import Permissions, Scope
 from perdure.tools.registry import ToolRegistry, registry_of
 from perdure.tools.spec import ToolSpec
 from perdure.workflow.templates import with_context
-
-DEFAULT_MODEL = "scripted:echo"
-"""What answers when nothing else is configured: offline, and says so."""
 
 RETRY_ALONE = RetryPolicy()
 RETRY_IN_CHAIN = RetryPolicy(max_attempts=1, first_wait_s=0.25, cap_s=8.0)
@@ -71,11 +68,11 @@ class Fallback(msgspec.Struct, frozen=True):
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent is besides its tools; plain data, kept in every session it starts.
 
-    `model` is ``provider:name``. `on_interrupt` says what happens to an answer that was streaming
-    when its process died: ``retry`` it, ``continue`` from the part that was kept, ``rollback`` the
-    turn, or ``ask``. An answer that broke off in the middle ends the turn, or with `restart_on_cut`
-    begins anew with the next fallback. `retry` None tries `model` once where there are fallbacks,
-    and three times where there are none.
+    `model` is ``provider:name``, and an agent needs one. `on_interrupt` says what happens to an
+    answer that was streaming when its process died: ``retry`` it, ``continue`` from the part that
+    was kept, ``rollback`` the turn, or ``ask``. An answer that broke off in the middle ends the
+    turn, or with `restart_on_cut` begins anew with the next fallback.
+    `retry` None tries `model` once where there are fallbacks, and three times where there are none.
     `max_cost_microcents` (see `dollars`; 0: no limit) is what a session may spend on models,
     `on_exceed` what happens before a call that may cost more. `history` "text_only" keeps tool
     calls of earlier turns out of the context. `on_pasted` says what happens to a message that
@@ -91,7 +88,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str | None = None
     description: str | None = None
-    model: str = DEFAULT_MODEL
+    model: str = ""
     instructions: str = ""
     thinking_level: ThinkingLevel = "off"
     on_interrupt: InterruptPolicy = "retry"
@@ -150,6 +147,8 @@ class Agent(AgentSettings, frozen=True):
                 "Agent('helper'); 'helper_2' names an instance of a role",
                 argument="id",
             )
+        if not self.model:
+            raise model_missing(f"agent {self.id!r}")
         require_model_name(self.model)
         msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)
         chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)

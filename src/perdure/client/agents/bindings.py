@@ -6,7 +6,7 @@ and what this user's perdure did not write in a store that is not trusted, gets 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -96,7 +96,7 @@ class Bindings:
                 continue
             is_own = known.bound is not None and known.agent is None
             if not is_own and given is None:
-                raise ConfigError(_no_agent(session, known))
+                raise ConfigError(_no_agent(session, known, self._host.agents))
             state = await store.state(session)
             if state.header.received > state.head + 1:
                 raise ConfigError(
@@ -165,10 +165,13 @@ class Bindings:
         await self._store.commit(Commit(writes=(write,), at=at))
 
 
-def _no_agent(session: StreamId, known: Authority) -> str:
+def _no_agent(session: StreamId, known: Authority, agents: Iterable[str]) -> str:
     why = {
         None: "has no agent yet",
         "imported": "was imported, so its own agent is not in force",
         "unknown": "was not written by this user's perdure, so its own agent is not in force",
     }[known.withheld]
-    return f"session {session!r} {why}: name the agent that answers in it"
+    names = ", ".join(sorted(agents)) or "none"
+    return (
+        f"session {session!r} {why}: name the agent that answers in it; this runtime has: {names}"
+    )

@@ -68,6 +68,12 @@ async def model_of(log: LogReading, stream: StreamId, window: ContextWindow) -> 
     return agents if switched is None else _said_by(switched) or agents
 
 
+def switched_in(window: ContextWindow) -> str | None:
+    """The model that the branch of `window` was last switched to."""
+    switched = window.state.model_change
+    return None if switched is None else _said_by(switched)
+
+
 async def _followed(log: LogReading, stream: StreamId, window: ContextWindow) -> str | None:
     change = window.state.model_change
     switched = None if change is None else _said_by(change)

@@ -25,7 +25,9 @@ def configured(folder: Path, text: str) -> Configuration:
 
 def filed(name: str, place: AgentPlace = "user", id: str = "helper") -> Filed:
     server = McpServer(name=name, command="true")
-    agent = Agent(id, mcp_servers=[server] if name == "git" else [server, "git"])
+    agent = Agent(
+        id, model="scripted:echo", mcp_servers=[server] if name == "git" else [server, "git"]
+    )
     return Filed(Path(f"{id}.agent.yaml"), place, agent=agent)
 
 

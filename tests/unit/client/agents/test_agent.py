@@ -11,6 +11,7 @@ from perdure.client.agents.agent import Agent, Fallback, agent_of
 from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, WrongArgument
+from perdure.models.catalogue import PROVIDERS
 from perdure.models.retry import RetryPolicy
 from perdure.session.codec import encode
 from perdure.tools.declare import tool
@@ -61,22 +62,24 @@ def test_plain_functions_become_tools() -> None:
         """Leap."""
         return str(how_far)
 
-    assert Agent("a", tools=[leap]).registry.names == ("leap",)
+    assert Agent("a", model="scripted:echo", tools=[leap]).registry.names == ("leap",)
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="look"):
-        Agent("a", tools=[look, look])
+        Agent("a", model="scripted:echo", tools=[look, look])
 
 
 def test_variables_are_filled_once() -> None:
-    agent = Agent("a", instructions="{{ctx.x}} and {{ ctx.x }}, not {{other}}")
+    agent = Agent(
+        "a", model="scripted:echo", instructions="{{ctx.x}} and {{ ctx.x }}, not {{other}}"
+    )
     prompt = agent.system_prompt(Workspace(variables={"x": "{{ctx.x}}"}))
     assert prompt == "{{ctx.x}} and {{ctx.x}}, not {{other}}"
 
 
 def test_no_instructions_are_no_prompt() -> None:
-    assert Agent("a").system_prompt(Workspace()) is None
+    assert Agent("a", model="scripted:echo").system_prompt(Workspace()) is None
 
 
 def test_the_chain_is_its_own_model_and_then_its_fallbacks() -> None:
@@ -90,9 +93,9 @@ def test_the_chain_is_its_own_model_and_then_its_fallbacks() -> None:
 
 def test_with_fallbacks_its_own_model_is_tried_once_unless_it_says_otherwise() -> None:
     assert AGENT.own_retry.max_attempts == 1
-    assert Agent("a").own_retry.max_attempts == 3
+    assert Agent("a", model="scripted:echo").own_retry.max_attempts == 3
     often = RetryPolicy(max_attempts=9)
-    assert Agent("a", fallbacks=["q:other"], retry=often).own_retry is often
+    assert Agent("a", model="scripted:echo", fallbacks=["q:other"], retry=often).own_retry is often
 
 
 @pytest.mark.parametrize(
@@ -110,8 +113,17 @@ def test_with_fallbacks_its_own_model_is_tried_once_unless_it_says_otherwise() -
     ],
 )
 def test_what_no_model_or_log_would_take_is_refused(settings: dict[str, Any], told: str) -> None:
+    named: dict[str, Any] = {"model": "scripted:echo", **settings}
     with pytest.raises(WrongArgument, match=told):
-        Agent("a", **settings)
+        Agent("a", **named)
+
+
+def test_agent_without_a_model_is_refused_with_the_choices() -> None:
+    with pytest.raises(WrongArgument, match="agent 'helper' needs a model") as refused:
+        Agent("helper", instructions="Help.")
+    assert refused.value.argument == "model"
+    for choice in (*PROVIDERS, "scripted:echo, which works offline"):
+        assert choice in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +146,18 @@ def test_settings_that_could_not_be_read_again_are_refused(made: Callable[[], ob
 
 def test_two_servers_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two MCP servers named 'a'"):
-        Agent("x", mcp_servers=[McpServer(name="a", command="true"), "a"])
+        Agent("x", model="scripted:echo", mcp_servers=[McpServer(name="a", command="true"), "a"])
 
 
 def test_a_snapshot_of_a_model_without_a_provider_says_so() -> None:
-    snapshot = {**Agent("a").snapshot(), "model": "gpt-5"}
+    snapshot = {**Agent("a", model="scripted:echo").snapshot(), "model": "gpt-5"}
     with pytest.raises(ConfigError, match="cannot be used any more: 'gpt-5' names no provider"):
         agent_of(snapshot, ToolRegistry(()))
 
 
 def test_a_negative_budget_is_refused() -> None:
     with pytest.raises(ValueError, match="max_cost_microcents"):
-        Agent("a", max_cost_microcents=-1)
+        Agent("a", model="scripted:echo", max_cost_microcents=-1)
 
 
 def test_names_in_the_descriptions_of_tools_are_filled_and_the_hash_stays() -> None:
@@ -153,7 +165,7 @@ def test_names_in_the_descriptions_of_tools_are_filled_and_the_hash_stays() -> N
     async def seek(where: Annotated[str, "below {{ctx.place}}"]) -> str:
         return where
 
-    agent = Agent("a", tools=[seek])
+    agent = Agent("a", model="scripted:echo", tools=[seek])
     filled = agent.tools_in(Workspace(variables={"place": "the {{ctx.place}}"}))
     (declared,) = filled.declarations()
     assert declared.description == "Look in the {{ctx.place}}."
@@ -174,7 +186,7 @@ def test_what_a_session_may_do_is_less_and_never_more() -> None:
 
 @pytest.mark.parametrize("id", ["helper", "a", "a-1", "owner_2", "1"])
 def test_agent_id_is_kebab_case_or_a_role_instance(id: str) -> None:
-    assert Agent(id).id == id
+    assert Agent(id, model="scripted:echo").id == id
 
 
 @pytest.mark.parametrize(
@@ -182,12 +194,12 @@ def test_agent_id_is_kebab_case_or_a_role_instance(id: str) -> None:
 )
 def test_agent_with_an_invalid_id_is_refused_where_it_is_made(id: str) -> None:
     with pytest.raises(WrongArgument, match="invalid agent id") as refused:
-        Agent(id)
+        Agent(id, model="scripted:echo")
     assert refused.value.argument == "id"
 
 
 def test_agent_without_permissions_is_sandboxed() -> None:
-    assert Agent("a").permissions.scope == "sandboxed"
+    assert Agent("a", model="scripted:echo").permissions.scope == "sandboxed"
 
 
 def test_secret_in_instructions_is_logged_and_stays_as_it_is(

@@ -18,7 +18,7 @@ from tests.fakes.chats import MODEL, Stage, calls, says
 
 
 def test_an_agent_is_found_by_its_id_and_an_unknown_one_names_those_there_are() -> None:
-    owner = Agent("owner")
+    owner = Agent("owner", model="scripted:echo")
     host = Host(Stage().store, [owner])
     assert host.agent("owner") is owner
     with pytest.raises(ConfigError, match="it has: owner"):

@@ -69,7 +69,9 @@ async def test_session_of_a_subject_is_found_forked_and_erased_with_it() -> None
 async def test_an_undefined_variable_is_an_error_at_the_start_and_leaves_nothing() -> None:
     stage = Stage()
     with pytest.raises(ConfigError, match=r"uses? \{\{ctx\.who\}\}"):
-        await stage.runtime().start(Agent("a", instructions="Greet {{ctx.who}}"))
+        await stage.runtime().start(
+            Agent("a", model="scripted:echo", instructions="Greet {{ctx.who}}")
+        )
     assert await stage.store.recent() == []
 
 
@@ -80,7 +82,7 @@ async def test_agents_are_named_by_id_and_known_ids_are_listed() -> None:
     with pytest.raises(ConfigError, match="it has: a, b"):
         await runtime.start("c")
     with pytest.raises(ConfigError, match="two agents"):
-        stage.runtime(Agent("a"), Agent("a"))
+        stage.runtime(Agent("a", model="scripted:echo"), Agent("a", model="scripted:echo"))
 
 
 async def test_a_session_may_narrow_its_agent_and_never_widen_it() -> None:
@@ -241,7 +243,7 @@ async def has_open_turn(stage: Stage) -> bool:
 
 async def test_the_default_models_come_from_the_environment(tmp_path: Path) -> None:
     stage = Stage()
-    runtime = Runtime(stage.store, [Agent("a")])
+    runtime = Runtime(stage.store, [Agent("a", model="scripted:echo")])
     chat = await runtime.start("a", workspace=Workspace(working_dir=str(tmp_path)))
     assert (await chat.send("hello")).text.startswith("offline scripted model")
 

@@ -77,7 +77,7 @@ def test_many_threads_append_to_one_session() -> None:
 
 
 def test_an_agent_answers_without_async() -> None:
-    agent = Agent("helper")
+    agent = Agent("helper", model="scripted:echo")
     with (
         blocking.open("memory:") as store,
         blocking.Runtime(store, agents=[agent]) as runtime,

@@ -16,12 +16,12 @@ from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.output import local_day
 from perdure.apps.terminal.previews import preview_of
-from perdure.client.agents.agent import DEFAULT_MODEL
 from perdure.client.agents.providers import provider_states
 from perdure.client.store import Store
+from perdure.models.catalogue import ECHO
 from perdure.session.info import SessionInfo
 
-OFFLINE = DEFAULT_MODEL.partition(":")[0]
+OFFLINE = ECHO.partition(":")[0]
 MOST_SESSIONS = 100
 MOST_ENTRIES = 500
 _PREVIEW_CELLS = 60
@@ -96,7 +96,7 @@ class StoreLookup:
         states = provider_states(os.environ)
         ready = [state for state in states if state.status in ("configured", "default address")]
         return [
-            Candidate(DEFAULT_MODEL, "offline"),
+            Candidate(ECHO, "offline"),
             *(Candidate(f"{each.name}:", each.status) for each in ready if each.name != OFFLINE),
         ]
 

@@ -59,8 +59,8 @@ def cast_of(found: Located, acting: Acting) -> Cast:
             remarks += chosen.notes
         elif _is_defined(found, ref):
             continue  # with faults, which are told with all the others
-        elif acting.model is not None or acting.scenario is not None:
-            made[ref] = _made(found, ref, acting)
+        elif (model := _model_for_all(acting)) is not None:
+            made[ref] = _made(found, ref, model, acting)
     for agent in agents:
         warning = unfilled_in(agent.instructions, f"the instructions of agent {agent.id!r}")
         remarks += [] if warning is None else [warning]
@@ -73,14 +73,19 @@ def _is_defined(found: Located, ref: str) -> bool:
 
 
 def _acting(agent: Agent, acting: Acting) -> Agent:
-    """`agent` with the model that everybody is to have, if one is named."""
-    model = acting.model
-    if model is None and acting.scenario is not None:
-        model = f"scripted:{acting.scenario.name}"
+    """`agent` with the model that all agents are to have, if one is named."""
+    model = _model_for_all(acting)
     return agent if model is None else msgspec.structs.replace(agent, model=model, fallbacks=())
 
 
-def _made(found: Located, ref: str, acting: Acting) -> Agent:
+def _model_for_all(acting: Acting) -> str | None:
+    """The model that the command line names for every agent."""
+    if acting.model is None and acting.scenario is not None:
+        return f"scripted:{acting.scenario.name}"
+    return acting.model
+
+
+def _made(found: Located, ref: str, model: str, acting: Acting) -> Agent:
     """An agent that nobody defines, with what its nodes used of what there is."""
     named = [
         tool
@@ -89,8 +94,13 @@ def _made(found: Located, ref: str, acting: Acting) -> Agent:
         for tool in node.tools
     ]
     tools = [name for name in dict.fromkeys(named) if name in BUILTIN]
-    agent = Agent(ref, instructions=INSTRUCTIONS, tools=tools, permissions=acting.permissions)
-    return _acting(agent, acting)
+    return Agent(
+        ref,
+        model=model,
+        instructions=INSTRUCTIONS,
+        tools=tools,
+        permissions=acting.permissions,
+    )
 
 
 def _without_unknown(found: Located, made: Mapping[str, Agent]) -> tuple[Located, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.bounds.files import read_named
-from perdure.client.agents.agent import DEFAULT_MODEL, Agent, Fallback
+from perdure.client.agents.agent import Agent, Fallback
 from perdure.client.agents.files.document import (
     AgentFile,
     FiledFallback,
@@ -21,7 +21,7 @@ from perdure.client.agents.files.document import (
 )
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, InvalidAgentFile, WrongArgument
-from perdure.models.catalogue import PROVIDERS, is_model_name
+from perdure.models.catalogue import ECHO, PROVIDERS, is_model_name
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted import credentials_in
 from perdure.session.declared.arguments import takes_declared
@@ -202,7 +202,7 @@ class _Binding:
 
     def _fallback(self, place: YamlNode, filed: FiledFallback) -> Fallback:
         model = self._model(place, filed.model, filed.provider)
-        return Fallback(model if is_model_name(model) else DEFAULT_MODEL, filed.max_attempts)
+        return Fallback(model if is_model_name(model) else ECHO, filed.max_attempts)
 
     def _compaction(self, filed: AgentFile) -> CompactionSettings:
         settings = filed.compaction or CompactionSettings()

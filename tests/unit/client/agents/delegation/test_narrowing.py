@@ -79,8 +79,10 @@ def test_a_child_never_gets_more_than_its_parent_has_left(
 
 
 def test_a_child_has_those_tools_of_its_parent_that_it_has_itself() -> None:
-    parent = Agent("p", tools=["read_file", "git_status", "invoke_agent"], max_depth=1)
-    child = Agent("c", tools=["git_status", "write_file", "invoke_agent"])
+    parent = Agent(
+        "p", model="scripted:echo", tools=["read_file", "git_status", "invoke_agent"], max_depth=1
+    )
+    child = Agent("c", model="scripted:echo", tools=["git_status", "write_file", "invoke_agent"])
     made = narrowed_child(child, parent, parent.registry, Budget(5, "fail"))
     assert made.registry.names == ("git_status",)
     assert (made.max_depth, made.max_cost_microcents, made.on_exceed) == (0, 5, "fail")

@@ -72,4 +72,4 @@ def test_a_tool_of_the_program_cannot_be_written() -> None:
         return str(x)
 
     with pytest.raises(ConfigError, match="own"):
-        agent_text(Agent("a", tools=[own]))
+        agent_text(Agent("a", model="scripted:echo", tools=[own]))

@@ -86,7 +86,7 @@ async def test_where_a_picture_is_missing_every_model_of_the_chain_has_its_turn(
 
 async def test_a_context_beyond_the_window_is_trimmed_and_reported() -> None:
     stage, model = Stage(), Listening(window=2_000)
-    agent = Agent("a", model="m:x", compaction=Agent("x").compaction)
+    agent = Agent("a", model="m:x", compaction=Agent("x", model="scripted:echo").compaction)
     chat = await Runtime(stage.store, models=model).start(agent, id="s")
     for n in range(8):
         await chat.session.append(user(f"{n} " * 600), assistant(f"{n} " * 600))
