@@ -127,8 +127,10 @@ def test_an_unknown_skill_is_a_fault_of_the_workflow(project: World) -> None:
 
 
 def test_a_flow_without_a_model_is_not_begun(project: World) -> None:
+    project = World(project.folder, {**project.extra, "PERDURE_MODEL": ""})
     ended = flow(project, "run", "workflow.yaml", "--id", "f", code=2)
     assert "say which model the roles use: -m PROVIDER:NAME" in ended.err
+    assert "scripted:echo (offline, no language model)" in ended.err
     assert "There are no flows yet" in flow(project, "list").out
     options = ("--role", "owner model=scripted:echo", "-m", "scripted:echo")
     flow(project, "run", *FIRST[:1], "--id", "f", *options, code=1)
