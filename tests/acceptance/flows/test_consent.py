@@ -116,3 +116,34 @@ def test_resume_names_remembered_scenario_that_is_gone(world: World, built: Path
     assert "scenario.yaml" in told
     assert "--scenario" in told
     assert flow(world, "resume", "f", "-m", "scripted:echo", code=1)
+
+
+ASKS_FIRST = """name: s
+rules:
+  - when: {user_contains: started}
+    text: |
+      Again?
+
+      ```handoff
+      type: prompt-human
+      ```
+  - when: {user_contains: now, round: 1}
+    calls:
+      - name: run_command
+        args: {command: touch built}
+  - text: |
+      Done.
+
+      ```handoff
+      type: forward-pass-closed
+      ```
+"""
+
+
+def test_command_added_at_resume_reaches_roles_that_have_begun(world: World, built: Path) -> None:
+    (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
+    flow(world, *RUN, "--consent", "full-access", "--allow-command", "ls *", code=1)
+    flow(world, "reply", "f", "now")
+    flow(world, "resume", "f", "--allow-command", "touch *", code=1)
+    assert built.exists()
+    flow(world, "consent", "f", "--allow-command", "ls x")

@@ -23,6 +23,7 @@ from perdure.apps.cli.options import (
     model_names,
     run,
 )
+from perdure.apps.flow.added_permissions import grant_added
 from perdure.apps.flow.documents.results import output_data, output_lines
 from perdure.apps.flow.documents.starting import Given, InputsOption, begun, prepared, resumed
 from perdure.apps.flow.files import graph_in
@@ -34,6 +35,7 @@ from perdure.apps.flow.options import (
     WatchOption,
     WorkspaceOption,
     flows_of,
+    person,
 )
 from perdure.apps.flow.picture.standing import is_blocked, overlaid
 from perdure.apps.flow.picture.telling import picture, wait_data, waits
@@ -295,6 +297,8 @@ async def _resumed(
         used = model_of_roles(settings.model, (*before, *settings.offered))
         settings = msgspec.structs.replace(settings, model=used)
     acting = msgspec.structs.replace(acting, roles=roles_of(state.graph), model=settings.model)
+    if state.settings is not None:
+        await grant_added(store, state, acting, person(None))
     async with flows_of(store, acting) as flows:
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
 
