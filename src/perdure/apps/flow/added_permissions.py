@@ -47,8 +47,6 @@ def _with_added(kept: Permissions, today: Permissions) -> Permissions:
         kept,
         allowed_commands=today.allowed_commands,
         allowed_command_globs=today.allowed_command_globs,
-        allowed_domains=today.allowed_domains,
-        credentials={
-            host: c for host, c in kept.credentials.items() if host in today.allowed_domains
-        },
+        allowed_domains=hosts,
+        credentials={host: text for host, text in kept.credentials.items() if host in hosts},
     )
