@@ -59,6 +59,16 @@ def test_fork_with_cwd_reads_the_files_of_its_folder(shop: World) -> None:
     assert "in one" in shop.ok("chat", "--session", session, "-p", READ).out
 
 
+def test_missing_folder_is_a_warning_that_names_the_remedy(shop: World) -> None:
+    session = newest(shop)
+    (shop.folder / "one").rename(shop.folder / "three")
+    ended = shop.ok("chat", "--session", session, "-p", READ)
+    assert f"{shop.folder / 'one'} does not exist: --cwd DIR moves" in ended.err
+    ended = shop.ok("chat", "--session", session, "--cwd", "three", "-p", READ)
+    assert "does not exist" not in ended.err
+    assert "in one" in ended.out
+
+
 def test_variable_changes_the_instructions_and_not_the_folder(shop: World) -> None:
     session = newest(shop)
     shop.ok("chat", "--session", session, "--var", "shop={{ctx.x}} = y", "-p", "hi")

@@ -180,6 +180,26 @@ def test_validate_reports_each_fault_that_run_refuses(
     assert fault in flow(trip, "run", "trip.yaml", "--input", "topic=x", code=2).err
 
 
+def test_validate_warns_of_a_node_that_needs_an_input(trip: World) -> None:
+    file = trip.folder / "trip.yaml"
+    bare = DOCUMENT.replace(
+        """
+    - {name: topic, required: true, description: What it is about}
+    - {name: days, type: number, default: 3}""",
+        " []",
+    )
+    bare = bare.replace(
+        """,
+       prompt_template: "Plan {{inputs.topic}}, {{ctx.style}}"}""",
+        "}",
+    )
+    file.write_text(bare.replace("{{inputs.days}} days", "days"))
+    (warning,) = flow(trip, "validate", "trip.yaml", "--json").json["warnings"]
+    assert "'plan' has no prompt_template and would be told nothing" in warning
+    assert "would be told nothing" in flow(trip, "run", "trip.yaml", code=2).err
+    flow(trip, "run", "trip.yaml", "--input", "message=x")
+
+
 def test_a_document_is_known_by_its_content_and_drawn(trip: World) -> None:
     drawn = flow(trip, "validate", "trip.yaml").out
     assert "plan    helper" in drawn

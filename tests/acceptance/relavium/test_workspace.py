@@ -11,11 +11,14 @@ from perdure import Selection, Workspace
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
+from perdure.client.clock import SystemClock, system_random
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import ConfigError, SecretPasted, TurnOpen, TurnWaiting
+from perdure.interop.importing import import_source
 from perdure.session.messages import ToolResultPart
 from perdure.session.notes import WorkspaceChanged
+from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID
 from tests.fakes.players import Hold, Players, asks, words
 
 AGENT = Agent(
@@ -112,6 +115,19 @@ async def test_fork_moves_in_every_store_and_its_fork_inherits(tmp_path: Path, s
             assert moved.workspace.working_dir == str(shops.second)
             del players
         assert (await answering.resume(chat.id)).workspace.working_dir == str(shops.first)
+
+
+async def test_fork_of_an_import_works_in_its_folder_under_a_local_agent(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    agent = Agent("local", model="scripted:main", tools=("read_file",))
+    async with perdure.open("memory:") as store:
+        await import_source(store.backend, SAMPLE, clock=SystemClock(), random=system_random)
+        fork = await (await store.open(SAMPLE_ID)).fork(cwd=shops.second)
+        async with runtime(store, Players(), agent) as answering:
+            chat = await answering.resume((await fork.fork()).id, agent)
+            assert chat.workspace.working_dir == str(shops.second)
+            again = await answering.resume(chat.id)
+            assert again.workspace.working_dir == str(shops.second)
 
 
 async def test_open_turn_keeps_its_folder_and_refuses_the_move(tmp_path: Path) -> None:

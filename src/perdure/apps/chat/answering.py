@@ -43,6 +43,7 @@ NOT_IN_FORCE = (
     "this session {}: its permissions, tools and open turn are not in force; it continues with "
     "yours (`perdure sessions show` lists them)"
 )
+GONE = "the session's folder {} does not exist: --cwd DIR moves the session to another one"
 _WHY: Mapping[Withheld, str] = {
     "imported": "was imported",
     "unknown": "was not written by your perdure (`perdure store trust` can change that)",
@@ -188,6 +189,7 @@ class Answering:
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
         if known.withheld is not None:
             remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
+        _remark_gone(chat)
         await self._remark_unpriced(agent)
         if chat.turn is not None:
             await chat.turn.started()
@@ -269,6 +271,12 @@ class Answering:
                 client.require(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error
+
+
+def _remark_gone(chat: Chat) -> None:
+    folder = chat.workspace.working_dir
+    if not Path(folder).is_dir():
+        remark(GONE.format(safe(folder)))
 
 
 async def compacted(

@@ -111,6 +111,8 @@ class Bindings:
                     await self._bind_again(session, known.bound, state.head)
                 elif given is not None:
                     snapshot = None if known.bound is None else known.bound.agent
+                    if workspace is None and known.workspace is not None:
+                        workspace = kept_workspace(known.workspace)
                     await self._bind(session, given, workspace, state.head, narrowing=snapshot)
 
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:

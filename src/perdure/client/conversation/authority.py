@@ -31,12 +31,14 @@ class Authority(msgspec.Struct, frozen=True):
     """What is in force of a session. `bound` is the newest agent in its log, in force or not.
 
     `agent` and `turn` say why the agent, and the newest turn with what was granted in it, are not
-    in force; None where they are.
+    in force; None where they are. `workspace` is where an agent of this machine is to work, in a
+    session that was forked to a folder while no agent was in force in it.
     """
 
     bound: Binding | None
     agent: Withheld | None = None
     turn: Withheld | None = None
+    workspace: dict[str, object] | None = None
 
     @property
     def withheld(self) -> Withheld | None:
@@ -54,18 +56,25 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
     found = _newest(notes)
     received = {session: await _received(store, session, notes)}
     turn = await _turn_withheld(store, session, received[session])
-    if found is None:
-        return Authority(None, None, turn)
-    place, bound = found
-    for stream in {note.stream for note in notes[place:]} - {session}:  # a fork's turns are its own
+    place, bound = found or (-1, None)
+    since = notes[max(place, 0) :]
+    for stream in {note.stream for note in since} - {session}:  # a fork's turns are its own
         received[stream] = await _received(store, stream, notes)
-    for note in notes[place + 1 :]:
+
+    def withheld(note: Entry) -> Withheld | None:
+        return _withheld(store, note, received[note.stream])
+
+    agent = None if bound is None else withheld(notes[place])
+    workspace: dict[str, object] | None = None
+    for note in since:
         changed = body_of(note) if note.kind == WorkspaceChanged.kind else None
-        is_withheld = _withheld(store, note, received[note.stream]) is not None
-        if isinstance(changed, WorkspaceChanged) and not is_withheld:
+        if not isinstance(changed, WorkspaceChanged) or withheld(note) is not None:
+            continue
+        if bound is not None and agent is None:
             bound = in_workspace(bound, changed)
-    entry = notes[place]
-    return Authority(bound, _withheld(store, entry, received[entry.stream]), turn)
+        else:
+            workspace = changed.workspace
+    return Authority(bound, agent, turn, workspace)
 
 
 async def questions_in_force(
@@ -128,8 +137,8 @@ async def agent_of_fork(
 ) -> tuple[NewEntry, ...]:
     """Return what a new fork of `session` begins with, so that its agent works in `folder`.
 
-    Without a folder it works where it did. A store whose forks are copies gets the whole agent. An
-    agent that is not in force is not moved: the fork is resumed with another one.
+    Without a folder it works where it did. A store whose forks are copies gets the whole agent. Of
+    an agent that is not in force only the folder is kept: the fork is resumed with another one.
     Raises: ConfigError for a name that its instructions use and the folder lacks.
     """
     is_copied = not store.capabilities.pointer_fork
@@ -138,7 +147,7 @@ async def agent_of_fork(
     known = await authority_of(store, session)
     bound = known.bound
     if bound is None or known.agent is not None:
-        return ()
+        return () if folder is None else (new_side(WorkspaceChanged({"working_dir": folder})),)
     kept = kept_workspace(bound.workspace)
     change = None if folder is None else change_of(bound, moved_to(kept, folder))
     if not is_copied:

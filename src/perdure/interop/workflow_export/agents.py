@@ -99,7 +99,7 @@ def agent_of(snapshot: Mapping[str, object], dialect: Dialect = "perdure") -> Ex
         "provider": provider,
         "system_prompt": "",
     }
-    agent.update({key: snapshot[key] for key in _SAME if _is_plain(snapshot.get(key))})
+    agent.update({key: snapshot[key] for key in _SAME if _is_said(snapshot.get(key))})
     for ours, theirs in _RENAMED.items():
         if _is_plain(snapshot.get(ours)):
             agent[theirs] = snapshot[ours]
@@ -139,7 +139,7 @@ def _unwritten(snapshot: Mapping[str, object], agent: Mapping[str, object]) -> I
     keys = {"id": "id", "model": "model", **_RENAMED, "fallbacks": "fallback_chain"}
     keys |= dict.fromkeys(_BUDGET, "budget") | dict.fromkeys(_DELEGATION, "delegation")
     for name, value in snapshot.items():
-        is_said = value is not None and value != DEFAULTS.get(name)
+        is_said = value not in (None, "") and value != DEFAULTS.get(name)
         if is_said and (name in _RUNNERS or keys.get(name, name) not in agent):
             yield keys.get(name, name)
 
@@ -217,6 +217,10 @@ def _plain(value: object) -> object:
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | float | bool)
+
+
+def _is_said(value: object) -> bool:
+    return _is_plain(value) and value != ""
 
 
 def _is_list(value: object) -> bool:

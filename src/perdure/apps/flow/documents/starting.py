@@ -18,7 +18,8 @@ from perdure.apps.terminal.output import remark
 from perdure.client.flows.documents.beginning import checked
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
-from perdure.engine.flows.documents.admission import from_texts
+from perdure.engine.flows.documents.admission import from_texts, untold
+from perdure.engine.flows.documents.structure import in_order
 from perdure.errors import InvalidWorkflow
 from perdure.session.flows.kinds import Configuring, ConsentMode, Dimension, RunSettings
 from perdure.session.flows.run import FlowState
@@ -112,8 +113,10 @@ async def resumed(
 def faults_in(found: Located, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return all that keeps the document `found` from being run, and what only needs a warning."""
     cast = cast_of(found, Acting(()))
+    inputs = {each.name: "" for each in found.workflow.inputs}
+    warnings = (*cast.remarks, *in_order(untold(cast.located, inputs)))
     try:
         checked(cast.located, {agent.id: agent for agent in cast.agents}, workspace)
     except InvalidWorkflow as error:
-        return error.faults, cast.remarks
-    return (), cast.remarks
+        return error.faults, warnings
+    return (), warnings
