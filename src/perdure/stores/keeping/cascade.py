@@ -123,19 +123,32 @@ class Seen(msgspec.Struct, frozen=True):
     notes: Sequence[Entry] = ()
 
 
+def wanted(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
+    """The streams that `takings` has to know the entries of, far fewer than all forks.
+
+    What a fork of a fork sees of a target the fork sees too. So that counts which of the forks
+    nearest to a target see most, and, for whom something is kept, which branch a path shares.
+    """
+    if not reach.forks:
+        return ()
+    kin = _Kin(reach, relations)
+    return tuple(dict.fromkeys((*reach.targets, *kin.nearest(), *kin.paths())))
+
+
 def takings(
     reach: Reach,
     heads: Mapping[StreamId, int],
+    relations: Iterable[Relation],
     seen: Mapping[StreamId, Seen],
-    trees: Mapping[StreamId, Sequence[Entry]],
-) -> list[Taking]:
+) -> list[Taking] | None:
     """What is taken of every stream that `reach` names.
 
-    `heads` are those of the targets, `seen` is what each fork sees, `trees` what each target does;
-    `trees` is only needed where there are forks.
+    `heads` are those of the targets, `seen` is what the `wanted` streams see. None: a summary is
+    erased that forks share, and what all of them see has to be known.
     """
-    kept = kept_for(seen.values(), reach.targets)
-    every = dict(trees) | {fork: each.tree for fork, each in seen.items()}
+    kin = _Kin(reach, relations)
+    kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
+    every = {stream: each.tree for stream, each in seen.items()}
     erased = {
         entry.id
         for tree in every.values()
@@ -143,8 +156,11 @@ def takings(
         if entry.stream in heads and entry.id not in kept
     }
     derived = summaries_of(erased, every) if seen else set[EntryId]()
+    if not (derived.isdisjoint(kept) or seen.keys() >= {*reach.forks}):
+        return None
     kept -= derived
-    found = [_whole(target, heads[target], kept, seen) for target in reach.targets]
+    sharing = kin.sharing(seen)
+    found = [_whole(target, heads[target], kept, sharing) for target in reach.targets]
     for fork in reach.forks:
         own = in_ranges(seqs_in(derived, fork))
         if own:
@@ -153,17 +169,107 @@ def takings(
 
 
 def _whole(
-    target: StreamId, head: int, kept: set[EntryId], seen: Mapping[StreamId, Seen]
+    target: StreamId,
+    head: int,
+    kept: set[EntryId],
+    sharing: Mapping[StreamId, Sequence[StreamId]],
 ) -> Taking:
     staying = in_ranges(seqs_in(kept, target))
-    sharing = (f for f, each in seen.items() if any(e.stream == target for e in each.tree))
     return Taking(
         stream=target,
         is_whole=True,
         erased=without(staying, head),
         kept=staying,
-        kept_for=tuple(sharing) if staying else (),
+        kept_for=tuple(sharing.get(target, ())) if staying else (),
     )
+
+
+class _Kin:
+    """How the forks of an erasure hang on its targets."""
+
+    def __init__(self, reach: Reach, relations: Iterable[Relation]) -> None:
+        self._reach = reach
+        self._targets = frozenset(reach.targets)
+        self.relation = {each.stream: each for each in relations if each.how == "fork"}
+
+    def nearest(self) -> list[StreamId]:
+        """The forks that see of the targets all that any fork sees."""
+        live = frozenset(self._reach.forks)
+        is_below: dict[StreamId, bool] = {}
+        farthest: dict[StreamId, StreamId] = {}
+        found: list[StreamId] = []
+        for fork in self._reach.forks:
+            relation = self.relation[fork]
+            if self._is_below_live(relation.parent, live, is_below):
+                continue
+            if relation.is_path:
+                found.append(fork)
+                continue
+            other = farthest.get(relation.parent)
+            if other is None or relation.head > self.relation[other].head:
+                farthest[relation.parent] = fork
+        return [*found, *farthest.values()]
+
+    def _is_below_live(
+        self, stream: StreamId, live: frozenset[StreamId], known: dict[StreamId, bool]
+    ) -> bool:
+        """Whether `stream`, or one it hangs on below the targets, is a fork that stays."""
+        passed: list[StreamId] = []
+        while stream not in known and stream not in live and stream not in self._targets:
+            passed.append(stream)
+            if stream not in self.relation:
+                break
+            stream = self.relation[stream].parent
+        answer = known.get(stream, stream in live)
+        known.update(dict.fromkeys(passed, answer))
+        return answer
+
+    def paths(self) -> list[StreamId]:
+        """The forks of one branch, those erased before that others hang on included."""
+        passed: dict[StreamId, None] = {}
+        for fork in self._reach.forks:
+            stream = fork
+            while stream not in passed and stream not in self._targets:
+                passed[stream] = None
+                stream = self.relation[stream].parent
+        return [stream for stream in passed if self.relation[stream].is_path]
+
+    def sharing(self, seen: Mapping[StreamId, Seen]) -> dict[StreamId, list[StreamId]]:
+        """Target -> the forks that see something of it."""
+        first = {stream: _first_seqs(each.tree, self._targets) for stream, each in seen.items()}
+        found: dict[StreamId, list[StreamId]] = defaultdict(list)
+        for fork in self._reach.forks:
+            for target in self._shared(fork, first):
+                found[target].append(fork)
+        return found
+
+    def _shared(
+        self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
+    ) -> Mapping[StreamId, int]:
+        """The targets of which `fork` sees something, with the first seq; kept in `first`.
+
+        A fork of a whole tree sees of its parent's log what is not behind its head, and all that
+        the parent shares itself.
+        """
+        passed: list[Relation] = []
+        stream = fork
+        while stream not in first:
+            passed.append(self.relation[stream])
+            stream = self.relation[stream].parent
+        for relation in reversed(passed):
+            origin, shared = relation.parent, first[relation.parent]
+            if shared.get(origin, relation.head) > relation.head:
+                shared = {target: seq for target, seq in shared.items() if target != origin}
+            first[relation.stream] = shared
+        return first[fork]
+
+
+def _first_seqs(tree: Sequence[Entry], targets: frozenset[StreamId]) -> dict[StreamId, int]:
+    found: dict[StreamId, int] = {}
+    for entry in tree:
+        if entry.stream in targets:
+            found[entry.stream] = min(entry.seq, found.get(entry.stream, entry.seq))
+    return found
 
 
 def kept_for(seen: Iterable[Seen], targets: Iterable[StreamId]) -> set[EntryId]:

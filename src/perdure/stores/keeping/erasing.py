@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.errors import SessionNotFound
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.protocol import EMPTY, SessionStore
 
 EraseScope = Literal["session", "subject", "namespace"]
 ForkPolicy = Literal["refuse", "keep", "erase"]
@@ -177,13 +177,16 @@ class Relation(msgspec.Struct, frozen=True):
     """How a stream hangs on another one, `parent`: as its fork, its copy or its child.
 
     A ``fork`` shares entries of its parent, a ``copy`` holds some as its own, a ``child`` was begun
-    by it (a subagent's, a role's). `is_erased`: the stream itself was erased before.
+    by it (a subagent's, a role's). `is_erased`: the stream itself was erased before. `head` is the
+    seq up to which a fork shares its parent's log; `is_path`: of that one branch only.
     """
 
     stream: StreamId
     parent: StreamId
     how: How
     is_erased: bool = False
+    head: int = EMPTY
+    is_path: bool = False
 
 
 def how_related(*, is_fork: bool, origin: str, has_copies: bool = False) -> How:

@@ -16,7 +16,15 @@ from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.heap import Heap, HeldStream, held_in, notes_in, tree_in
 from perdure.stores.heap_append import append
 from perdure.stores.keeping import copies
-from perdure.stores.keeping.cascade import KEPT_NOTES, Reach, Seen, Taking, reach_of, takings
+from perdure.stores.keeping.cascade import (
+    KEPT_NOTES,
+    Reach,
+    Seen,
+    Taking,
+    reach_of,
+    takings,
+    wanted,
+)
 from perdure.stores.keeping.erasing import (
     Certificate,
     Counts,
@@ -25,7 +33,7 @@ from perdure.stores.keeping.erasing import (
     Relation,
     how_related,
 )
-from perdure.stores.protocol import Commit
+from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.verification import StoredEntry
 
 BACKEND = "memory"
@@ -42,8 +50,9 @@ def erase(
 ) -> Certificate:
     """What ``Erasing.erase`` promises; `earlier` are the certificates so far, to which it adds."""
     policy = request.forks if request.scope == "session" else "erase"
-    reach = reach_of(_roots(heap, request), _relations(heap), policy)
-    takes = [each for each in _takings(heap, reach) if _is_worth_it(heap, each)]
+    relations = _relations(heap)
+    reach = reach_of(_roots(heap, request), relations, policy)
+    takes = [each for each in _takings(heap, reach, relations) if _is_worth_it(heap, each)]
     if not takes and request.scope == "session":
         for certificate in reversed(earlier):
             if any(session.session == request.name for session in certificate.sessions):
@@ -82,19 +91,27 @@ def _relations(heap: Heap) -> list[Relation]:
     for held in heap.streams.values():
         header, info = held.state.header, held.state.info
         if info.parent is not None:
-            how = how_related(is_fork=header.fork is not None, origin=header.origin)
-            found.append(Relation(header.id, info.parent, how, info.status == "erased"))
+            fork = header.fork
+            how = how_related(is_fork=fork is not None, origin=header.origin)
+            head, is_path = (EMPTY, False) if fork is None else (fork.head, fork.scope == "path")
+            is_erased = info.status == "erased"
+            found.append(Relation(header.id, info.parent, how, is_erased, head, is_path))
     return found
 
 
-def _takings(heap: Heap, reach: Reach) -> list[Taking]:
+def _takings(heap: Heap, reach: Reach, relations: list[Relation]) -> list[Taking]:
     heads = {id_: heap.streams[id_].state.head for id_ in reach.targets}
-    seen = {
-        id_: Seen(tree_in(heap, heap.streams[id_]), notes_in(heap, heap.streams[id_], KEPT_NOTES))
-        for id_ in reach.forks
-    }
-    trees = {id_: tree_in(heap, heap.streams[id_]) for id_ in reach.targets if seen}
-    return takings(reach, heads, seen, trees)
+    seen = {id_: _seen(heap, id_) for id_ in wanted(reach, relations)}
+    found = takings(reach, heads, relations, seen)
+    if found is None:
+        seen = {id_: _seen(heap, id_) for id_ in (*reach.targets, *reach.forks)}
+        found = takings(reach, heads, relations, seen)
+    return found or []
+
+
+def _seen(heap: Heap, stream: StreamId) -> Seen:
+    held = heap.streams[stream]
+    return Seen(tree_in(heap, held), notes_in(heap, held, KEPT_NOTES))
 
 
 def _is_worth_it(heap: Heap, taking: Taking) -> bool:

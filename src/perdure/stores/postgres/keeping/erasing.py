@@ -22,7 +22,15 @@ from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.keeping import copies
 from perdure.stores.keeping.backups import Backup
-from perdure.stores.keeping.cascade import KEPT_NOTES, Reach, Seen, Taking, reach_of, takings
+from perdure.stores.keeping.cascade import (
+    KEPT_NOTES,
+    Reach,
+    Seen,
+    Taking,
+    reach_of,
+    takings,
+    wanted,
+)
 from perdure.stores.keeping.erasing import (
     Certificate,
     Copy,
@@ -62,7 +70,8 @@ WHERE b.namespace = %s ORDER BY b.n
 """
 
 _RELATIONS: LiteralString = """
-SELECT s.id, s.info, b.origin IS NOT NULL, s.is_erased FROM perdure.stream AS s
+SELECT s.id, s.info, b.origin IS NOT NULL, s.is_erased, coalesce(b.origin_head, -1),
+    coalesce(b.is_path, false) FROM perdure.stream AS s
 JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
 WHERE s.namespace = %s AND position('"parent":"'::bytea IN s.info) > 0
 """
@@ -221,8 +230,8 @@ class _Erasure:
     async def done(self, namespace: str, random: RandomSource) -> Certificate:
         """Do it; the certificate, or that of an earlier one that left nothing to do."""
         await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
-        reach = await self._reach()
-        plans = await self._plans(reach)
+        reach, relations = await self._reach()
+        plans = await self._plans(reach, relations)
         if not plans and self._request.scope == "session":
             for earlier in reversed(await certificates(self._db)):
                 if any(each.session == self._request.name for each in earlier.sessions):
@@ -263,17 +272,18 @@ class _Erasure:
 
     # -- what is meant
 
-    async def _reach(self) -> Reach:
-        """What the erasure reaches, locked; until nothing new hangs on it."""
+    async def _reach(self) -> tuple[Reach, list[Relation]]:
+        """What the erasure reaches, locked, and how; until nothing new hangs on it."""
         locked: set[StreamId] = set()
         while True:
             policy = self._request.forks if self._request.scope == "session" else "erase"
-            reach = reach_of(await self._roots(), await self._relations(), policy)
-            wanted = {*reach.targets, *reach.forks}
-            if wanted <= locked:
-                return reach
-            await self._ask(Statement(_LOCK, (self._ns, sorted(wanted))))
-            locked |= wanted
+            relations = await self._relations()
+            reach = reach_of(await self._roots(), relations, policy)
+            reached = {*reach.targets, *reach.forks}
+            if reached <= locked:
+                return reach, relations
+            await self._ask(Statement(_LOCK, (self._ns, sorted(reached))))
+            locked |= reached
 
     async def _roots(self) -> list[StreamId]:
         name = self._request.name
@@ -293,32 +303,29 @@ class _Erasure:
     async def _relations(self) -> list[Relation]:
         (rows,) = await self._ask(Statement(_RELATIONS, (self._ns,)))
         found: list[Relation] = []
-        for id_, kept, is_fork, is_erased in rows:
+        for id_, kept, is_fork, is_erased, head, is_path in rows:
             info: SessionInfo = info_of_row(id_, kept)
             how = how_related(is_fork=is_fork, origin=info.origin)
             if info.parent is not None:
-                found.append(Relation(StreamId(id_), info.parent, how, is_erased))
+                found.append(Relation(StreamId(id_), info.parent, how, is_erased, head, is_path))
         return found
 
-    async def _plans(self, reach: Reach) -> list[_Plan]:
+    async def _plans(self, reach: Reach, relations: list[Relation]) -> list[_Plan]:
         """What is taken of each stream; streams that lose nothing are left out."""
         (rows,) = await self._ask(ask_streams(self._ns, [*reach.targets, *reach.forks]))
         streams = {stream.state.header.id: stream for stream in map(stream_of, rows)}
-        seen = {
-            id_: Seen(
-                await branches.tree(self._db, id_),
-                await branches.notes(self._db, id_, KEPT_NOTES),
-            )
-            for id_ in reach.forks
-        }
-        wanted = reach.targets if seen else ()
-        trees = {id_: await branches.tree(self._db, id_) for id_ in wanted}
         heads = {id_: streams[id_].state.head for id_ in reach.targets}
-        plans = [
-            await self._plan(streams[taking.stream], taking)
-            for taking in takings(reach, heads, seen, trees)
-        ]
+        seen = {id_: await self._seen(id_) for id_ in wanted(reach, relations)}
+        found = takings(reach, heads, relations, seen)
+        if found is None:
+            seen = {id_: await self._seen(id_) for id_ in (*reach.targets, *reach.forks)}
+            found = takings(reach, heads, relations, seen) or []
+        plans = [await self._plan(streams[taking.stream], taking) for taking in found]
         return [plan for plan in plans if plan.entries or not _was_erased(plan)]
+
+    async def _seen(self, stream: StreamId) -> Seen:
+        tree = await branches.tree(self._db, stream)
+        return Seen(tree, await branches.notes(self._db, stream, KEPT_NOTES))
 
     async def _plan(self, stream: Stream, taking: Taking) -> _Plan:
         sizes = [Statement(_SIZE, (*self._place(taking, each), _KEPT)) for each in taking.erased]

@@ -26,6 +26,7 @@ from perdure.stores.keeping.cascade import (
     Taking,
     reach_of,
     takings,
+    wanted,
 )
 from perdure.stores.keeping.erasing import (
     Certificate,
@@ -36,7 +37,7 @@ from perdure.stores.keeping.erasing import (
     Relation,
     how_related,
 )
-from perdure.stores.protocol import Commit
+from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.appending import append, namespace_number
 from perdure.stores.sqlite.keeping.records import certificates_of, keep_new
@@ -50,7 +51,7 @@ WHERE s.namespace = ? ORDER BY s.no
 """
 
 _RELATIONS = """
-SELECT s.id, s.parent, s.origin, s.status, b.origin
+SELECT s.id, s.parent, s.origin, s.status, b.origin, b.origin_head, b.is_path
 FROM stream AS s JOIN birth AS b ON b.stream = s.no
 WHERE s.namespace = ? AND s.parent IS NOT NULL
 """
@@ -81,8 +82,9 @@ def begin(
     number = -1 if found is None else int(found)
     roots = _roots(tables, number, namespace, request)
     policy = request.forks if request.scope == "session" else "erase"
-    reach = reach_of(roots, _relations(tables, number), policy)
-    plans = _plans(tables, namespace, reach)
+    relations = _relations(tables, number)
+    reach = reach_of(roots, relations, policy)
+    plans = _plans(tables, namespace, reach, relations)
     if not plans and request.scope == "session":
         for earlier in reversed(certificates_of(tables, namespace)):
             if any(session.session == request.name for session in earlier.sessions):
@@ -137,20 +139,29 @@ def _relations(tables: Tables, number: int) -> list[Relation]:
             StreamId(parent),
             how_related(is_fork=origin_no is not None, origin=origin),
             is_erased=status == "erased",
+            head=EMPTY if head is None else head,
+            is_path=bool(is_path),
         )
-        for id_, parent, origin, status, origin_no in tables.rows(_RELATIONS, number)
+        for id_, parent, origin, status, origin_no, head, is_path in tables.rows(_RELATIONS, number)
     ]
 
 
-def _plans(tables: Tables, namespace: str, reach: Reach) -> list[Plan]:
+def _plans(
+    tables: Tables, namespace: str, reach: Reach, relations: Sequence[Relation]
+) -> list[Plan]:
     """What is taken of each stream; streams that lose nothing are left out."""
-    streams = {id_: tables.stream(namespace, id_) for id_ in (*reach.targets, *reach.forks)}
-    seen = {id_: _seen(tables, streams[id_]) for id_ in reach.forks}
-    trees: dict[StreamId, Sequence[Entry]] = {}
-    if seen:
-        trees = {id_: _seen(tables, streams[id_]).tree for id_ in reach.targets}
+    streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
     heads = {id_: streams[id_].state.head for id_ in reach.targets}
-    plans = [plan_of(tables, streams[t.stream], t) for t in takings(reach, heads, seen, trees)]
+
+    def stream_of(id_: StreamId) -> Stream:
+        return streams.get(id_) or streams.setdefault(id_, tables.stream(namespace, id_))
+
+    seen = {id_: _seen(tables, stream_of(id_)) for id_ in wanted(reach, relations)}
+    found = takings(reach, heads, relations, seen)
+    if found is None:
+        seen = {id_: _seen(tables, stream_of(id_)) for id_ in (*reach.targets, *reach.forks)}
+        found = takings(reach, heads, relations, seen) or []
+    plans = [plan_of(tables, stream_of(each.stream), each) for each in found]
     return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
 
