@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
+import perdure
 from tests.acceptance.cli.conftest import World
 
 AGENT = "id: {id}\nmodel: scripted:echo\nsystem_prompt: You are {id}.\n"
@@ -148,3 +152,21 @@ def test_chat_warns_of_a_model_without_a_price_under_a_budget(project: World) ->
         "the price of scripted:echo is unknown, so the limit of $1.00 cannot be kept" in ended.err
     )
     assert "[models.prices]" in ended.err
+
+
+def test_timeouts_of_the_settings_are_those_of_new_chats(project: World) -> None:
+    own(
+        project,
+        "config.toml",
+        '[chat]\nmodel = "scripted:echo"\nfirst_byte_timeout_s = 300\nstream_idle_timeout_s = 90\n',
+    )
+    project.ok("chat", "-p", "Hi")
+
+    async def agent() -> object:
+        async with perdure.open(project.extra["PERDURE_STORE"], namespace="tides") as store:
+            session = await store.continue_recent()
+            return msgspec.json.decode((await anext(session.entries())).body)["agent"]
+
+    started = cast("dict[str, object]", asyncio.run(agent()))
+    assert started["first_byte_timeout_s"] == 300
+    assert started["stream_idle_timeout_s"] == 90

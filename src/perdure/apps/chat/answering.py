@@ -126,10 +126,7 @@ class Answering:
         self._typed = typed or TypedPermissions()
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
-        named = self._model or Configuration(Path(), os.environ).model
-        chosen = cast or Cast(
-            chat_agent(named, permissions=permissions), is_model_named=named is not None
-        )
+        chosen = cast or _configured(self._model, permissions)
         self.agent: Agent = chosen.agent
         self._is_model_named = chosen.is_model_named or self._model is not None
         self._lowered = chosen.lowered
@@ -277,6 +274,14 @@ def _remark_gone(chat: Chat) -> None:
     folder = chat.workspace.working_dir
     if not Path(folder).is_dir():
         remark(GONE.format(safe(folder)))
+
+
+def _configured(model: str | None, permissions: Permissions | None) -> Cast:
+    """The agent of every chat with `model`, else that of the settings."""
+    settings = Configuration(Path(), os.environ)
+    named = model or settings.model
+    agent = chat_agent(named, permissions=permissions, **settings.timeouts)
+    return Cast(agent, is_model_named=named is not None)
 
 
 async def compacted(

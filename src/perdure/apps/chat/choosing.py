@@ -73,8 +73,7 @@ def _default(configuration: Configuration, allowed: Permissions) -> Agent:
         max_cost_microcents=configuration.value("chat.max_cost_microcents"),
         on_exceed=configuration.value("chat.on_exceed"),
         mcp_servers=configuration.value("chat.mcp_servers"),
-        first_byte_timeout_s=configuration.value("chat.first_byte_timeout_s"),
-        stream_idle_timeout_s=configuration.value("chat.stream_idle_timeout_s"),
+        **configuration.timeouts,
         compaction=CompactionSettings(
             is_enabled=configuration.value("chat.auto_compact"),
             trigger=configuration.value("chat.compact_threshold"),

@@ -152,4 +152,5 @@ def role_agent(acting: Acting, role: str) -> Agent:
         instructions=INSTRUCTIONS,
         tools=builtin_tools(acting.permissions),
         permissions=acting.permissions,
+        **Configuration(Path(), os.environ).timeouts,
     )

@@ -113,6 +113,12 @@ class Configuration:
             raise ConfigError(f"${VARIABLES['chat.model']}: {error}") from None
         return str(named)
 
+    @property
+    def timeouts(self) -> dict[str, Any]:
+        """How long a model's provider may be silent: by field of `Agent`, seconds or None."""
+        names = ("first_byte_timeout_s", "stream_idle_timeout_s")
+        return {name: self.value(f"chat.{name}") for name in names}
+
     def is_set(self, key: str) -> bool:
         """Whether any layer but the built-in one says something of `key`."""
         return self.explained(key, has_lines=False).said.source != "built-in"

@@ -128,9 +128,11 @@ async def test_an_import_needs_an_agent_which_is_recorded_once() -> None:
     stage = Stage(says("unused"), says("I go on."))
     session = await stage.store.create(id="imported", origin="import")
     await session.append(user("before"), assistant("then"))
-    with pytest.raises(ConfigError, match="name the agent that answers"):
-        await stage.runtime().resume("imported")
     agent = Agent("a", model=MODEL)
+    for runtime, known in ((stage.runtime(), "none"), (stage.runtime(agent), "a")):
+        with pytest.raises(ConfigError, match="name the agent that answers") as refused:
+            await runtime.resume("imported")
+        assert str(refused.value).endswith(f"this runtime has: {known}")
     chat = await stage.runtime().resume("imported", agent)
     assert (await chat.send("and now?")).text == "I go on."
     assert (await chat.session.info()).turns == 1

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.apps.flow.roles import Acting
 from perdure.apps.settings.agents import agents_here, chosen_agent
+from perdure.apps.settings.layers import Configuration
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.delegation.narrowing import within
 from perdure.client.flows.documents.binding import bound_agents
@@ -100,6 +101,7 @@ def _made(found: Located, ref: str, model: str, acting: Acting) -> Agent:
         instructions=INSTRUCTIONS,
         tools=tools,
         permissions=acting.permissions,
+        **Configuration(Path(), os.environ).timeouts,
     )
 
 
