@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import perdure
 from perdure import user
 from perdure.client.session import Session
@@ -17,6 +19,7 @@ from perdure.session.ids import EntryId
 from tests.acceptance.pi.comparing import require_same, require_same_context
 from tests.acceptance.pi.moves import move
 from tests.fakes.real_pi import RealPi
+from tests.fakes.sources import pi_file
 
 SESSIONS = 200
 STEPS = 28
@@ -72,6 +75,24 @@ async def test_grown_export_adds_only_its_new_entries(pi: RealPi, tmp_path: Path
             await require_same_context(session, seen, f"{what}, imported again")
             report = await imported(store, path)
             assert (report.session, report.entries, report.warnings) == (session.id, 0, ()), what
+
+
+@pytest.mark.parametrize("name", ["v1.jsonl", "v2.jsonl"])
+async def test_file_that_pi_migrates_adds_only_its_new_entries(
+    pi: RealPi, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(pi_file(name))
+    async with perdure.open("memory:") as store:
+        first = await imported(store, path)
+        pi.look(path)  # pi writes a file of an older version anew when it opens it
+        assert path.read_bytes() != pi_file(name)
+        again = await imported(store, path)
+        assert (again.session, again.entries, again.warnings) == (first.session, 0, ())
+        pi.ask("say", path=path, texts=["one", "two"])
+        grown = await imported(store, path)
+        assert (grown.session, grown.messages, grown.warnings) == (first.session, 2, ())
+        await require_same_context(await store.open(first.session), pi.look(path), name)
 
 
 async def leaf_of(session: Session, seen: dict[str, Any]) -> EntryId:
