@@ -33,6 +33,7 @@ UNSAID = (
     *("looks like a credential", "disagree", "two MCP servers", "is no header", "credential for"),
     *("no folder", "empty or holds a NUL", "commands may not be given", "no allowed domain"),
     *("there is no node", "a second", "the default of a", "on their way round"),
+    *("needs window_size", "window_size needs"),
 )
 """Faults of documents that fit."""
 
