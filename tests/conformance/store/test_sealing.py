@@ -45,9 +45,11 @@ async def filled(store: SessionStore) -> None:
 
 
 async def everything(store: SessionStore) -> object:
-    """All that can be read of the store, but for epochs and positions."""
+    """All that can be read of the store, but for epochs, leases and positions."""
     streams = [each.stream for each in await as_sealing(store).standings()]
-    states = [msgspec.structs.replace(await store.state(each), epoch=0) for each in streams]
+    states = [
+        msgspec.structs.replace(await store.state(each), epoch=0, lease=None) for each in streams
+    ]
     logs = [
         (await store.entries(each), await store.tree(each), await store.aliases(each))
         for each in streams
