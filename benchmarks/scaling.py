@@ -1,0 +1,384 @@
+"""How costs grow: each operation at three sizes, through the public handles, with its exponent.
+
+``python -m benchmarks.scaling [--quick] [--only WORD]``; ``make bench-growth``. Figures are the
+process's CPU, which depends least on what else the machine does; of PostgreSQL that is the client's
+part. The exponent is that of the two greatest sizes: 0 where the cost stays the same, 1 where it
+grows as the size does. Memory is the most that Python allocates in one call at the greatest size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import math
+import tempfile
+import time
+import tracemalloc
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+import perdure
+from benchmarks.figures import CLOCK, shown
+from perdure.client import keeping
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
+from perdure.models.scripted import ScriptedModel
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Sibling
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import Message, assistant, user
+from perdure.session.notes import Answer, Question
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.postgres import serving
+
+FLAT, LINEAR = 0.15, 1.15
+FEW, MANY = (10, 100, 1_000), (1_000, 10_000, 100_000)
+AT_ONCE = 500
+LEAST_S = 0.02
+MOST_CALLS = 200
+_numbers = count()
+
+Act = Callable[[], Awaitable[object]]
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """Something to measure. `limit` is what its exponent may be; `is_once` if it cannot repeat."""
+
+    name: str
+    act: Act
+    limit: float = FLAT
+    is_once: bool = False
+
+
+Made = Callable[[Store, int, AsyncExitStack], Awaitable[list[Operation]]]
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one call of an operation costs at one size."""
+
+    cpu_ms: float
+    peak_kb: float
+
+
+# ---------------------------------------------------------------- what grows
+
+
+async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """One session of so many entries."""
+    session = await _session(store, size)
+    runtime = await stack.enter_async_context(_runtime(store))
+    chat = await runtime.resume(session.id, _AGENT)
+    await chat.send("go on")
+    pinned = await runtime.start(_AGENT)
+    await _fill(pinned.session, size)
+    await pinned.session.pin(await pinned.session.find("5"))
+    await pinned.send("go on")
+    await store.search("number")
+    return [
+        Operation("open", lambda: store.open(session.id)),
+        Operation("append", lambda: session.append(user("one more"))),
+        Operation("newest 50 messages", lambda: session.messages(last=50)),
+        Operation("context within 4,000 tokens", lambda: session.context(4_000)),
+        Operation("labels", session.labels),
+        Operation("pins", session.pins),
+        Operation("questions", session.questions),
+        Operation("branch back", lambda: session.branch(f"{session.id}/{size - 2}")),
+        Operation("fork", session.fork),
+        Operation("search, one more entry", lambda: _said_and_sought(store, session)),
+        Operation("resume", lambda: runtime.resume(session.id, _AGENT)),
+        Operation("a turn with two tools", lambda: chat.send("again")),
+        Operation("the same, with a pin", lambda: pinned.send("again")),
+        Operation("all messages", session.messages, LINEAR),
+        Operation("the tree", session.tree, LINEAR),
+    ]
+
+
+async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A store of so many sessions of two entries."""
+    for first in range(0, size, AT_ONCE):
+        await store.backend.commit(_sessions(range(first, min(size, first + AT_ONCE))))
+    runtime = await stack.enter_async_context(
+        perdure.Runtime(store, models=_model(store), idle_timeout_s=3_600)
+    )
+    return [
+        Operation("create and append", lambda: _created(store)),
+        Operation("newest 50", store.recent),
+        Operation("newest of a folder without any", lambda: store.recent(cwd="/nowhere")),
+        Operation("a name that none has", lambda: store.recent(query="zzzz")),
+        Operation("continue in such a folder", lambda: store.continue_recent("/nowhere")),
+        Operation("questions", store.questions),
+        Operation("end the idle, of which there are none", runtime.end_idle),
+        Operation("what a quota has left", lambda: keeping.quota(store)),
+        Operation("facts of the store", store.info),
+        Operation("a retention that removes nothing", lambda: keeping.apply_retention(store)),
+        Operation("all sessions", lambda: store.recent(None), LINEAR),
+    ]
+
+
+async def branches(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A session with so many branches at one entry."""
+    del stack
+    session = await _session(store, 10)
+    for _ in range(size):
+        await session.append(user("another way"), parent=f"{session.id}/4")
+    return [
+        Operation("newest 50 messages", lambda: session.messages(last=50)),
+        Operation("append", lambda: session.append(user("more"))),
+        Operation("to another branch", lambda: _to_and_fro(session)),
+        Operation("the tree", session.tree, LINEAR),
+    ]
+
+
+async def pins(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A session of 2,000 entries of which so many are pinned."""
+    runtime = await stack.enter_async_context(_runtime(store))
+    chat = await runtime.start(_AGENT)
+    await _fill(chat.session, 2_000)
+    for number in range(4, 4 + size):
+        await chat.session.pin(f"{chat.session.id}/{number}")
+    await chat.send("go on")
+    return [Operation("a turn with two tools", lambda: chat.send("again"))]
+
+
+async def questions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A session with so many answered questions."""
+    del stack
+    session = await _session(store, 10)
+    asked = (
+        new_side(Question("approval", "May I?", ("allow", "deny"))),
+        new_side(Answer("allow", "somebody"), Sibling(0)),
+    )
+    for _ in range(size):
+        write = Write(stream=StreamId(session.id), entries=asked)
+        await store.backend.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
+    return [
+        Operation("questions of the session", session.questions),
+        Operation("questions of the store", store.questions),
+    ]
+
+
+async def watchers(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """So many watchers, each of an idle session."""
+    for _ in range(size):
+        session = await _session(store, 1)
+        watching = asyncio.create_task(_watch(session))
+        stack.callback(watching.cancel)
+    elsewhere = await _session(store, 1)
+    await asyncio.sleep(0.2)
+    return [Operation("append elsewhere", lambda: _appended_and_settled(elsewhere))]
+
+
+async def forks(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A chain of so many forks of forks."""
+    del stack
+    first = session = await _session(store, 4)
+    for number in range(size):
+        session = await session.fork()
+        await session.append(user(f"fork {number}"))
+    last = session
+    return [
+        Operation("newest 50 messages of the last", lambda: last.messages(last=50)),
+        Operation("append to the last", lambda: last.append(user("more"))),
+        Operation(
+            "erase the first, keep the forks", lambda: _erased(store, first), LINEAR, is_once=True
+        ),
+    ]
+
+
+SUBJECTS: dict[str, tuple[Made, Sequence[int]]] = {
+    "entries of a session": (entries, MANY),
+    "sessions of a store": (sessions, MANY),
+    "branches": (branches, FEW),
+    "pins": (pins, FEW),
+    "answered questions": (questions, FEW),
+    "watchers": (watchers, FEW),
+    "forks of forks": (forks, FEW),
+}
+
+
+# ---------------------------------------------------------------- how it is measured
+
+
+async def measured(operation: Operation) -> Cost:
+    """The best of some runs, each long enough for the clock; the peak of one more call."""
+    if operation.is_once:
+        return Cost(await _cpu_ms(operation.act, 1), 0.0)
+    await operation.act()
+    once = await _cpu_ms(operation.act, 1)
+    calls = max(1, min(MOST_CALLS, math.ceil(LEAST_S * 1000 / max(once, 0.001))))
+    runs = 3 if once * calls < 1_000 else 1
+    best = min([await _cpu_ms(operation.act, calls) for _ in range(runs)] + [once])
+    tracemalloc.start()
+    await operation.act()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return Cost(best, peak / 1024)
+
+
+async def _cpu_ms(act: Act, calls: int) -> float:
+    gc.collect()
+    began = time.process_time()
+    for _ in range(calls):
+        await act()
+    return 1000 * (time.process_time() - began) / calls
+
+
+def exponent(sizes: Sequence[int], costs: Sequence[Cost]) -> float:
+    """How the cost grows between the two greatest sizes."""
+    ratio = costs[-1].cpu_ms / max(costs[-2].cpu_ms, 1e-6)
+    return math.log(max(ratio, 1e-6)) / math.log(sizes[-1] / sizes[-2])
+
+
+async def table_of(address: Callable[[], str], *, is_quick: bool, only: str, title: str) -> Table:
+    """Every operation on one kind of store."""
+    table = Table(title=title)
+    for head in ("grows", "operation", "sizes", "CPU ms", "peak kB", "exponent", "goal", ""):
+        table.add_column(head)
+    for subject, (make, full) in SUBJECTS.items():
+        if only not in subject:
+            continue
+        sizes = [size // 10 for size in full] if is_quick else list(full)
+        found: dict[str, list[Cost]] = {}
+        limits: dict[str, float] = {}
+        for size in sizes:
+            async with AsyncExitStack() as stack:
+                store = await stack.enter_async_context(
+                    perdure.open(address(), durability="normal")
+                )
+                for operation in await make(store, size, stack):
+                    found.setdefault(operation.name, []).append(await measured(operation))
+                    limits[operation.name] = operation.limit
+        for name, costs in found.items():
+            grown = exponent(sizes, costs)
+            table.add_row(
+                subject,
+                name,
+                " / ".join(f"{size:,}" for size in sizes),
+                " / ".join(shown(cost.cpu_ms) for cost in costs),
+                shown(costs[-1].peak_kb),
+                f"{grown:.2f}",
+                f"≤ {limits[name]}",
+                "met" if grown <= limits[name] else "[red]missed[/red]",
+            )
+    return table
+
+
+# ---------------------------------------------------------------- what it is made of
+
+
+@perdure.tool(effect="read")
+async def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {where}"
+
+
+_AGENT = perdure.Agent("bench", model="scripted:bench", tools=(look,))
+
+
+def _model(store: Store) -> ScriptedModel:
+    def looking(number: int) -> Reply:
+        call = ScriptedCall("look", f'{{"where": "place {number}"}}')
+        return Reply(when=When(round=number + 1), steps=(Say("Let me look."), CallTools((call,))))
+
+    rules = (looking(0), looking(1), Reply(steps=(Say("There is nothing."),)))
+    return ScriptedModel(Scenario(name="bench", rules=rules), clock=store.outside.clock)
+
+
+@asynccontextmanager
+async def _runtime(store: Store) -> AsyncGenerator[perdure.Runtime]:
+    async with perdure.Runtime(store, [_AGENT], models=_model(store)) as runtime:
+        yield runtime
+
+
+async def _session(store: Store, size: int) -> Session:
+    session = await store.create()
+    await _fill(session, size)
+    return session
+
+
+async def _fill(session: Session, size: int) -> None:
+    for first in range(0, size, AT_ONCE):
+        await session.append_many([_said(n) for n in range(first, min(size, first + AT_ONCE))])
+
+
+def _said(number: int) -> Message:
+    text = f"This is number {number}, and it says what all the others say. " * 3
+    return assistant(text) if number % 2 else user(text)
+
+
+def _sessions(numbers: range) -> Commit:
+    at = CLOCK.now_ms()
+    writes = [
+        Write(
+            stream=StreamId(f"s{number}"),
+            create=StreamHeader(StreamId(f"s{number}"), at, cwd=f"/folder/{number % 50}"),
+            entries=(new_tree(_said(0)), new_tree(_said(1))),
+        )
+        for number in numbers
+    ]
+    return Commit(writes=tuple(writes), at=at)
+
+
+async def _created(store: Store) -> None:
+    session = await store.create()
+    await session.append(user("a new one"))
+
+
+async def _said_and_sought(store: Store, session: Session) -> None:
+    await session.append(user(f"word{next(_numbers)}"))
+    await store.search("number", limit=10)
+
+
+async def _to_and_fro(session: Session) -> None:
+    await session.branch(f"{session.id}/12")
+    await session.branch(f"{session.id}/11")
+
+
+async def _watch(session: Session) -> None:
+    async for _ in session.watch():
+        pass
+
+
+async def _appended_and_settled(session: Session) -> None:
+    await session.append(user("elsewhere"))
+    await asyncio.sleep(0.02)
+
+
+async def _erased(store: Store, session: Session) -> Any:
+    return await store.erase(session.id, forks="keep")
+
+
+async def _main(*, is_quick: bool, only: str) -> None:
+    console = Console()
+    console.width = max(console.width, 150)
+    with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
+        files = (f"sqlite:///{folder}/{number}.db" for number in count())
+        table = await table_of(lambda: next(files), is_quick=is_quick, only=only, title="SQLite")
+        console.print(table)
+    with serving(is_own=True) as server:
+        table = await table_of(
+            server.new_database, is_quick=is_quick, only=only, title="PostgreSQL"
+        )
+        console.print(table)
+
+
+def main() -> None:
+    """Print a table for each kind of store."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
+    parser.add_argument("--quick", action="store_true", help="a tenth of each size")
+    parser.add_argument("--only", default="", help="what grows: a part of its name")
+    given = parser.parse_args()
+    asyncio.run(_main(is_quick=given.quick, only=given.only))
+
+
+if __name__ == "__main__":
+    main()
