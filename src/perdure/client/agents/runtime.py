@@ -17,7 +17,7 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.chats import Chats
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.notices import OnQuestion
-from perdure.client.agents.standing import end_if_idle, expire_or_end
+from perdure.client.agents.standing import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.store import Store
@@ -238,7 +238,8 @@ class Runtime:
         whose question has expired are closed first, also those that no process runs.
         """
         ended: list[str] = []
-        for info in await self._store.recent(limit=None, scope="all"):
+        infos = await self._store.recent(limit=None, scope="all")
+        for info in await ending(self._store, infos, self._idle_timeout_s):
             with suppress(SessionNotFound, Erased):  # somebody took it out meanwhile
                 if await expire_or_end(self._store, info.id, self._idle_timeout_s):
                     ended.append(info.id)

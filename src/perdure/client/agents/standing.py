@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from perdure.client.conversation.abandonment import expire_question
@@ -14,8 +16,9 @@ from perdure.session.codec import new_side
 from perdure.session.declared.arguments import takes_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
 from perdure.session.ledger import Spending
-from perdure.session.notes import GrantRevoked, SessionEnded, SideBody
+from perdure.session.notes import GrantRevoked, Question, SessionEnded, SideBody
 from perdure.stores.protocol import Commit, StreamState, Write
 
 
@@ -67,15 +70,32 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     A session in which a turn is open, be it only waiting for an answer, is not idle.
     """
     info = state.info
-    if timeout_s is None or state.open_turn is not None or info.status != "active":
-        return False
-    if store.outside.clock.now_ms() - info.updated_at < timeout_s * 1000:
+    if state.open_turn is not None or not _is_silent(store, info, timeout_s):
         return False
     try:
         await _written(store, info.id, SessionEnded(by="idle"), expected_head=state.head)
     except HeadConflict:  # somebody is not idle
         return False
     return True
+
+
+async def ending(
+    store: Store, infos: Sequence[SessionInfo], timeout_s: float | None
+) -> list[SessionInfo]:
+    """Return those of `infos` that `expire_or_end` may close; the others need not be read.
+
+    A turn that waits has asked, so only sessions with a question can have one that expired.
+    """
+    questions = await store.backend.notes_of_all((Question.kind,))
+    asking = {question.stream for question in questions}
+    return [each for each in infos if each.id in asking or _is_silent(store, each, timeout_s)]
+
+
+def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:
+    """Whether the session is active and nothing was said in it for so long."""
+    if timeout_s is None or info.status != "active":
+        return False
+    return store.outside.clock.now_ms() - info.updated_at >= timeout_s * 1000
 
 
 async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> bool:

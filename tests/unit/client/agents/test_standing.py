@@ -15,6 +15,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.ledger import Spending
 from perdure.session.notes import SessionEnded
 from perdure.stores.keeping.retention import Retaining
+from perdure.stores.protocol import StreamState
 from perdure.tools.declare import tool
 from perdure.tools.spec import Subject, ToolSpec
 from tests.fakes.players import Hold, Theatre, asks, words
@@ -94,6 +95,30 @@ async def test_only_sessions_in_which_nothing_happens_are_closed() -> None:
     assert await runtime.end_idle() == ["fresh"]
     hold.leave.set()
     await asyncio.wait_for(busy.abort(), 60)
+
+
+async def test_end_idle_reads_no_session_that_cannot_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre(main=[words("one")])
+    agent = Agent("a", model="p:main")
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    for number in range(50):
+        await runtime.start(agent, id=f"s{number}")
+    theatre.clock.advance(100)
+    await (await runtime.start(agent, id="fresh")).send("hi")
+    read: list[str] = []
+    state = theatre.store.backend.state
+
+    async def counted(stream: StreamId) -> StreamState:
+        read.append(stream)
+        return await state(stream)
+
+    monkeypatch.setattr(theatre.store.backend, "state", counted)
+    assert len(await runtime.end_idle()) == 50
+    assert len(read) == 50
+    assert await runtime.end_idle() == []
+    assert len(read) == 50
 
 
 async def test_a_session_that_is_removed_while_idle_ones_are_closed_is_passed_over(
