@@ -1,0 +1,34 @@
+"""A copy with nothing new asks for no stream by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.client.operating.copying import copy_of, copying
+from perdure.session.ids import StreamId
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import StreamState
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.streams import create, say
+
+
+async def test_copy_with_nothing_new_reads_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = (MemoryStore(clock=ManualClock(), random=SeededRandom(n)) for n in (1, 2))
+    for number in range(20):
+        await create(source, StreamId(f"s{number}"))
+        await say(source, "hello", stream=StreamId(f"s{number}"))
+    await copy_of(copying(source), copying(target)).run(await source.standings())
+    await say(source, "more", stream=StreamId("s3"))
+    read: list[str] = []
+    state = target.state
+
+    async def counted(stream: StreamId) -> StreamState:
+        read.append(stream)
+        return await state(stream)
+
+    monkeypatch.setattr(target, "state", counted)
+    report = await copy_of(copying(source), copying(target)).run(await source.standings())
+
+    assert set(read) == {"s3"}
+    assert [each.outcome for each in report.streams].count("present") == 19
+    assert (await target.state(StreamId("s3"))).head == 1
