@@ -25,7 +25,7 @@ OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_provid
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs demo test check style types unit conformance check-all fix bench lock clean
+.PHONY: help install programs demo test check style types unit conformance check-all fix bench bench-growth lock clean
 
 help:
 	@echo "make demo       run the demonstration"
@@ -35,6 +35,7 @@ help:
 	@echo "make check-all  check, then the whole suite"
 	@echo "make fix        format, and repair what ruff can repair"
 	@echo "make bench      run the benchmarks"
+	@echo "make bench-growth  measure how costs grow with what is stored"
 	@echo "make lock       resolve requirements/*.txt again"
 	@echo "make clean      remove .venv and every cache"
 
@@ -109,6 +110,9 @@ fix: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-growth: $(INSTALLED)
+	$(BIN)/python -m benchmarks.scaling $(ARGS)
 
 # Versions stay unless asked for: `make lock ARGS=--upgrade`, or ARGS="--upgrade-package ruff".
 lock: $(INSTALLED)
