@@ -37,6 +37,7 @@ LINES: dict[str, list[str]] = {
     "doctor": [],
     "export": [S, "--format", "markdown", "--all-branches"],
     "flow approve": [F],
+    "flow compact": [F, "owner"],
     "flow configure": [F, "owner", "-m", "scripted:echo"],
     "flow consent": [F, "no-access"],
     "flow delete": [F, "--yes"],

@@ -40,7 +40,8 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
     `first_kept` is where the part that stays begins; None keeps nothing. `history` is to be
     summarised, together with `previous_summary`. Where the cut falls inside a turn, `turn_prefix`
-    is the part of that turn before the cut, summarised by itself.
+    is the part of that turn before the cut, summarised by itself. `unanswered` is the text of the
+    user's newest message, where it leaves the context before it was answered.
     Units: `tokens_before` are the context's before the compaction.
     Shape: files sorted, those changed are not among those read.
     """
@@ -52,6 +53,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     tokens_before: int
     read_files: tuple[str, ...] = ()
     modified_files: tuple[str, ...] = ()
+    unanswered: str | None = None
 
 
 class _Cut(msgspec.Struct, frozen=True):
@@ -106,11 +108,18 @@ def plan_compaction(
         first_kept=shown[cut.at].entry.id if cut.at < len(shown) else None,
         history=history,
         turn_prefix=turn_prefix,
-        previous_summary=(previous.summary.strip() or None) if previous else None,
+        previous_summary=_summary_of(previous),
         tokens_before=build_context(window, scale=scale).tokens,
         read_files=files.read,
         modified_files=files.modified,
     )
+
+
+def _summary_of(compaction: Compaction | None) -> str | None:
+    """What a model wrote in `compaction`."""
+    if compaction is None:
+        return None
+    return (compaction.own_summary or compaction.summary).strip() or None
 
 
 def plan_node_compaction(
@@ -118,19 +127,21 @@ def plan_node_compaction(
 ) -> CompactionPlan | None:
     """How to compact `window` to a summary of what was said since the entry `begins_at`.
 
-    What came before it, an earlier summary too, leaves the context without being told of: the log
-    is its archive. Only what the user said last and nobody answered stays. Without `begins_at`
-    everything is summarised. None when there is nothing to compact.
+    What came before it leaves the context without being told of: the log is its archive. Only what
+    the user said last and nobody answered stays. Without `begins_at`, and where nothing was
+    answered since, everything is summarised, together with the newest summary. None when there is
+    nothing to compact.
     """
     shown = shown_entries(window)
     if not _has_news(window, shown):
         return None
     start = next((n for n, each in enumerate(shown) if each.entry.id == begins_at), 0)
     end = len(shown)
-    while end > start and (
+    while end > 0 and (
         (each := shown[end - 1].message) is None or each.role not in ("assistant", "tool")
     ):
         end -= 1
+    start = start if start < end else 0
     history = _messages(shown[start:end])
     if not history:
         return None
@@ -140,11 +151,22 @@ def plan_node_compaction(
         first_kept=kept,
         history=history,
         turn_prefix=(),
-        previous_summary=None,
+        previous_summary=_summary_of(compaction_of(window)) if start == 0 else None,
         tokens_before=build_context(window, scale=scale).tokens,
         read_files=files.read,
         modified_files=files.modified,
+        unanswered=None if kept is not None else _unanswered(history),
     )
+
+
+def _unanswered(history: Sequence[Message]) -> str | None:
+    """The text of the user's newest message in `history`, unless it was answered."""
+    for message in reversed(history):
+        if message.role == "assistant" and not message.tool_calls:
+            return None
+        if message.role == "user":
+            return message.text
+    return None
 
 
 def _has_news(window: ContextWindow, shown: Sequence[Shown]) -> bool:

@@ -48,7 +48,7 @@ async def compact(environment: Environment, terms: Terms, focus: str | None) -> 
         config = terms.config_on(window.state)
         tokens = terms.tokens_of(conversation_of(window, terms.history), environment.scales)
         intent, spent = await _called(environment, leadership, config, tokens, "manual")
-        outcome = await summarised(environment, config.model, config.compaction, "manual", focus)
+        outcome = await summarised(environment, config, "manual", focus)
         outcome = summary_counted(outcome, config.model, tokens, config)
         closing = _closing(outcome, config, spent)
         added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []

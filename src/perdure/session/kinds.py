@@ -31,7 +31,8 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
 
     `first_kept` None keeps nothing before the compaction. `retained` holds messages kept verbatim
     instead (newer pi). Nothing is deleted: the entries it hides stay on the branch. `kept` counts
-    the messages before it that stay in the context.
+    the messages before it that stay in the context. `own_summary` is what the model wrote, where
+    `summary` holds more: the context that a flow puts around it.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -46,6 +47,7 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     usage: Usage | None = None
     retained: tuple[Message, ...] | None = None
     kept: int | None = None
+    own_summary: str | None = None
 
 
 class BranchSummary(TreeBody, frozen=True, omit_defaults=True):

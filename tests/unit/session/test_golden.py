@@ -248,6 +248,7 @@ EXPECTED: tuple[Body, ...] = (
     WorkspaceChanged(SNAPSHOT, system_prompt="Be there."),
     Message("assistant", (ToolCallPart("c1", "t", {"u": f"data:;base64,{HELD}"}, (HELD,)),)),
     Message("tool", (ToolResultPart("c1", f"data:;base64,{HELD}", contents=(HELD,)),)),
+    Compaction("At node b. So far", own_summary="So far"),
     ToolStarted("c1", "t", {}, 1, "read", "retry", "k", contents=(HELD,)),
 )
 

@@ -26,6 +26,7 @@ from perdure.client.conversation.binding import switched_in
 from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
+from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import ConfigError, TurnOpen
 from perdure.models.prices import Price
 from perdure.models.routing import ModelRouter
@@ -303,14 +304,24 @@ async def compacted(
             if wanted is not None:
                 answering.require(wanted)
             window = await store.backend.context_window(stream, state.leaf)
-            kept = answering.agent.compaction.keep_recent_tokens
-            if plan_compaction(window, keep_recent_tokens=kept) is None:
+            settings = await _compaction_of(store, stream, answering.agent)
+            kept = settings.keep_recent_tokens
+            is_by_node = settings.strategy == "node"
+            if not is_by_node and plan_compaction(window, keep_recent_tokens=kept) is None:
                 return None  # and the session gets no agent by it, if it has none
             chat = (await answering.go_on(session)).chat
             await answering.use_model(chat)
             return await chat.compact(focus)
     finally:
         await answering.close()
+
+
+async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
+    """How `session` is compacted: as its own agent says, or `agent` where none is in force."""
+    known = await authority_of(store.backend, session)
+    if known.bound is None or known.bound.agent is None or known.withheld is not None:
+        return agent.compaction
+    return agent_of(known.bound.agent, ToolRegistry(())).compaction
 
 
 async def branched(

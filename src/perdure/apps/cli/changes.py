@@ -299,10 +299,11 @@ def compact(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Let a summary stand for what is old.
+    """Summarize older messages to shorten the context.
 
-    A model writes the summary; from then on it is sent instead of the messages it stands for. The
-    log keeps all of them: `perdure sessions uncompact` takes the summary back.
+    A model writes the summary, which is sent from then on instead of the messages. What is old
+    depends on the session's own strategy: a role of a flow keeps what the flow knows of its node.
+    The log keeps all messages: `perdure sessions uncompact` takes the summary back.
 
     Examples:
         perdure sessions compact 01jd --focus "the decisions about the schema"
@@ -316,24 +317,42 @@ def compact(
         # By name: what runs models takes longer to load than the other commands take to run.
         talking = importlib.import_module("perdure.apps.chat.answering")
         before = (await handle.context()).tokens
-        made: Entry | None = await talking.compacted(opened, handle.id, model, focus)
-        after = (await handle.context()).tokens
-        id_ = None if made is None else made.id
-        data: dict[str, object] = {"compaction": id_, "tokens_before": before, "tokens": after}
-        if id_ is None:
-            return data, f"Nothing to compact: all of {counted(before, 'token')} is recent."
-        left = await handle.left_by(id_)
-        assert left is not None
-        data["left"] = {
-            "entries": left.entries,
-            "roles": left.roles,
-            "tool_calls": left.tool_calls,
-            "pinned": left.pinned,
-        }
-        sentence = f"{id_} is a summary now: {before:,} → {counted(after, 'token')}."
-        return data, f"{sentence}\n{_left_context(left)}"
+        made = await _compacted_role(opened, handle, model, focus)
+        if made is None:
+            made = (await talking.compacted(opened, handle.id, model, focus),)
+        return await told_compaction(handle, made[0], before)
 
     return _change(session, work, store, namespace, as_json=as_json)
+
+
+async def _compacted_role(
+    store: Store, handle: Session, model: str | None, focus: str | None
+) -> tuple[Entry | None] | None:
+    """The compaction of a role's session, in a tuple; None for a session of no flow."""
+    header = (await store.backend.state(handle.id)).header
+    if header.origin != "role" or header.parent is None:
+        return None
+    of_flows = importlib.import_module("perdure.apps.flow.compaction")
+    return await of_flows.role_compacted(store, handle.id, header.parent, model, focus)
+
+
+async def told_compaction(handle: Session, made: Entry | None, before: int) -> Told:
+    """What the compaction `made` did to a context of `before` tokens."""
+    after = (await handle.context()).tokens
+    id_ = None if made is None else made.id
+    data: dict[str, object] = {"compaction": id_, "tokens_before": before, "tokens": after}
+    if id_ is None:
+        return data, f"Nothing to compact: all of {counted(before, 'token')} is recent."
+    left = await handle.left_by(id_)
+    assert left is not None
+    data["left"] = {
+        "entries": left.entries,
+        "roles": left.roles,
+        "tool_calls": left.tool_calls,
+        "pinned": left.pinned,
+    }
+    sentence = f"{id_} is a summary now: {before:,} → {counted(after, 'token')}."
+    return data, f"{sentence}\n{_left_context(left)}"
 
 
 def _left_context(left: LeftContext) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from perdure.apps.flow.beginning import init
+from perdure.apps.flow.compaction import compact
 from perdure.apps.flow.deciding import (
     approve,
     configure,
@@ -48,6 +49,7 @@ def add_to(program: typer.Typer) -> None:
     flow.command("stop")(stop)
     flow.command("consent")(consent)
     flow.command("configure")(configure)
+    flow.command("compact")(compact)
     flow.command("improve")(improve)
     flow.command("feedback")(feedback)
     flow.command("export")(export)

@@ -274,14 +274,14 @@ def resume(  # noqa: PLR0913 - each is an option of the command
         async with existing_store(store, namespace) as opened:
             async with flows_of(opened) as flows:
                 state = await flows.state(await opened.find(flow, only="flow"))
-            async with _resumed(opened, state, typed, workspace) as found:
+            async with resumed_flow(opened, state, typed, workspace) as found:
                 return await worked(opened, found, shown)
 
     return run(work)
 
 
 @asynccontextmanager
-async def _resumed(
+async def resumed_flow(
     store: Store, state: FlowState, typed: RunSettings, workspace: Path | None
 ) -> AsyncGenerator[Flow]:
     """The flow that stands at `state`, with what it was run with before and what is `typed`."""

@@ -46,7 +46,6 @@ from perdure.session.ids import StreamId
 from perdure.tools.callbacks import called
 from perdure.tools.judging import judge_of
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.registry import ToolRegistry
 
 
 class Host:
@@ -146,12 +145,12 @@ class Host:
     ) -> SessionTurns:
         """What runs the turns of session `stream` under `agent`.
 
-        `caps` is the agent whose limits count, if not its own; `flow` replaces the agent's
-        permissions, `budget` the configured one; the turns of `invoked_by` wait for these.
+        `caps` is whose limits count, `flow` replaces the permissions, `budget` the configured one.
         """
         caps, tools = caps or agent, told_of(agent.tools_in(workspace), self.agents)
-        clock, budget = self.store.outside.clock, budget or self.budget_of(caps)
+        clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
+        budget = budget or self.budget_of(caps)
         delegation = Invoking(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
         environment = Environment(
             stream=stream,
@@ -176,23 +175,13 @@ class Host:
             invoked_by=invoked_by,
             person_waits=self.person_waits,
             scratch_dir=scratch_dir_of(self.store.backend, stream),
-            record=None if flow is None else flow.record,
+            record=terms.record,
+            frame_of=terms.frame_of,
             silence=agent.silence,
         )
         environment = _with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
-        today = self._caps_of(agent, tools, caps.limits, budget, flow)
+        today = Caps(self._limits or caps.limits, budget, self._cost, terms.judge, flow is not None)
         return SessionTurns(environment, terms_of(agent, environment, prompt, today))
-
-    def _caps_of(
-        self,
-        agent: Agent,
-        tools: ToolRegistry,
-        limits: Limits,
-        budget: Budget,
-        flow: InFlow | None,
-    ) -> Caps:
-        judge = judge_of(tools, agent.permissions) if flow is None else flow.judge
-        return Caps(self._limits or limits, budget, self._cost, judge, flow is not None)
 
     async def aclose(self) -> None:
         """Let go of the models that were made here, and end the MCP servers."""

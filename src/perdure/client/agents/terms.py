@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure.client.agents.agent import Agent
 from perdure.context.tokens import unscaled_around
 from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
-from perdure.engine.turns.environment import Environment, RequestSettings
+from perdure.engine.turns.environment import Environment, FrameOf, RequestSettings
 from perdure.engine.turns.session_turns import Terms
 from perdure.models.prices import Cost
 from perdure.models.protocol import ToolDeclaration
@@ -36,10 +36,14 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class InFlow:
-    """What a flow decides for a role's session: what may run, and which folder is its record."""
+    """What a flow decides for a role's session: what may run, and which folder is its record.
+
+    `frame_of` gives what its summaries stand in.
+    """
 
     judge: Judge
     record: Path | None = None
+    frame_of: FrameOf | None = None
 
 
 def terms_of(agent: Agent, environment: Environment, system: str | None, caps: Caps) -> Terms:

@@ -14,8 +14,11 @@ from perdure.client.flows.place import check_place, place_of
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.files.runtime_files import write_record_file
+from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.runner import FlowRunner, can_continue
+from perdure.errors import FlowRefusal
+from perdure.session.entries import Entry
 from perdure.session.flows.run import FlowState
 from perdure.session.ledger import InterruptPolicy
 
@@ -44,6 +47,32 @@ class Execution:
             state = await self._run_once(journal)
         return state
 
+    async def compact(self, journal: Journal, role: str, focus: str | None) -> Entry | None:
+        """Compact the session of `role`. See `Flow.compact`."""
+        state = await journal.state()
+        if role not in state.sessions:
+            raise no_session(state, role)
+        await asyncio.to_thread(check_place, state, Path())
+        _, roles = self._roles(journal, state)
+        return await roles.compact(state.sessions[role], focus)
+
+    def _roles(self, journal: Journal, state: FlowState) -> tuple[Ground, RoleTurns]:
+        """What the turns of the flow share, and its roles."""
+        ground, library = place_of(state).ground(journal)
+        turns = RoleTurns
+        if state.document is not None:  # what it runs is in its log, and edited nowhere else
+            ground, turns = replace(ground, drawing=None), DocumentTurns
+        roles = turns(
+            self._host,
+            journal,
+            ground.record,
+            library,
+            self._on_interrupt,
+            offered=self._offered,
+            default_agent=self._default_agent,
+        )
+        return ground, roles
+
     async def close(self) -> None:
         """Stop following the store's changes."""
         await self._waker.close()
@@ -63,22 +92,15 @@ class Execution:
     async def _run_once(self, journal: Journal) -> FlowState:
         state = await journal.state()
         await asyncio.to_thread(check_place, state, Path())
-        place = place_of(state)
         named = state.run.record_name, state.run.record_summary
-        await asyncio.to_thread(write_record_file, place.record, *named)
-        ground, library = place.ground(journal)
-        turns = RoleTurns
-        if state.document is not None:  # what it runs is in its log, and edited nowhere else
-            ground, turns = replace(ground, drawing=None), DocumentTurns
-        roles = turns(
-            self._host,
-            journal,
-            ground.record,
-            library,
-            self._on_interrupt,
-            offered=self._offered,
-            default_agent=self._default_agent,
-        )
+        await asyncio.to_thread(write_record_file, place_of(state).record, *named)
+        ground, roles = self._roles(journal, state)
         clock = self._host.store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))
         return await runner.run()
+
+
+def no_session(state: FlowState, role: str) -> FlowRefusal:
+    """Says that `role` has no session."""
+    names = ", ".join(state.sessions) or "none"
+    return FlowRefusal(state.run.flow_id, f"role {role!r} has no session yet; there are: {names}")

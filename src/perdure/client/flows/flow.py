@@ -7,13 +7,13 @@ waits for it, so any number of processes may decide at once, whoever runs the fl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from perdure.client.agents.agent import tool_names
 from perdure.client.amounts import amount
 from perdure.client.flows.equipping import Equipment
+from perdure.client.flows.execution import Execution, no_session
 from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.granting import check_grant
 from perdure.client.flows.place import shelf_of
@@ -26,9 +26,10 @@ from perdure.client.watching import Watch, watch_session
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.waiting import Waiting, waits_in
-from perdure.errors import Erased, FlowRefusal, SessionNotFound
+from perdure.errors import Erased, SessionNotFound
 from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
+from perdure.session.entries import Entry
 from perdure.session.flows.kinds import ConsentMode, GrantedTool, ImprovementMode
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
@@ -38,12 +39,6 @@ from perdure.stores.draft import Stored
 from perdure.stores.protocol import EMPTY
 
 
-class Run(Protocol):
-    """Runs a flow, as `Flow.run` says."""
-
-    def __call__(self, journal: Journal, *, until_completed: bool) -> Awaitable[FlowState]: ...
-
-
 @takes_all_declared
 class Flow:
     """One flow. Made by `Flows.start` and `Flows.open`.
@@ -51,10 +46,12 @@ class Flow:
     `by` names who decides, and is kept with what was decided.
     """
 
-    def __init__(self, store: Store, journal: Journal, run: Run, equipment: Equipment) -> None:
+    def __init__(
+        self, store: Store, journal: Journal, execution: Execution, equipment: Equipment
+    ) -> None:
         self._store = store
         self._journal = journal
-        self._run = run
+        self._execution = execution
         self._equipment = equipment
 
     @property
@@ -77,7 +74,18 @@ class Flow:
         task) suspends what runs; it goes on when the flow is run again, here or elsewhere.
         Raises: StoreError.
         """
-        return (await self._run(self._journal, until_completed=until_completed)).run
+        return (await self._execution.run(self._journal, until_completed=until_completed)).run
+
+    async def compact(self, role: str, focus: str | None = None) -> Entry | None:
+        """Summarise what a role instance did at its node, for its next turns.
+
+        What the flow knows stays around the summary: role, node, edges, contract, inputs.
+        `focus` says what the summary must keep.
+        Shape: the compaction; None when nothing can leave the context.
+        Raises: FlowRefusal when the role has not worked yet; TurnOpen or LeaseHeld while it works;
+        ConfigError when it has no agent; TurnFailed when no usable summary came.
+        """
+        return await self._execution.compact(self._journal, role, focus)
 
     async def workers(self) -> tuple[str, ...]:
         """The processes that have a role of the flow at work now, by the names of their leases.
@@ -226,11 +234,10 @@ class Flow:
 
         Raises: FlowRefusal when it has not worked yet.
         """
-        known = (await self.state()).sessions
-        if role not in known:
-            names = ", ".join(known) or "none"
-            raise FlowRefusal(self.id, f"role {role!r} has no session yet; there are: {names}")
-        session, agent = await self._store.open(known[role]), self._equipment.agent(role)
+        state = await self.state()
+        if role not in state.sessions:
+            raise no_session(state, role)
+        session, agent = await self._store.open(state.sessions[role]), self._equipment.agent(role)
         return session if agent is None or agent.hooks is None else session.asking(agent.hooks)
 
     def feed(self, role: str, after: str | None = None) -> RoleFeed:

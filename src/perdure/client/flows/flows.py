@@ -308,7 +308,7 @@ class Flows:
 
     def _flow(self, flow: StreamId, journal: Journal | None = None) -> Flow:
         journal = journal or Journal(self._store.backend, flow, self._store.outside.clock)
-        return Flow(self._store, journal, self._execution.run, self._equipment)
+        return Flow(self._store, journal, self._execution, self._equipment)
 
 
 def _require_plain(

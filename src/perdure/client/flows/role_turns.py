@@ -23,6 +23,7 @@ from perdure.client.flows.equipping import required_agent, skills_of, unconfigur
 from perdure.client.flows.guarding import guarded
 from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
 from perdure.client.flows.selectors import About, Selectors
+from perdure.client.flows.summary_frames import SummaryFrames
 from perdure.client.inbox.staged import approved_texts
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.readings import Library
@@ -38,6 +39,7 @@ from perdure.engine.flows.selecting import is_configuring
 from perdure.engine.flows.telling.bundle import context_bundle
 from perdure.engine.flows.telling.entry import Reading, entry_message
 from perdure.engine.flows.telling.reflection import read_findings, reflection_message
+from perdure.engine.summaries import compact
 from perdure.engine.turns.companion import Companion
 from perdure.engine.turns.recovery import give_up
 from perdure.engine.turns.session_turns import SessionTurns, Signals
@@ -50,6 +52,7 @@ from perdure.errors import (
     TurnOpen,
 )
 from perdure.session.codec import new_side
+from perdure.session.entries import Entry
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.run import ConsentState, FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
@@ -101,6 +104,7 @@ class RoleTurns:
         self._offered = tuple(offered)
         self._default_agent = default_agent
         self._selectors = Selectors(host, journal)
+        self._frames = SummaryFrames(self._store, journal, record, library)
         self._on_interrupt: InterruptPolicy = on_interrupt
         self._at_work: dict[StreamId, Signals] = {}
         self._ready: dict[StreamId, _Ready] = {}
@@ -168,7 +172,7 @@ class RoleTurns:
             with self._working(session, companion) as signals:
                 await running.new_turn(user(message), (), signals)
         except TurnOpen:
-            if self._is_running(await self._journal.state(), session):
+            if _is_running(await self._journal.state(), session):
                 raise ClaimLost(session) from None  # it is to be recovered, not given up
             await give_up(running.environment.claim)
             with self._working(session, companion) as signals:
@@ -234,13 +238,6 @@ class RoleTurns:
         with suppress(SessionExists):
             await self._store.commit(Commit(writes=(write,), at=header.created_at))
 
-    def _is_running(self, state: FlowState, session: StreamId) -> bool:
-        phase = state.run.improvement_phase
-        nodes = (state.graph.node(id) for id in state.run.running_nodes)
-        roles = [node.role for node in nodes if node is not None]
-        roles += phase.running_roles if phase is not None else ()
-        return session in (session_of(state, role) for role in roles)
-
     @contextmanager
     def _working(self, session: StreamId, companion: Companion) -> Generator[Signals]:
         signals = Signals(companion)
@@ -287,8 +284,13 @@ class RoleTurns:
         agent, place, prompt = await self._as_begun(session, role, state)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
         judge = guarded(judge, lambda: self._journal.known)
-        flow = InFlow(judge, self._record.folder)
+        flow = InFlow(judge, self._record.folder, partial(self._frames.of, role))
         return self._host.running(session, agent, place, prompt=prompt, flow=flow)
+
+    async def compact(self, session: StreamId, focus: str | None) -> Entry | None:
+        """Compact the session of a role. See `Flow.compact`."""
+        running = await self._running(session)
+        return await compact(running.environment, running.terms, focus)
 
     async def _as_begun(
         self, session: StreamId, role: str, state: FlowState
@@ -322,6 +324,14 @@ class RoleTurns:
         skills = await asyncio.to_thread(skills_of, state, role, self._shelf)
         folder = state.run.record_folder_path
         return context_bundle(role, folder, contracts(), readings, instructions, skills=skills)
+
+
+def _is_running(state: FlowState, session: StreamId) -> bool:
+    phase = state.run.improvement_phase
+    nodes = (state.graph.node(id) for id in state.run.running_nodes)
+    roles = [node.role for node in nodes if node is not None]
+    roles += phase.running_roles if phase is not None else ()
+    return session in (session_of(state, role) for role in roles)
 
 
 def session_of(state: FlowState, role: str) -> StreamId:

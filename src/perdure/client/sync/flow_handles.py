@@ -16,6 +16,7 @@ from perdure.client.flows.flows import Flows as AsyncFlows
 from perdure.client.sync.handles import Runtime, Session, Watch
 from perdure.client.sync.portal import Handle, portal_of
 from perdure.engine.flows.rules.waiting import Waiting
+from perdure.session.entries import Entry
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
@@ -77,6 +78,17 @@ class Flow(Handle[AsyncFlow]):
         Raises: StoreError.
         """
         return self.portal.call(self.asynchronous.run(until_completed=until_completed))
+
+    def compact(self, role: str, focus: str | None = None) -> Entry | None:
+        """Summarise what a role instance did at its node, for its next turns.
+
+        What the flow knows stays around the summary: role, node, edges, contract, inputs.
+        `focus` says what the summary must keep.
+        Shape: the compaction; None when nothing can leave the context.
+        Raises: FlowRefusal when the role has not worked yet; TurnOpen or LeaseHeld while it works;
+        ConfigError when it has no agent; TurnFailed when no usable summary came.
+        """
+        return self.portal.call(self.asynchronous.compact(role, focus))
 
     def workers(self) -> tuple[str, ...]:
         """The processes that have a role of the flow at work now, by the names of their leases.

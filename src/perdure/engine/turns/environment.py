@@ -145,6 +145,29 @@ class Delegation(Protocol):
         ...
 
 
+class ToCompact(msgspec.Struct, frozen=True):
+    """What a compaction is about to do, for the text around its summary.
+
+    `unanswered` is the text of the user's newest message, where it would leave the context and was
+    not answered; `kept` that of the message that stays after the summary.
+    Units: tokens, of the model's window; None where unknown.
+    """
+
+    unanswered: str | None = None
+    kept: str | None = None
+    window_tokens: int | None = None
+
+
+class SummaryFrame(msgspec.Struct, frozen=True):
+    """Texts that stand before and after a summary."""
+
+    before: str
+    after: str
+
+
+FrameOf = Callable[[ToCompact], Awaitable[SummaryFrame | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Everything a runner touches besides the log's rules.
@@ -153,7 +176,7 @@ class Environment:
     name that its process is certainly dead. `invoked_by` are the sessions whose turns wait for this
     one's, `person_waits` knows which of them wait for a person. `permissions` is what tools may
     touch and `vault` where named secrets are; `delegation` is how they invoke other agents, None
-    where there are none.
+    where there are none. `frame_of` gives what the summary of a ``node`` compaction stands in.
     Units: `lease_ttl_ms` milliseconds: how long a session stays blocked after its process died
     without a word.
     """
@@ -183,6 +206,7 @@ class Environment:
     invoked_by: tuple[StreamId, ...] = ()
     person_waits: PersonWaits = field(default_factory=PersonWaits)
     silence: SilenceLimits = field(default_factory=SilenceLimits)
+    frame_of: FrameOf | None = None
 
     @property
     def claim(self) -> Claim:

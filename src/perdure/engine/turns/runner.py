@@ -333,11 +333,9 @@ class TurnRunner:
     async def _call(self, call: OpenCall, state: TurnState) -> Input:
         if call.purpose == "summary":
             reason = "overflow" if state.last_error == "context_overflow" else "threshold"
-            config, is_asked = self._config, self._summary_call == call.call
+            is_asked = self._summary_call == call.call
             self._summary_call = call.call
-            outcome = await summarised(
-                self._environment, config.model, config.compaction, reason, is_asked=is_asked
-            )
+            outcome = await summarised(self._environment, self._config, reason, is_asked=is_asked)
             return summary_counted(outcome, call.model, call.tokens_estimated, self._config)
         self._answer_call = AnswerCall(
             self._environment,

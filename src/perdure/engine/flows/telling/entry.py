@@ -74,13 +74,16 @@ def entry_message(
     parts = [f"Node `{node.id}` {'started' if is_first else 'resumed'} at {timestamp(at)}."]
     parts += declined
     if is_first:
-        parts += _contract(node, contracts, readings)
+        parts += contract_parts(node, contracts, readings)
     parts += _received(state, work, artifacts)
-    parts += _outstanding(state, work)
+    parts += edge_parts(state, node, work.superseded)
     return "\n\n".join(parts)
 
 
-def _contract(node: FlowNode, contracts: Contracts, readings: tuple[Reading, ...]) -> Iterator[str]:
+def contract_parts(
+    node: FlowNode, contracts: Contracts, readings: tuple[Reading, ...]
+) -> Iterator[str]:
+    """What `node` has to do, and to have read."""
     if node.has_human:
         yield contracts.collaboration.strip()
     if any("workflow" in line.lower() for line in node.work):
@@ -110,12 +113,8 @@ def _declined(state: FlowState, node: FlowNode) -> list[str]:
 
 def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Iterator[str]:
     for key in work.delivered:
-        source, _ = ends_of(key)
-        is_forward = state.graph.has_edge(source, work.node.id)
-        who = "predecessor" if is_forward else "successor, which asks for better work"
         for path in state.run.receiving_handoff.get(key, ()):
-            text = artifacts.get(path, "").rstrip()
-            yield f"## Handed over by `{source}` ({who}): {path}\n{fenced(text)}"
+            yield received_part(state, work.node, key, path, artifacts.get(path, ""))
     for key in work.superseded:
         paths = ", ".join(state.run.receiving_handoff.get(key, ()))
         yield (
@@ -124,15 +123,27 @@ def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Ite
         )
 
 
-def _outstanding(state: FlowState, work: Work) -> Iterator[str]:
-    id, graph, completed = work.node.id, state.graph, state.run.completed
+def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: str) -> str:
+    """The artifact `path`, which holds `text` and came to `node` along the edge `key`."""
+    source, _ = ends_of(key)
+    is_forward = state.graph.has_edge(source, node.id)
+    who = "predecessor" if is_forward else "successor, which asks for better work"
+    return f"## Handed over by `{source}` ({who}): {path}\n{fenced(text.rstrip())}"
+
+
+def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = ()) -> Iterator[str]:
+    """What `node` has still to be handed and to hand over, and what it has handed over.
+
+    `superseded` are the keys of what it takes back.
+    """
+    id, graph, completed = node.id, state.graph, state.run.completed
     missing = [s for s in graph.predecessors(id) if edge_key(s, id) not in completed]
     if missing:
         yield (
             f"Still to be handed to you: from {', '.join(f'`{s}`' for s in missing)}. "
             "It will be given to you when it is there; do not look for its files."
         )
-    taken_back = {ends_of(key)[1] for key in work.superseded}
+    taken_back = {ends_of(key)[1] for key in superseded}
     sent = [t for t in graph.successors(id) if edge_key(id, t) in completed and t not in taken_back]
     owed = [t for t in graph.successors(id) if t not in sent]
     if sent:

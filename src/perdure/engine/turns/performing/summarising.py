@@ -9,8 +9,8 @@ from perdure.context.compaction import CompactionPlan, plan_compaction, plan_nod
 from perdure.context.pinning import with_pins
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
 from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
-from perdure.engine.turns.config import CompactionSettings
-from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.environment import Environment, SummaryFrame, ToCompact
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.performing.calling import client_call, streaming
 from perdure.engine.windows import pinned_window
@@ -28,8 +28,7 @@ from perdure.session.notes import NodeEntered
 
 async def summarised(
     environment: Environment,
-    model: str,
-    settings: CompactionSettings,
+    config: TurnConfig,
     reason: CompactionReason,
     focus: str | None = None,
     *,
@@ -40,6 +39,7 @@ async def summarised(
     A summary too short to be one counts as a failed call: the context is then left as it is.
     `is_asked`: the hooks were asked before an earlier attempt, and let it pass.
     """
+    model, settings = config.model, config.compaction
     state = await environment.store.state(environment.stream)
     window = await pinned_window(environment.store, environment.stream, state.leaf)
     scale = environment.scales.of(model)
@@ -51,7 +51,8 @@ async def summarised(
         plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale)
     if plan is None:
         return NothingToSummarise()
-    hooked = None if is_asked else await _hooked(environment, plan, window, reason)
+    frame = await _frame(environment, config, plan, window)
+    hooked = None if is_asked else await _hooked(environment, plan, window, reason, frame)
     if hooked is not None:
         return hooked
     replies: list[Message] = []
@@ -66,7 +67,31 @@ async def summarised(
     if not all(is_usable_summary(reply.text) for reply in replies):
         error = MalformedResponse(model, "the summary is too short to stand for what it replaces")
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
-    return Summarised(_compaction(plan, window, replies, reason), _usage_of(replies))
+    compaction = _compaction(plan, window, replies, reason)
+    return Summarised(_framed(compaction, frame, window), _usage_of(replies))
+
+
+async def _frame(
+    environment: Environment, config: TurnConfig, plan: CompactionPlan, window: ContextWindow
+) -> SummaryFrame | None:
+    """What the summary of a ``node`` compaction stands in; None where no flow is run."""
+    if environment.frame_of is None or config.compaction.strategy != "node":
+        return None
+    kept = next((entry.message for entry in window.entries if entry.id == plan.first_kept), None)
+    text = None if kept is None else kept.text
+    return await environment.frame_of(ToCompact(plan.unanswered, text, config.window_tokens))
+
+
+def _framed(
+    compaction: Compaction, frame: SummaryFrame | None, window: ContextWindow
+) -> Compaction:
+    if frame is not None:
+        parts = (frame.before, compaction.summary, frame.after)
+        whole = "\n\n".join(part for part in parts if part)
+        compaction = msgspec.structs.replace(
+            compaction, summary=whole, own_summary=compaction.summary
+        )
+    return msgspec.structs.replace(compaction, tokens_after=_tokens_after(compaction, window))
 
 
 async def _node_begins_at(environment: Environment, window: ContextWindow) -> EntryId | None:
@@ -83,7 +108,11 @@ async def tell_compacted(environment: Environment, happened: object) -> None:
 
 
 async def _hooked(
-    environment: Environment, plan: CompactionPlan, window: ContextWindow, reason: CompactionReason
+    environment: Environment,
+    plan: CompactionPlan,
+    window: ContextWindow,
+    reason: CompactionReason,
+    frame: SummaryFrame | None,
 ) -> Summarised | NothingToSummarise | None:
     """What the hooks make of `plan`: their summary, or nothing at all; None: it is as planned."""
     if environment.hooks is None:
@@ -109,8 +138,7 @@ async def _hooked(
         modified_files=tuple(plan.modified_files),
         kept=_kept(plan, window),
     )
-    tokens = _tokens_after(compaction, window)
-    return Summarised(msgspec.structs.replace(compaction, tokens_after=tokens))
+    return Summarised(_framed(compaction, frame, window))
 
 
 async def _answer(environment: Environment, request: ModelRequest) -> Message:
@@ -124,7 +152,7 @@ async def _answer(environment: Environment, request: ModelRequest) -> Message:
 def _compaction(
     plan: CompactionPlan, window: ContextWindow, replies: list[Message], reason: CompactionReason
 ) -> Compaction:
-    compaction = Compaction(
+    return Compaction(
         summary=summary_text(plan, [reply.text for reply in replies]),
         first_kept=plan.first_kept,
         tokens_before=plan.tokens_before,
@@ -134,7 +162,6 @@ def _compaction(
         usage=_usage_of(replies),
         kept=_kept(plan, window),
     )
-    return msgspec.structs.replace(compaction, tokens_after=_tokens_after(compaction, window))
 
 
 def _kept(plan: CompactionPlan, window: ContextWindow) -> int:

@@ -1,0 +1,85 @@
+"""``perdure flow compact``: the context of a role as a summary, with what the flow knows of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.changes import FocusOption, told_compaction
+from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
+from perdure.apps.flow.options import FlowArgument, ScenarioOption, WorkspaceOption, flows_of
+from perdure.apps.flow.run_settings import typed_settings
+from perdure.apps.flow.running import resumed_flow
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.output import show, show_json
+from perdure.client.store import Store
+from perdure.errors import FlowNotFound
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+
+
+def compact(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="The role instance.")],
+    *,
+    focus: FocusOption = None,
+    workspace: WorkspaceOption = None,
+    model: ModelOption = None,
+    scenario: ScenarioOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Replace a role's context by a summary of its work at its node.
+
+    The role's model writes the summary. The flow adds role, node, record, edges, the node's
+    contract and inputs, and a message that is not answered yet. The log keeps all messages:
+    `perdure sessions uncompact FLOW__ROLE` takes the summary back.
+
+    Examples:
+        perdure flow compact 20260527T14 developer_2
+        perdure flow compact 20260527T14 reviewer --focus "what is still open"
+
+    Exit codes:
+        1  the model did not answer
+        4  the role is at work, or has not worked yet
+    """
+    typed = typed_settings(model, scenario, None, None)
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            async with flows_of(opened) as flows:
+                state = await flows.state(await opened.find(flow, only="flow"))
+            known = state.sessions.get(role)
+            before = 0 if known is None else (await (await opened.open(known)).context()).tokens
+            async with resumed_flow(opened, state, typed, workspace) as found:
+                made = await found.compact(role, focus)
+            handle = await opened.open(state.sessions[role])
+            data, sentence = await told_compaction(handle, made, before)
+        if as_json:
+            show_json({"flow": state.run.flow_id, "role": role, "session": handle.id, **data})
+        else:
+            show(sentence)
+
+    return run(work)
+
+
+async def role_compacted(
+    store: Store, session: StreamId, flow: StreamId, model: str | None, focus: str | None
+) -> tuple[Entry | None] | None:
+    """Compact `session` if it is a role's of `flow`; the compaction in a tuple, else None.
+
+    Raises: as `Flow.compact`.
+    """
+    async with flows_of(store) as flows:
+        try:
+            state = await flows.state(flow)
+        except FlowNotFound:
+            return None
+    role = next((role for role, known in state.sessions.items() if known == session), None)
+    if role is None:
+        return None
+    typed = typed_settings(model, None, None, None)
+    async with resumed_flow(store, state, typed, None) as found:
+        return (await found.compact(role, focus),)
