@@ -179,9 +179,8 @@ class Host:
             frame_of=terms.frame_of,
             silence=agent.silence,
         )
-        environment = _with_hooks(environment, Hooks(self.store.hooks, agent.hooks))
         today = Caps(self._limits or caps.limits, budget, self._cost, terms.judge, flow is not None)
-        return SessionTurns(environment, terms_of(agent, environment, prompt, today))
+        return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
 
     async def aclose(self) -> None:
         """Let go of the models that were made here, and end the MCP servers."""
@@ -198,7 +197,10 @@ class Host:
         return is_renewed
 
 
-def _with_hooks(environment: Environment, hooks: Hooks) -> Environment:
-    """`environment`, its models and tools asked about."""
+def _turns(
+    environment: Environment, agent: Agent, hooks: Hooks, prompt: str | None, caps: Caps
+) -> SessionTurns:
+    """The turns in `environment`, whose models and tools are asked about with `hooks`."""
     models = HookedModels(environment.models, hooks, environment.stream)
-    return replace(environment, models=models, hooks=hooks)
+    hooked = replace(environment, models=models, hooks=hooks)
+    return SessionTurns(hooked, terms_of(agent, hooked, prompt, caps))
