@@ -65,11 +65,12 @@ def test_forks_are_asked_about_and_exported_afterwards(sample: World) -> None:
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_a_file_that_was_erased_can_be_imported_again(sample: World) -> None:
+def test_erased_file_with_forks_is_imported_with_again_only(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes", "--keep-for-forks")
 
-    assert f"{SAMPLE_ID} was erased" in sample.ok("import", str(SAMPLE)).out
+    assert f"{SAMPLE_ID} was erased; nothing" in sample.ok("import", str(SAMPLE)).out
+    assert f"{SAMPLE_ID} was erased; this" in sample.ok("import", str(SAMPLE), "--again").out
     assert sample.ok("sessions", "show", str(SAMPLE), "--json").json["id"] == f"{SAMPLE_ID}.2"
     sample.ok("sessions", "erase", fork, "--yes")
 
