@@ -65,13 +65,14 @@ async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, Any]]:
 
 
 async def say(request: Request) -> Response:
-    """Begin a turn, of a new session for a new ticket."""
+    """Begin a turn, of a new session for a new ticket; respond once the message is stored."""
     chats: dict[str, perdure.Chat] = request.state.chats
     ticket = request.path_params["ticket"]
     if ticket not in chats:
         place = perdure.Workspace(working_dir=str(FOLDER), variables={"shop": "Kettle & Co"})
         chats[ticket] = await request.state.runtime.start("desk", id=ticket, workspace=place)
-    chats[ticket].send((await request.body()).decode())
+    turn = chats[ticket].send((await request.body()).decode())
+    await turn.started()  # the message is stored: what follows survives the process
     return Response(status_code=202)
 
 
