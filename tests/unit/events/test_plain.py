@@ -58,7 +58,7 @@ def test_values_inside_values_are_told_too() -> None:
         "role": "assistant",
         "parts": [
             {"type": "text", "text": "hi"},
-            {"type": "tool_call", "id": "c", "name": "x", "args": {}},
+            {"type": "tool_call", "id": "c", "name": "x", "args": {}, "contents": []},
         ],
         "stopReason": "tool_calls",
         "usage": {
