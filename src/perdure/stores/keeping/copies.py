@@ -51,7 +51,7 @@ def unnamed(certificate: Certificate) -> Certificate:
 
 def named(kept: Certificate, begun: Certificate) -> Certificate:
     """`kept`, with the names of files that the one it began as still had."""
-    own = unnamed(begun).copies
+    own = frozenset(unnamed(begun).copies)
     added = tuple(copy for copy in kept.copies if copy not in own)
     return msgspec.structs.replace(kept, copies=(*begun.copies, *added))
 
