@@ -115,7 +115,7 @@ def test_limits_are_told_as_they_are_typed(sample: World) -> None:
 
 def test_a_beginning_means_the_session_that_lives(sample: World) -> None:
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
-    sample.ok("import", str(SAMPLE))
+    sample.ok("import", str(SAMPLE), "--again")
     (row,) = sample.ok("sessions", "list", "--json").json
     assert row["id"] != SAMPLE_ID
     shown = sample.ok("sessions", "show", SAMPLE_ID[:8], "--json").json
