@@ -164,7 +164,10 @@ class FlowOracle:
     def _parked(self, body: kinds.NodeParked) -> None:
         assert not UNFORESEEN.match(body.detail or ""), "something went wrong in its turn"
         self._waits(body.node, body.role)
-        self._replies.pop(body.node, None)  # it could not begin with it
+        if not body.keeps_reply:
+            self._replies.pop(body.node, None)
+        elif body.reason != "role-configuration":
+            self.questions.pop(body.node, None)  # its reply is queued, for a process with its agent
         self._repairs.pop(body.node, None)
         if body.reason == "role-configuration":
             self._selecting.discard(body.role)
@@ -308,8 +311,10 @@ class FlowOracle:
         assert not UNFORESEEN.match(body.detail or ""), "something went wrong in its turn"
         self._looking_back.discard(body.role)
         self._stopped.discard(body.role)
-        self._replies.pop(body.role, None)
         self._repairs.pop(body.role, None)
+        if body.keeps_reply:
+            return
+        self._replies.pop(body.role, None)
         self.questions[body.role] = self._id
 
     def _looked(self, body: kinds.FindingsMade) -> None:

@@ -506,6 +506,9 @@ class FlowWorld(FlowMachine):
             return
         state = self.done(self.state())
         has_said_why = state.run.status == "completed" or waits_in(state)
+        # A queued reply waits for a process in which the role can work: the detail says why.
+        queued, waiting = state.run.pending_human_inputs, state.run.awaiting_human_nodes
+        has_said_why = has_said_why or any(waiting[id].detail for id in queued if id in waiting)
         self.holds(has_said_why, f"the flow stands still and does not say why: {state.run}")
         for session in state.sessions.values():
             is_open = self.done(self.store.state(session)).open_turn is not None
