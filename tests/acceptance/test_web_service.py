@@ -115,5 +115,5 @@ def test_service_ends_at_sigterm_and_the_next_process_finds_its_questions(
         assert client.questions(0) == []
         took_s, err = client.terminated()
         assert took_s < SHUTDOWN_S
-        assert err == ""
+        assert all("waits for an answer" in line for line in err.splitlines())
     assert [(tmp_path / each / "a.txt").read_text() for each in SESSIONS] == ["x"] * 10

@@ -5,6 +5,8 @@ For tests of what a store keeps (golden databases) and of what nobody may find (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from perdure.session.codec import encode, new_side, new_tree
@@ -134,12 +136,13 @@ async def _commit(
 
 async def content_of(store: SessionStore, word: str) -> bytes:
     """All that can be read of what `plant` made, as lines of JSON that tell every difference."""
-    lines: list[object] = [await store.feed(0), await store.sessions(scope="all")]
+    listed = [_as_then(info, _INFO) for info in await store.sessions(scope="all")]
+    lines: list[object] = [await store.feed(0), listed]
     for stream in STREAMS:
         state = await store.state(stream)
         window = await store.context_window(stream, state.leaf)
         lines += [
-            state,
+            {**_as_then(state, _STATE), "info": _as_then(state.info, _INFO)},
             [entry.id for entry in await store.tree(stream)],
             [entry.id for entry in await store.branch(stream, state.leaf)],
             [entry.id for entry in window.entries],
@@ -151,3 +154,13 @@ async def content_of(store: SessionStore, word: str) -> bytes:
         kept = await store.blob(blob_hash(content))
         lines.append([len(kept), blob_hash(kept)])
     return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+
+
+_INFO = ("subject", "metadata", "model")
+_STATE = ("lease",)
+
+
+def _as_then(value: object, later: Sequence[str]) -> dict[str, object]:
+    """The fields of `value` without those of `later`, which older files were written without."""
+    fields: dict[str, object] = msgspec.to_builtins(value)
+    return {name: held for name, held in fields.items() if name not in later}

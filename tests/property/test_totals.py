@@ -115,7 +115,14 @@ async def test_totals_are_the_sum_of_the_ledger_after_any_course_of_turns(
         so_far = await carried(Reader(log.entries), state.stream, len(log.entries) - 1)  # type: ignore[arg-type] - the one method it calls
         assert so_far.spent == summed(log.entries)
         begin = inputs.Begin(
-            user("go"), number, None, 10, so_far.spent, so_far.limit_microcents, dict(so_far.parked)
+            user("go"),
+            number,
+            None,
+            10,
+            so_far.ran,
+            so_far.spent,
+            so_far.limit_microcents,
+            dict(so_far.parked),
         )
         happened: Input = begin
         state = msgspec.structs.replace(empty_state(), head=len(log.entries) - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.streams import S, create, say
 
 NOBODY = 65_534
+LATER = ("verify", "keeping.records", "keeping.running")
 
 
 def say_line(line: object) -> None:
@@ -40,6 +42,8 @@ async def main(path: Path) -> None:
 def become_nobody() -> None:
     """Root may write everything; what it needs from the disk is loaded before it stops being it."""
     latest_version()
+    for module in LATER:
+        importlib.import_module(f"perdure.stores.sqlite.{module}")
     assert create is not None
     if os.getuid() == 0:
         os.setgid(NOBODY)
