@@ -111,3 +111,23 @@ def test_role_sessions_are_listed_as_roles_and_forks_of_them_as_forks(laid: Worl
     listed = laid.ok("sessions", "list", "--all").out
     assert "another try (fork)" in listed
     assert "(role)" in listed
+
+
+def test_compact_with_scenario_keeps_the_settings_of_the_flow(laid: World) -> None:
+    acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access")
+    assert laid.run(*RUN, *acted).code == 1
+    other = laid.scenario(HANGS.replace("- steps", "- when: {user_contains: Z}\n    steps"), "b")
+    laid.ok("flow", "compact", "f", "owner", "--scenario", other)
+    laid.ok("flow", "reply", "f", "Train.")
+    resumed = laid.run("flow", "resume", "f", "--json")
+    assert [each["topic"] for each in resumed.json["waiting"]] == ["improvement-choice"]
+
+
+def test_erased_role_session_leaves_flow_and_inbox_readable(laid: World) -> None:
+    acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access")
+    assert laid.run(*RUN, *acted).code == 1
+    laid.ok("sessions", "erase", "f__owner", "--yes")
+    (asked,) = laid.ok("inbox", "--json").json
+    assert asked["flow"] == "f"
+    assert "Waiting for you" in laid.ok("flow", "show", "f").out
+    assert "waits for you: 1" in laid.ok("flow", "list").out

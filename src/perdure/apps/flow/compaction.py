@@ -53,7 +53,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
                 state = await flows.state(await opened.find(flow, only="flow"))
             known = state.sessions.get(role)
             before = 0 if known is None else (await (await opened.open(known)).context()).tokens
-            async with resumed_flow(opened, state, typed, workspace) as found:
+            async with resumed_flow(opened, state, typed, workspace, is_stored=False) as found:
                 made = await found.compact(role, focus)
             handle = await opened.open(state.sessions[role])
             data, sentence = await told_compaction(handle, made, before)
@@ -81,5 +81,5 @@ async def role_compacted(
     if role is None:
         return None
     typed = typed_settings(model, None, None, None)
-    async with resumed_flow(store, state, typed, None) as found:
+    async with resumed_flow(store, state, typed, None, is_stored=False) as found:
         return (await found.compact(role, focus),)

@@ -282,14 +282,23 @@ def resume(  # noqa: PLR0913 - each is an option of the command
 
 @asynccontextmanager
 async def resumed_flow(
-    store: Store, state: FlowState, typed: RunSettings, workspace: Path | None
+    store: Store,
+    state: FlowState,
+    typed: RunSettings,
+    workspace: Path | None,
+    *,
+    is_stored: bool = True,
 ) -> AsyncGenerator[Flow]:
-    """The flow that stands at `state`, with what it was run with before and what is `typed`."""
+    """The flow that stands at `state`, with what it was run with before and what is `typed`.
+
+    Without `is_stored` the settings hold for this process only, not for the next run.
+    """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)
     if state.document is not None:
         acting = msgspec.structs.replace(acting, model=typed.model)  # its own agents name theirs
-        async with resumed(store, state, acting, workspace, settings) as found:
+        kept = settings if is_stored else None
+        async with resumed(store, state, acting, workspace, kept) as found:
             yield found
         return
     if acting.scenario is None:
@@ -300,7 +309,8 @@ async def resumed_flow(
     if state.settings is not None:
         await grant_added(store, state, acting, person(None))
     async with flows_of(store, acting) as flows:
-        yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
+        kept = settings if is_stored else None
+        yield await flows.open(state.run.flow_id, workspace=workspace, settings=kept)
 
 
 async def worked(store: Store, flow: Flow, shown: Shown) -> int:

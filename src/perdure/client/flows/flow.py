@@ -261,7 +261,11 @@ class Flow:
         roles = {session: role for role, session in state.sessions.items()}
         found: list[Waiting] = []
         for session, role in roles.items():
-            for asked in await (await self._store.open(session)).questions():
+            try:
+                questions = await (await self._store.open(session)).questions()
+            except (SessionNotFound, Erased):  # it asks nothing any more; the flow is still shown
+                continue
+            for asked in questions:
                 question = asked.question
                 found.append(
                     Waiting(

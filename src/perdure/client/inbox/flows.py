@@ -63,7 +63,9 @@ async def _last_words(store: SessionStore, session: StreamId) -> str:
     """What the role said last, without what it said to perdure."""
     leaf = (await store.state(session)).leaf
     for entry in reversed(await store.branch(session, leaf, limit=8, kind=MESSAGE)):
-        if (message := entry.message) is not None and message.role == "assistant":
+        if entry.is_erased or (message := entry.message) is None:
+            continue
+        if message.role == "assistant":
             return message.text.partition("```handoff")[0].strip()
     return ""
 

@@ -98,7 +98,7 @@ async def resumed(
     state: FlowState,
     acting: Acting,
     workspace: Path | None,
-    settings: RunSettings,
+    settings: RunSettings | None,
 ) -> AsyncGenerator[Flow]:
     """The flow that stands at `state`, to be run on.
 
