@@ -19,7 +19,13 @@ from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import AgentBound, SessionReceived, WorkspaceChanged, in_workspace
+from perdure.session.notes import (
+    AgentBound,
+    SessionReceived,
+    SessionReopened,
+    WorkspaceChanged,
+    in_workspace,
+)
 from perdure.stores.marks import TURN_KINDS, marks_of
 from perdure.stores.protocol import SessionStore
 
@@ -122,7 +128,13 @@ async def _turn_withheld(store: SessionStore, session: StreamId, received: int) 
     told = [entry for entry in entries if _gives_authority(entry, open_from)]
     if any(entry.seq < received for entry in told):
         return "imported"
-    own = marks_of(store).own_among(entries)
+    marks = marks_of(store)
+    if not marks.is_trusted and entries and (first := entries[0].seq) > 0:
+        # The mark of a turn that reopened the session covers the entry before the turn too.
+        before = await store.entries(session, first - 2, 1)
+        if before[0].kind == SessionReopened.kind:
+            entries = [*before, *entries]
+    own = marks.own_among(entries)
     return None if all(entry.seq in own for entry in told) else "unknown"
 
 
