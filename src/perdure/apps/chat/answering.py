@@ -154,7 +154,7 @@ class Answering:
             remark(safe(warning))
         workspace = Workspace(str(cwd or "."), self._variables)
         chat = await self.runtime.start(self.agent, workspace=workspace)
-        await self._remark_unpriced(self.agent)
+        await self._remark_unpriced(self.agent, self.agent)
         return chat
 
     async def go_on(self, session: str, cwd: Path | None = None) -> Resumed:
@@ -188,7 +188,7 @@ class Answering:
         if known.withheld is not None:
             remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
         _remark_gone(chat)
-        await self._remark_unpriced(agent)
+        await self._remark_unpriced(chat.agent, agent)
         if chat.turn is not None:
             await chat.turn.started()
         return Resumed(chat, chat.turn, handle.head)
@@ -201,9 +201,9 @@ class Answering:
         kept = "." if own is None else kept_workspace(own.workspace).working_dir
         return Workspace(kept if cwd is None else str(cwd), self._variables)
 
-    async def _remark_unpriced(self, agent: Agent) -> None:
+    async def _remark_unpriced(self, agent: Agent, caps: Agent) -> None:
         host = self.runtime.host
-        warning = await host.unpriced_warning(agent, host.budget_of(agent))
+        warning = await host.unpriced_warning(agent, host.budget_of(caps))
         if warning is not None:
             remark(f"{warning}; its price goes into [models.prices] of your settings")
 
@@ -236,8 +236,13 @@ class Answering:
         if filed is not None and filed.id != AGENT:
             return filed
         kept = agent_of(snapshot, ToolRegistry(tuple(BUILTIN.values())))
+        own = self.agent if kept.id == AGENT else kept  # no file has it: its own caps hold
         return msgspec.structs.replace(
-            self.agent.with_tools(kept.registry.tools), permissions=kept.permissions
+            self.agent.with_tools(kept.registry.tools),
+            permissions=kept.permissions,
+            limits=own.limits,
+            max_cost_microcents=own.max_cost_microcents,
+            on_exceed=own.on_exceed,
         )
 
     def require_choice(self, what: str = "a new session") -> None:

@@ -1,0 +1,52 @@
+"""``perdure chat --session``: the agent that an ``--agent FILE`` gave stays in force."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.acceptance.cli.conftest import World
+
+CLERK = """\
+id: clerk
+model: scripted:echo
+system_prompt: Answer.
+"""
+
+
+def begun(world: World, settings: str = "", status: int = 0) -> str:
+    (world.folder / "clerk.agent.yaml").write_text(CLERK + settings)
+    ended = world.run("chat", "--agent", "clerk.agent.yaml", "-p", "one")
+    assert ended.code == status, ended.err
+    return json.loads(world.ok("sessions", "list", "--json").out)[0]["id"]
+
+
+@pytest.mark.parametrize("closed_by", [("export", "--format", "workflow", "-o", "."), ()])
+def test_closed_session_keeps_its_agent_after_it_was_reopened(
+    world: World, closed_by: tuple[str, ...]
+) -> None:
+    session = begun(world)
+    if closed_by:
+        world.ok(closed_by[0], session, *closed_by[1:])
+    else:
+        world.ok("sessions", "end", session)
+    for said in ("two", "three"):
+        ended = world.ok("chat", "--session", session, "-p", said)
+        assert "not in force" not in ended.err
+    assert world.ok("sessions", "show", session, "--json").json["model"] == "scripted:echo"
+
+
+def test_resumed_session_keeps_the_budget_of_its_agent(world: World) -> None:
+    session = begun(world, "budget: {max_cost_microcents: 5, on_exceed: fail}\n", status=1)
+    ended = world.run("chat", "--session", session, "-p", "two")
+    assert ended.code == 1
+    assert "budget_exceeded" in ended.err
+    assert "the price of scripted:echo is unknown" in ended.err
+
+
+def test_resumed_session_keeps_the_cap_of_its_agent(world: World) -> None:
+    session = begun(world, "limits: {max_turns: 1}\n")
+    ended = world.run("chat", "--session", session, "-p", "two")
+    assert ended.code == 1
+    assert "turn_limit" in ended.err
