@@ -109,6 +109,16 @@ def test_import_that_finds_nothing_exits_3(world: World) -> None:
     assert (flows.code, flows.error["code"]) == (3, "nothing_to_import")
 
 
+def test_import_of_the_stores_own_folder_adds_nothing(world: World) -> None:
+    store = f"jsonl:///{world.folder}/own?dialect=pi"
+    (world.folder / "own").mkdir()
+    (world.folder / "own" / "a.jsonl").write_bytes(SAMPLE.read_bytes())
+    for _ in range(2):
+        ended = world.run("import", "own", "--store", store, "--json")
+        assert (ended.code, ended.error["code"]) == (3, "nothing_to_import")
+    assert [file.name for file in (world.folder / "own").glob("*.jsonl")] == ["a.jsonl"]
+
+
 def test_format_that_no_line_has_is_refused(world: World) -> None:
     (world.folder / "claude.jsonl").write_bytes(claude_file(CLAUDE_CODE[0]))
     ended = world.run("import", "claude.jsonl", "--format", "pi", "--json")

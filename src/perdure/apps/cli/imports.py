@@ -131,16 +131,26 @@ def import_sessions(
             if is_watching:
                 follower = _follower(opened, paths, how, store_address(store))
                 return await _watched(follower, as_json=as_json)
-            return await _import_once(opened, paths, how, as_json=as_json)
+            own = own_folders(store_address(store))
+            return await _import_once(opened, paths, how, own, as_json=as_json)
 
     return run(work)
 
 
-def _files(paths: Iterable[Path], on_closed: Callable[[OSError], object]) -> Iterator[Path]:
-    """The files to import: those named, and what may be sessions below the folders named."""
+def _files(
+    paths: Iterable[Path], own: Sequence[Path], on_closed: Callable[[OSError], object]
+) -> Iterator[Path]:
+    """The files to import: those named, and what may be sessions below the folders named.
+
+    The store's `own` folders are left out: what is there is in the store.
+    """
+    folders = [folder.resolve() for folder in own]
     for path in paths:
         if path.is_dir():
-            yield from (file for file in histories_in(path, on_closed) if file.is_file())
+            for file in histories_in(path, on_closed):
+                whole = file.resolve()
+                if whole.is_file() and not any(map(whole.is_relative_to, folders)):
+                    yield file
         else:
             yield path
 
@@ -148,12 +158,15 @@ def _files(paths: Iterable[Path], on_closed: Callable[[OSError], object]) -> Ite
 # -- once
 
 
-async def _import_once(store: Store, paths: Sequence[Path], how: _How, *, as_json: bool) -> int:
+async def _import_once(
+    store: Store, paths: Sequence[Path], how: _How, own: Sequence[Path], *, as_json: bool
+) -> int:
     """Import all at `paths`; return the exit code. Raises: NothingToImport."""
     closed: list[OSError] = []
-    files = list(_files(paths, closed.append))
+    files = list(_files(paths, own, closed.append))
     if not files and not closed:
-        raise NothingToImport(paths, f"{SUFFIX} file")
+        outside = " outside the store's own folder" if own else ""
+        raise NothingToImport(paths, f"{SUFFIX} file{outside}")
     total = await _imported(store, files, how, closed, as_json=as_json)
     return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
 

@@ -214,8 +214,13 @@ def _require_small(item: object) -> None:
     if isinstance(parts, list | tuple):  # what is something else is refused in its turn
         held: Iterable[Any] = cast("Iterable[Any]", parts)
         texts: list[Any] = [getattr(part, "text", part) for part in held]
-        size = sum(len(text) for text in texts if isinstance(text, str))
+        size = sum(_bytes_of(text) for text in texts if isinstance(text, str))
         require_within(_LIMIT, size, _MESSAGE)
+
+
+def _bytes_of(text: str) -> int:
+    """Bytes of `text` in UTF-8; text that cannot be written is refused later."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _is_read_alike(message: Message, body: bytes) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.bounds.limits import InputLimits, use_input_limits
+from perdure.client.conversation.appending import settled
 from perdure.client.store import Store
 from perdure.errors import HeadConflict, LimitExceeded
 from perdure.session.messages import assistant, tool_call, tool_result, user
@@ -44,6 +45,8 @@ async def test_message_over_the_limit_is_refused_before_any_work(store: Store) -
         for said in (user("x" * 101), tool_result("c", "x" * 101), user("\u20ac" * 40)):
             with pytest.raises(LimitExceeded, match=r"limits\.message_bytes = 100"):
                 await session.append(said)
+        with pytest.raises(LimitExceeded):
+            settled("\u20ac" * 40)
         call = assistant(tool_call("c", "write", {"content": "x" * 101}))
         with pytest.raises(LimitExceeded):
             await session.append(call)
