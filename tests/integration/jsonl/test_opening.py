@@ -55,3 +55,18 @@ async def test_an_address_that_is_not_understood_is_refused(address: str) -> Non
     with pytest.raises(ConfigError):
         async with perdure.open(address):
             pass
+
+
+@pytest.mark.parametrize(("dialect", "other"), [("pi", "operator"), ("operator", "pi")])
+async def test_folder_of_the_other_dialect_is_refused_and_unchanged(
+    tmp_path: Path, dialect: str, other: str
+) -> None:
+    address = f"jsonl:///{tmp_path}/s"
+    async with perdure.open(f"{address}?dialect={dialect}") as store:
+        await (await store.create()).append(perdure.user("hello"))
+    (file,) = (tmp_path / "s").glob("*.jsonl")
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=rf"use jsonl:///.*/s\?dialect={dialect}"):
+        async with perdure.open(f"{address}?dialect={other}"):
+            pass
+    assert file.read_bytes() == before

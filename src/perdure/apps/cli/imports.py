@@ -131,8 +131,7 @@ def import_sessions(
             if is_watching:
                 follower = _follower(opened, paths, how, store_address(store))
                 return await _watched(follower, as_json=as_json)
-            own = own_folders(store_address(store))
-            return await _import_once(opened, paths, how, own, as_json=as_json)
+            return await _import_once(opened, paths, how, store_address(store), as_json=as_json)
 
     return run(work)
 
@@ -159,9 +158,10 @@ def _files(
 
 
 async def _import_once(
-    store: Store, paths: Sequence[Path], how: _How, own: Sequence[Path], *, as_json: bool
+    store: Store, paths: Sequence[Path], how: _How, address: str, *, as_json: bool
 ) -> int:
     """Import all at `paths`; return the exit code. Raises: NothingToImport."""
+    own = own_folders(address)
     closed: list[OSError] = []
     files = list(_files(paths, own, closed.append))
     if not files and not closed:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
 
 from perdure.errors import ConfigError
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.jsonl.store import CODECS, SCHEME, JsonlStore
 from perdure.stores.protocol import durability_of
+from perdure.stores.regular import open_to_read
+
+_FILES = 20
+"""Files that are looked at when a folder is opened."""
+
+_HEAD_BYTES = 2**16
 
 
 async def open_jsonl(
@@ -23,7 +34,8 @@ async def open_jsonl(
 ) -> JsonlStore:
     """The store at ``jsonl:///folder`` or ``jsonl:////absolute/folder``, ``?dialect=operator|pi``.
 
-    Raises: ConfigError for another address, dialect or durability; else as `JsonlStore.open`.
+    Raises: ConfigError for another address, dialect or durability, and for a folder whose files
+    are of the other dialect; else as `JsonlStore.open`.
     """
     parts = urlsplit(address)
     folder = unquote(parts.path.removeprefix("/"))
@@ -33,6 +45,13 @@ async def open_jsonl(
     name = options.pop("dialect", ["operator"])[-1]
     if options or name not in CODECS:
         raise ConfigError(f"{address}: the only option is ?dialect=operator or ?dialect=pi")
+    other = await asyncio.to_thread(_of_another_dialect, Path(folder), name)
+    if other is not None:
+        file, dialect = other
+        raise ConfigError(
+            f"{address} is read as {name}, but {file.name} is a session file of {dialect}, which "
+            f"could not read what is appended; use {SCHEME}{folder}?dialect={dialect}"
+        )
     return await JsonlStore.open(
         Path(folder),
         dialect="pi" if name == "pi" else "operator",
@@ -42,3 +61,34 @@ async def open_jsonl(
         random=random,
         lock_timeout_s=lock_timeout_s,
     )
+
+
+class _Head(msgspec.Struct):
+    """What the first line of a session file says of its dialect: pi writes its time as text."""
+
+    type: str
+    timestamp: str | float
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+def _of_another_dialect(folder: Path, dialect: str) -> tuple[Path, str] | None:
+    """One of the first files in `folder` that is of another dialect; None where none is."""
+    with suppress(OSError):
+        for file in islice(folder.glob("*.jsonl"), _FILES):
+            found = _dialect_of(file)
+            if found is not None and found != dialect:
+                return file, found
+    return None
+
+
+def _dialect_of(file: Path) -> str | None:
+    try:
+        with open_to_read(file) as opened:
+            head = _head.decode(opened.readline(_HEAD_BYTES))
+    except (OSError, ValueError):
+        return None
+    if head.type not in ("session", "session_header"):
+        return None
+    return "pi" if isinstance(head.timestamp, str) else "operator"
