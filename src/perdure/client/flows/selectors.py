@@ -200,7 +200,7 @@ def selector_agent(agent: Agent) -> Agent:
     """A selector for the role that `agent` is: its model, without tools, for one turn."""
     return msgspec.structs.replace(
         agent.with_tools(()),
-        id=f"{agent.id}-selector",
+        id=f"{agent.id.replace('_', '-')}-selector",  # an instance, `dev_2`, has one too
         instructions=INSTRUCTIONS,
         mcp_servers=(),
         on_interrupt="retry",
