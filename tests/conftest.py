@@ -26,9 +26,15 @@ os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="perdure-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 # Random on purpose: each run looks somewhere new. A failure prints the `@reproduce_failure` line
-# that repeats it. No deadline: a shared machine stalls for longer than any useful one.
+# that repeats it. CI looks at the same places each time: it judges a change, it does not search.
+# No deadline, and no complaint of slow examples: a shared machine stalls longer than any limit.
 hypothesis.settings.register_profile(
-    "default", derandomize=False, print_blob=True, deadline=None, max_examples=100
+    "default",
+    derandomize="CI" in os.environ,
+    print_blob=True,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    max_examples=100,
 )
 hypothesis.settings.register_profile(
     "thorough", hypothesis.settings.get_profile("default"), max_examples=2_000

@@ -17,6 +17,8 @@ from perdure.client.agents.files.document import (
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
+from perdure.secrets.masking import masked
+from perdure.secrets.pasted import credentials_in
 from perdure.session.declared.arguments import takes_declared
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
@@ -28,7 +30,8 @@ from perdure.yaml.writing import yaml_of
 def agent_text(agent: Agent) -> str:
     """`agent` as the text of an agent file.
 
-    Raises: ConfigError for a tool of the program's own: a file can only name built-in ones.
+    Raises: ConfigError for a tool of the program's own: a file can only name built-in ones; and
+    for what looks like a credential: reading the file would refuse it.
     """
     own = [spec.name for spec in agent.registry.tools if BUILTIN.get(spec.name) != spec]
     if own:
@@ -68,7 +71,15 @@ def agent_text(agent: Agent) -> str:
         first_byte_timeout_s=agent.first_byte_timeout_s,
         stream_idle_timeout_s=agent.stream_idle_timeout_s,
     )
-    return yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
+    text = yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
+    kinds = sorted({kind for _, kind in credentials_in(text)})
+    if kinds:
+        raise ConfigError(
+            f"the agent {masked(agent.id)} holds what looks like a credential "
+            f"({', '.join(kinds)}), and an agent file may not; name a secret instead: "
+            "{{secrets.NAME}}"
+        )
+    return text
 
 
 def _retry(policy: RetryPolicy) -> FiledRetry:
