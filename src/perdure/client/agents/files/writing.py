@@ -72,14 +72,17 @@ def agent_text(agent: Agent) -> str:
         stream_idle_timeout_s=agent.stream_idle_timeout_s,
     )
     text = yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
+    _refuse_credentials(text, agent.id)
+    return text
+
+
+def _refuse_credentials(text: str, name: str) -> None:
     kinds = sorted({kind for _, kind in credentials_in(text)})
     if kinds:
         raise ConfigError(
-            f"the agent {masked(agent.id)} holds what looks like a credential "
-            f"({', '.join(kinds)}), and an agent file may not; name a secret instead: "
-            "{{secrets.NAME}}"
+            f"the agent {masked(name)} holds what looks like a credential ({', '.join(kinds)}), "
+            "and an agent file may not; name a secret instead: {{secrets.NAME}}"
         )
-    return text
 
 
 def _retry(policy: RetryPolicy) -> FiledRetry:
