@@ -15,7 +15,7 @@ from perdure.client.amounts import amount
 from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.execution import Execution, no_session
 from perdure.client.flows.feeds import RoleFeed
-from perdure.client.flows.granting import check_grant
+from perdure.client.flows.grant_check import check_grant
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
 from perdure.client.inbox.staged import require_as_staged

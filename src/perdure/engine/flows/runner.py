@@ -18,7 +18,7 @@ import msgspec
 from perdure.engine.flows.documents.settling import last_bodies
 from perdure.engine.flows.files.runtime_files import ImprovementFile
 from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
-from perdure.engine.flows.parking import Parking, parked
+from perdure.engine.flows.parked_work import ParkedWork, park_entry
 from perdure.engine.flows.roles import Roles, Unconfigured
 from perdure.engine.flows.rules.closing import stall
 from perdure.engine.flows.rules.improvement import (
@@ -74,7 +74,7 @@ class FlowRunner:
         self._elsewhere: dict[str, float] = {}
         """Role instance whose session another process has -> when it is tried again."""
         self._order = ImprovementFile(ground.record.folder)
-        self._parking = Parking(ground.journal)
+        self._parked_work = ParkedWork(ground.journal)
 
     async def run(self) -> FlowState:
         """Run until nothing is left that can be done now.
@@ -167,14 +167,14 @@ class FlowRunner:
             session = state.sessions.get(role, StreamId(""))
             self._start(role, self._goes_on(NodePart(role, node, session)))
         for work in runnable(state):
-            if not self._parking.is_unable(state, work):
+            if not self._parked_work.is_unable(state, work):
                 self._start(work.node.role, self._node(state, work))
         phase = state.run.improvement_phase
         for role in phase.running_roles if phase is not None else ():
             session = state.sessions.get(role, StreamId(""))
             self._start(role, self._goes_on(ReflectionPart(role, session)))
         for work in roles_to_look_back(state):
-            if not self._parking.is_unable(state, work):
+            if not self._parked_work.is_unable(state, work):
                 self._start(work.role, self._reflection(state, work))
 
     def _start(self, role: str, work: Coroutine[Any, Any, None]) -> None:
@@ -212,7 +212,7 @@ class FlowRunner:
             message = await self._roles.entry_message(state, work)
         except Unconfigured as error:
             body = NodeParked(work.node.id, role, "role-configuration", str(error), error.offers)
-            await self._parking.park_unbegun(state, work, body)
+            await self._parked_work.park_unbegun(state, work, body)
             return
         except LeaseHeld as error:  # somebody else has it chosen what the role works with
             self._leave_alone(role, error)
@@ -221,7 +221,7 @@ class FlowRunner:
             return
         except ConfigError as error:
             body = NodeParked(work.node.id, role, "autonomous-abort", str(error))
-            await self._parking.park_unbegun(state, work, body)
+            await self._parked_work.park_unbegun(state, work, body)
             return
         part = NodePart(role, work.node.id, session, work)
         part = msgspec.structs.replace(part, told=part.paths(state))
@@ -238,7 +238,7 @@ class FlowRunner:
             return
         except ConfigError as error:
             body = ImprovementParked(work.role, "autonomous-abort", str(error))
-            await self._parking.park_unbegun(state, work, body)
+            await self._parked_work.park_unbegun(state, work, body)
             return
         await self._turns(ReflectionPart(work.role, session, work), message)
 
@@ -261,7 +261,7 @@ class FlowRunner:
                 again = msgspec.structs.replace(part, is_resumed=True)
                 await self._turns(again, INTERRUPTED)
             else:
-                await self._parking.park(state, parked(part, NO_TURN))
+                await self._parked_work.park(state, park_entry(part, NO_TURN))
 
     async def _turns(
         self,
@@ -287,7 +287,7 @@ class FlowRunner:
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
-                await self._parking.park_part(part, _told(error))
+                await self._parked_work.park_part(part, _told(error))
                 return
             # A turn that was taken up may have been ended by whose it was: the next pass sees that.
             repair = part.repair(await self._journal.remembered())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.engine.flows.parking import Parking
+from perdure.engine.flows.parked_work import ParkedWork
 from perdure.engine.flows.rules.people import configure, reply
 from perdure.engine.flows.rules.runnable import runnable
 from perdure.session.flows.kinds import NodeParked
@@ -23,15 +23,15 @@ async def test_unbegun_node_keeps_its_reply_until_its_role_is_configured(tmp_pat
     body = NodeParked("owner-intake", "owner", "autonomous-abort", "no agent")
     await journal.append(lambda _: (body,))
     state = await journal.append(lambda state: (reply(state, "go", "me"),))
-    parking = Parking(journal)
+    parked_work = ParkedWork(journal)
     (work,) = runnable(state)
-    assert not parking.is_unable(state, work)
-    await parking.park_unbegun(state, work, body)
+    assert not parked_work.is_unable(state, work)
+    await parked_work.park_unbegun(state, work, body)
     state = await journal.state()
     assert runnable(state) == (work,)
-    assert parking.is_unable(state, work)
+    assert parked_work.is_unable(state, work)
     state = await journal.append(lambda state: (configure(state, "owner", model="a:b"),))
-    assert not parking.is_unable(state, work)
+    assert not parked_work.is_unable(state, work)
 
 
 async def test_node_is_not_parked_once_the_flow_has_changed(tmp_path: Path) -> None:
@@ -40,5 +40,5 @@ async def test_node_is_not_parked_once_the_flow_has_changed(tmp_path: Path) -> N
     journal = (await begun(store, clock, SOLO, tmp_path)).journal
     before = await journal.state()
     await journal.append(lambda state: (configure(state, "owner", model="a:b"),))
-    await Parking(journal).park(before, NodeParked("owner-intake", "owner", "autonomous-abort"))
+    await ParkedWork(journal).park(before, NodeParked("owner-intake", "owner", "autonomous-abort"))
     assert (await journal.state()).run.awaiting_human_nodes == {}

@@ -1,7 +1,7 @@
-"""Parking: nodes and roles that cannot go on wait for a person.
+"""Park nodes and roles that cannot continue until a person answers.
 
-One that could not even begin keeps its reply, for a process in which it can; here it is not tried
-again with the same reply and the same configuration.
+A node that could not begin keeps its queued reply for another process. This process retries it only
+after its reply or its configuration has changed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 Parked = NodeParked | ImprovementParked
 Part = NodePart | ReflectionPart
 _Attempt = tuple[str | None, RoleConfiguration | None]
-"""The reply that work begins with, and what its role works with."""
+"""The reply that work begins with, and the configuration of its role."""
 
 
-class Parking:
-    """Parks nodes and roles of one flow."""
+class ParkedWork:
+    """The nodes and roles of one flow that were parked, and those that could not begin here."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -50,14 +50,14 @@ class Parking:
     async def park_part(self, part: Part, why: str) -> None:
         """Park `part`, whose turn failed or could not begin."""
         state = await self._journal.state()
-        body = parked(part, why)
+        body = park_entry(part, why)
         if part.work is not None and part.claim(state) is not None:
             await self.park_unbegun(state, part.work, body)
         else:
             await self.park(state, body)
 
 
-def parked(part: Part, why: str) -> Parked:
+def park_entry(part: Part, why: str) -> Parked:
     """Return the entry that parks `part`."""
     if isinstance(part, NodePart):
         return NodeParked(part.node, part.role, "autonomous-abort", why)

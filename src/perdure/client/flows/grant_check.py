@@ -1,4 +1,4 @@
-"""Whether a grant for a whole flow takes effect: some role has the tool and may run the command."""
+"""Check that a grant for a whole flow takes effect: a role has the tool and may run the command."""
 
 from __future__ import annotations
 
