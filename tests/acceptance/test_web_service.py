@@ -101,6 +101,8 @@ def test_service_ends_at_sigterm_and_the_next_process_finds_its_questions(
             stream = streams.enter_context(client.stream(f"/events/{SESSIONS[number % 10]}"))
             assert stream.readline() == b"data: session:started\n"
         took_s, err = client.terminated()
+        figure = f"ended {took_s:.2f} s after SIGTERM with {clients} SSE clients"
+        sys.stdout.write(f"{figure}, {len(asked)} questions open\n")
         assert took_s < SHUTDOWN_S + (GRACE_S if clients else 0)
         assert "never retrieved" not in err
         # uvicorn logs the requests that it cancels itself; nothing else may have gone wrong.
