@@ -2,10 +2,12 @@
 # PYTHON=python3.13 make test   another interpreter (after `make clean`)
 # JOBS=4 make check test        more processes side by side
 # ARGS="-k lease" make test     arguments for pytest, the demo or the benchmarks
+# ROUNDS=100 make soak          that many times the random kills and mutated files of `make test-all`
 
 PYTHON ?= python3
 JOBS ?= 2
 ARGS ?=
+ROUNDS ?= 20
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
@@ -14,7 +16,14 @@ INSTALLED := $(VENV)/.installed
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not full_only" -p no:cacheprovider
+# Three tiers: each runs the tests of those before it. A test that takes long is marked for a later
+# one: `full_only` leaves it out of `make check`, `all_only` out of `make test` too (pyproject.toml).
+QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not full_only and not all_only" \
+	-p no:cacheprovider
+
+# Each process has a share of its own and, when that is done, takes from the end of another's: what
+# the tests of a module share is made once, and none waits at the end.
+TESTS := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Unit tests that load the libraries of all providers, which takes seconds: the conformance tests
 # load them too, so these run beside them.
@@ -25,14 +34,15 @@ OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_provid
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs demo test check style types unit conformance check-all fix bench bench-growth lock clean
+.PHONY: help install programs demo test check style types unit conformance test-all soak fix bench bench-growth lock clean
 
 help:
 	@echo "make demo       run the demonstration"
-	@echo "make test       run the whole test suite"
+	@echo "make test       run the tests: about five minutes"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
 	@echo "make programs   install programs of others that tests run (pi, with npm)"
-	@echo "make check-all  check, then the whole suite"
+	@echo "make test-all   run every test: also every kill, backend and volume of which make test runs a sample"
+	@echo "make soak       run random kills and mutated files for long"
 	@echo "make fix        format, and repair what ruff can repair"
 	@echo "make bench      run the benchmarks"
 	@echo "make bench-growth  measure how costs grow with what is stored"
@@ -71,10 +81,15 @@ programs: $(PROGRAMS)
 demo: $(RUNNABLE)
 	@$(BIN)/perdure demo $(ARGS)
 
-# Each process has a share of its own and, when that is done, takes from the end of another's: what
-# the tests of a module share is made once, and none waits at the end.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	$(TESTS) -m "not all_only" $(ARGS)
+
+# What `make test` leaves out, alone: make test-all ARGS="-m all_only"
+test-all: $(INSTALLED)
+	$(TESTS) $(ARGS)
+
+soak: $(INSTALLED)
+	PERDURE_SOAK=$(ROUNDS) $(TESTS) -m soak $(ARGS)
 
 # Side by side, each in one process: several that share the tests would each collect all of them.
 # One more than there are cores to use, since each waits for the disk and for others now and then.
@@ -100,8 +115,6 @@ unit: $(INSTALLED)
 
 conformance: $(INSTALLED)
 	$(QUICK) tests/conformance $(OF_PROVIDERS)
-
-check-all: check test
 
 fix: $(INSTALLED)
 	$(BIN)/ruff check --fix --quiet || true

@@ -1,0 +1,52 @@
+"""Which of many cases of one test `make test` runs; `make test-all` runs every one."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import pytest
+
+SOAK = "PERDURE_SOAK"
+"""The variable by which `make soak` says how many times as many rounds a test runs."""
+
+
+def sampled(
+    names: str | tuple[str, ...],
+    cases: Sequence[Any],
+    *,
+    kind: Callable[[Any], Hashable],
+    each: int = 2,
+    ids: Callable[[Any], str] | None = None,
+) -> pytest.MarkDecorator:
+    """Parametrize a test with `cases`, of which `make test` runs `each` of every `kind`.
+
+    The sample is spread over the cases of a kind: the first, the last and some between them, or the
+    middle one. The others have the marker ``all_only``. `names` as `pytest.mark.parametrize` takes
+    them: a tuple unpacks each case.
+    """
+    groups: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for index, case in enumerate(cases):
+        groups[kind(case)].append(index)
+    chosen = {index for group in groups.values() for index in _spread(group, each)}
+    parameters: list[pytest.ParameterSet] = []
+    for index, case in enumerate(cases):
+        values = case if isinstance(names, tuple) else (case,)
+        marks = () if index in chosen else (pytest.mark.all_only,)
+        parameters.append(pytest.param(*values, marks=marks))
+    return pytest.mark.parametrize(names, parameters, ids=ids)
+
+
+def rounds(count: int) -> int:
+    """Return how many rounds a test marked ``soak`` runs: `count`, and under `make soak` more."""
+    return count * int(os.environ.get(SOAK, "1"))
+
+
+def _spread(group: list[int], most: int) -> list[int]:
+    if len(group) <= most:
+        return group
+    if most == 1:
+        return [group[len(group) // 2]]
+    return [group[round(step * (len(group) - 1) / (most - 1))] for step in range(most)]
