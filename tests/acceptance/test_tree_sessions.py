@@ -263,11 +263,11 @@ async def test_forking_before_any_answer_duplicates_nothing(store: Store) -> Non
 
 
 async def test_forking_to_another_folder_takes_the_session_there(
-    store: Store, session: Session
+    store: Store, session: Session, tmp_path: Path
 ) -> None:
     await session.append(user("a"), assistant("b"))
-    copy = await session.fork(cwd="/elsewhere")
-    assert (await store.continue_recent(cwd="/elsewhere")).id == copy.id
+    copy = await session.fork(cwd=tmp_path)
+    assert (await store.continue_recent(cwd=tmp_path)).id == copy.id
     assert (await copy.info()).parent == session.id
 
 

@@ -15,6 +15,7 @@ from perdure.client.clock import absolute
 from perdure.client.conversation.appending import Appender, ExpectedLeaf
 from perdure.client.conversation.authority import agent_of_fork
 from perdure.client.conversation.hooking import asked
+from perdure.client.conversation.workspace import require_folder
 from perdure.client.erasing import erase_session
 from perdure.client.reading import EntryRef
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
@@ -152,9 +153,12 @@ class Session(Appender):
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError for a name that
-        the instructions use and the folder lacks.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError when `cwd` is
+        not a folder.
         """
+        folder = absolute(cwd)
+        if folder is not None:
+            require_folder(folder)
         await self.flush()
         leaf = None if at is None else await self._in_tree(at)
         await asked(self._hooks, BeforeFork(self.id, leaf))
@@ -169,14 +173,14 @@ class Session(Appender):
             id=self._outside.stream_id(id),
             created_at=self._outside.clock.now_ms(),
             origin=state.header.origin,
-            cwd=absolute(cwd) or state.info.cwd,
+            cwd=folder or state.info.cwd,
             title=title,
             parent=self.id,
             fork=point,
             subject=state.header.subject,
         )
         store = self._backing.store
-        entries = await agent_of_fork(store, self.id, None if cwd is None else header.cwd)
+        entries = await agent_of_fork(store, self.id, folder)
         write = Write(stream=header.id, create=header, entries=entries)
         await store.commit(Commit(writes=(write,), at=header.created_at))
         fork = await store.state(header.id)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.acceptance.cli.conftest import World
+from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 SELLER = """\
 id: seller
@@ -84,6 +84,7 @@ def test_variable_changes_the_instructions_and_not_the_folder(shop: World) -> No
         (("--var", "=x"), "write --var NAME=VALUE"),
         (("--var", "a b=x"), "'a b' is no name"),
         (("--var", "a=1", "--var", "a=2"), "--var a is there twice"),
+        (("--var", "working_dir=x"), "choose another name"),
         (("--var", "key=AKIAIOSFODNN7EXAMPLE"), "key"),
         (("--agent", "seller.agent.yaml"), "{{ctx.shop}}"),
     ],
@@ -95,6 +96,38 @@ def test_unusable_variable_is_wrong_usage(
     assert ended.code == 2
     assert message in ended.err
     assert "IOSFODNN7EXAMPLE" not in ended.err
+
+
+def test_folder_that_is_missing_or_a_file_is_refused(shop: World) -> None:
+    session = newest(shop)
+    file = shop.folder / "one" / "f.txt"
+    for words in (
+        ("chat", "-p", "hi"),
+        ("chat", "--session", session, "-p", "hi"),
+        ("sessions", "fork", session),
+    ):
+        ended = shop.run(*words, "--cwd", str(file))
+        assert (ended.code, ended.err) == (
+            2,
+            f"perdure: {file} is a file: name a folder after --cwd\n",
+        )
+        ended = shop.run(*words, "--cwd", "gone")
+        assert (ended.code, ended.err) == (
+            3,
+            "perdure: there is no file or folder gone; check the name\n",
+        )
+    assert newest(shop) == session
+    assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'one'}."
+
+
+def test_import_answered_in_a_folder_is_listed_there(world: World) -> None:
+    (world.folder / "two").mkdir()
+    world.ok("import", str(SAMPLE))
+    world.ok("chat", "--session", SAMPLE_ID, "--cwd", "two", "-m", "scripted:echo", "-p", "hi")
+    shown = world.ok("sessions", "show", SAMPLE_ID, "--json").json
+    assert shown["cwd"] == shown["authority"]["working_dir"] == str(world.folder / "two")
+    (found,) = json.loads(world.ok("sessions", "list", "--cwd", "two", "--json").out)
+    assert found["id"] == SAMPLE_ID
 
 
 def test_secret_in_instructions_is_a_warning_of_chat(world: World) -> None:

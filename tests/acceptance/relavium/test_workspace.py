@@ -14,7 +14,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import ConfigError, SecretPasted, TurnOpen, TurnWaiting
+from perdure.errors import ConfigError, SecretPasted, TurnOpen, TurnWaiting, WrongArgument
 from perdure.interop.importing import import_source
 from perdure.session.messages import ToolResultPart
 from perdure.session.notes import WorkspaceChanged
@@ -151,21 +151,19 @@ async def test_move_is_refused_where_it_would_widen_or_leave_names_undefined(
 ) -> None:
     shops = Shops(tmp_path)
     await shops.start()
-    git = Agent("git", model="scripted:main", instructions="On {{ctx.git_ref}}.")
-    async with perdure.open(shops.address) as store, runtime(store, Players(), git) as answering:
+    async with perdure.open(shops.address) as store, runtime(store, Players()) as answering:
         with pytest.raises(ConfigError, match="full would be wider"):
             await answering.resume("s", AGENT, workspace=Workspace(str(shops.second), scope="full"))
         place = Workspace(str(shops.second), variables={"k": "AKIA" + "IOSFODNN7EXAMPLE"})
         with pytest.raises(SecretPasted):
             await answering.resume("s", AGENT, workspace=place)
-        chat = await answering.start(git, workspace=Workspace(str(shops.first), git_ref="main"))
-        with pytest.raises(ConfigError, match=r"\{\{ctx\.git_ref\}\}"):
-            await chat.session.fork(cwd=shops.second)
+        with pytest.raises(ConfigError, match=r"\{\{ctx\.shop\}\}"):
+            await answering.start(AGENT, workspace=Workspace(shops.first))
         narrowed = await answering.resume(
             "s", AGENT, workspace=Workspace(str(shops.second), scope="sandboxed")
         )
         assert narrowed.agent.permissions.scope == "sandboxed"
-        assert len(await store.recent(scope="all")) == 2
+        assert len(await store.recent(scope="all")) == 1
 
 
 EDITOR = Agent(
@@ -186,25 +184,29 @@ async def test_message_brings_file_selection_and_variables(tmp_path: Path) -> No
         await chat.send("three")
         with pytest.raises(SecretPasted):
             chat.send("no", variables={"shop": "AKIA" + "IOSFODNN7EXAMPLE"})
-        with pytest.raises(ConfigError, match=r"\{\{ctx\.selection\}\}"):
-            chat.send("no", active_file="b.py")
         await chat.send("four", active_file="b.py", selection=Selection("b.py", 7, 9))
-        assert chat.workspace.active_file == "b.py"
+        await chat.send("five", selection=Selection("c.py", 7, 9))
+        assert chat.workspace.active_file == "c.py"
+        await chat.send("six", active_file="c.py")
+        await chat.send("seven", active_file="")
         notes = [
             entry async for entry in chat.session.entries() if entry.kind == WorkspaceChanged.kind
         ]
-        assert len(notes) == 2
+        assert len(notes) == 5
     told = [request.system for request in players.requests]
     assert told == [
         "Shop tea, file a.py, lines a.py:1-2.",
         "Shop {{ctx.x}}, file a.py, lines a.py:3-3.",
         "Shop {{ctx.x}}, file a.py, lines a.py:3-3.",
         "Shop {{ctx.x}}, file b.py, lines b.py:7-9.",
+        "Shop {{ctx.x}}, file c.py, lines c.py:7-9.",
+        "Shop {{ctx.x}}, file c.py, lines .",
+        "Shop {{ctx.x}}, file , lines .",
     ]
     players = Players()
     async with perdure.open(shops.address) as store, runtime(store, players, EDITOR) as answering:
         chat = await answering.resume("e")
-        await chat.send("five")
+        await chat.send("eight")
         assert players.requests[-1].system == told[-1]
 
 
@@ -279,3 +281,167 @@ def test_blocking_chat_takes_a_file_and_variables(tmp_path: Path) -> None:
         f"In {shops.first} for coffee.",
         f"In {shops.second} for coffee.",
     ]
+
+
+async def test_workspace_without_folder_keeps_the_session_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shops = Shops(tmp_path)
+    (shops.first / ".git").mkdir()
+    (shops.first / ".git" / "HEAD").write_text("ref: refs/heads/tea\n")
+    await shops.start()
+    monkeypatch.chdir(shops.second)
+    players = reading()
+    async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+        chat = await answering.resume("s", workspace=Workspace(variables={"shop": "coffee"}))
+        text, system = await seen(chat, players)
+        assert "in one" in text
+        assert system == f"In {shops.first} for coffee."
+        assert chat.workspace.git_ref == "tea"
+        assert (await chat.session.info()).cwd == str(shops.first)
+        here = await answering.resume("s", workspace=Workspace("."))
+        assert here.workspace.working_dir == str(shops.second)
+
+
+@pytest.mark.parametrize("is_other_store", [False, True])
+async def test_older_chat_works_where_another_handle_moved_the_session(
+    tmp_path: Path, is_other_store: bool
+) -> None:
+    shops = Shops(tmp_path)
+    players = reading(4)
+    async with (
+        perdure.open(shops.address) as store,
+        perdure.open(shops.address) as elsewhere,
+        runtime(store, players) as answering,
+        runtime(elsewhere, Players()) as other,
+    ):
+        older = await answering.start(AGENT, workspace=shops.place, id="s")
+        assert "in one" in (await seen(older, players))[0]
+        mover = other if is_other_store else answering
+        await mover.resume("s", workspace=Workspace(shops.second))
+        text, system = await seen(older, players)
+        assert "in two" in text
+        assert system == f"In {shops.second} for tea."
+        assert older.workspace.working_dir == str(shops.second)
+        await mover.resume("s", workspace=Workspace(shops.first, variables={"size": "big"}))
+        await older.send("read", variables={"shop": "coffee"})
+        info = await older.session.info()
+        assert info.cwd == older.workspace.working_dir == str(shops.first)
+        assert older.workspace.variables == {"shop": "coffee", "size": "big"}
+        assert players.requests[-1].system == f"In {shops.first} for coffee."
+
+
+async def test_older_chat_recovers_a_turn_in_the_folder_it_began_in(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    hold = Hold()
+    players = reading()
+    async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+        older = await answering.start(AGENT, workspace=shops.place, id="s")
+        async with runtime(store, Players(main=[[hold]])) as other:
+            moved = await other.resume("s", workspace=Workspace(shops.second))
+            moved.send("read")
+            await hold.entered.wait()
+            await other.suspend()
+        await older.recover()
+        assert players.requests[-1].system == f"In {shops.second} for tea."
+
+
+async def test_names_without_a_value_are_empty_text(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    names = "working_dir", "git_ref", "active_file", "selection"
+    agent = Agent(
+        "a", model="scripted:main", instructions="|".join(f"{{{{ctx.{name}}}}}" for name in names)
+    )
+    players, lines = Players(), Selection("a.py", 1, 2)
+    async with perdure.open("memory:") as store, runtime(store, players, agent) as answering:
+        for place in (Workspace(shops.first), Workspace(shops.first, selection=lines)):
+            await (await answering.start(agent, workspace=place)).send("hi")
+    assert [request.system for request in players.requests] == [
+        f"{shops.first}|||",
+        f"{shops.first}||a.py|a.py:1-2",
+    ]
+
+
+async def test_file_that_contradicts_the_selection_is_refused(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    lines = Selection("b.py", 3, 9)
+    wrong = Workspace(shops.first, {"shop": "tea"}, active_file="a.py", selection=lines)
+    players = Players()
+    async with perdure.open(shops.address) as store, runtime(store, players) as answering:
+        with pytest.raises(WrongArgument, match=r"b\.py:3-9 is not in active_file 'a\.py'"):
+            await answering.start(AGENT, workspace=wrong)
+        chat = await answering.start(AGENT, workspace=shops.place, id="s")
+        for file in ("a.py", ""):
+            with pytest.raises(WrongArgument, match="give the file of the selection"):
+                chat.send("no", active_file=file, selection=lines)
+        with pytest.raises(WrongArgument, match="not in active_file"):
+            await answering.resume("s", workspace=wrong)
+        for file in ("./b.py", str(shops.first / "b.py")):
+            await chat.send("yes", active_file=file, selection=lines)
+        assert len(players.requests) == 2
+
+
+@pytest.mark.parametrize("name", ["working_dir", "git_ref", "active_file", "selection"])
+async def test_variable_with_a_name_of_the_workspace_is_refused(tmp_path: Path, name: str) -> None:
+    shops = Shops(tmp_path)
+    variables = {"shop": "tea", name: "elsewhere"}
+    wrong = Workspace(shops.first, variables=variables)
+    async with perdure.open(shops.address) as store, runtime(store, Players()) as answering:
+        with pytest.raises(WrongArgument, match=f"cannot be named '{name}'.*another name"):
+            await answering.start(AGENT, workspace=wrong)
+        chat = await answering.start(AGENT, workspace=shops.place, id="s")
+        with pytest.raises(WrongArgument, match="cannot be named"):
+            chat.send("no", variables=variables)
+        with pytest.raises(WrongArgument, match="cannot be named"):
+            await answering.resume("s", workspace=wrong)
+
+
+async def test_folder_that_is_missing_or_a_file_is_refused(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    await shops.start()
+    async with perdure.open(shops.address) as store, runtime(store, Players()) as answering:
+        session = await store.open("s")
+        for folder, why in (
+            (tmp_path / "gone", "does not exist"),
+            (shops.first / "f.txt", "it is a file"),
+            (Path("a\0b"), "does not exist"),
+        ):
+            with pytest.raises(ConfigError, match=f"{why}; name a folder that exists"):
+                await session.fork(cwd=folder)
+            with pytest.raises(ConfigError, match=why):
+                await answering.resume("s", workspace=Workspace(folder))
+            with pytest.raises(ConfigError, match=why):
+                await answering.start(AGENT, workspace=Workspace(folder, {"shop": "tea"}))
+        assert [info.id for info in await store.recent(scope="all")] == ["s"]
+
+
+async def test_import_that_is_bound_in_a_folder_is_listed_there(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    agent = Agent("local", model="scripted:main")
+    async with perdure.open("memory:") as store, runtime(store, Players(), agent) as answering:
+        await import_source(store.backend, SAMPLE, clock=SystemClock(), random=system_random)
+        imported = (await (await store.open(SAMPLE_ID)).info()).cwd
+        assert imported != str(shops.second)
+        chat = await answering.resume(SAMPLE_ID, agent, workspace=Workspace(shops.second))
+        assert chat.workspace.working_dir == str(shops.second)
+        assert (await chat.session.info()).cwd == str(shops.second)
+        (found,) = await store.recent(cwd=shops.second)
+        assert found.id == SAMPLE_ID
+
+
+async def test_grant_to_the_fork_of_an_import_keeps_its_folder(tmp_path: Path) -> None:
+    shops = Shops(tmp_path)
+    agent = Agent("local", model="scripted:main")
+    async with perdure.open("memory:") as store, runtime(store, Players(), agent) as answering:
+        await import_source(store.backend, SAMPLE, clock=SystemClock(), random=system_random)
+        fork = await (await store.open(SAMPLE_ID)).fork(cwd=shops.second)
+        await answering.grant(fork.id, agent, by="ana")
+        assert (await answering.resume(fork.id)).workspace.working_dir == str(shops.second)
+
+
+def test_workspace_takes_a_path(tmp_path: Path) -> None:
+    assert Workspace(tmp_path) == Workspace(str(tmp_path))
+    assert Workspace(None) == Workspace()
+    for wrong in (3, b"bytes", ["a"]):
+        with pytest.raises(WrongArgument, match="working_dir"):
+            Workspace(wrong)  # pyright: ignore[reportArgumentType] - what is refused

@@ -23,7 +23,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.binding import switched_in
-from perdure.client.conversation.workspace import Workspace, kept_workspace
+from perdure.client.conversation.workspace import Workspace
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.engine.turns.config import CompactionSettings
@@ -152,7 +152,7 @@ class Answering:
         place = f"the instructions of agent {self.agent.id!r}"
         if warning := unfilled_in(self.agent.instructions, place):
             remark(safe(warning))
-        workspace = Workspace(str(cwd or "."), self._variables)
+        workspace = Workspace(cwd, self._variables)
         chat = await self.runtime.start(self.agent, workspace=workspace)
         await self._remark_unpriced(self.agent, self.agent)
         return chat
@@ -179,7 +179,7 @@ class Answering:
         agent = self._agent_of(known)
         if self._typed.is_any and known.withheld is None and known.bound is not None:
             agent = await self._as_typed(handle.id, agent)
-        place = self._place(known, cwd)
+        place = Workspace(cwd, self._variables) if cwd or self._variables else None
         chat = await self.runtime.resume(handle.id, agent, workspace=place)
         is_granting = self._typed.is_any and agent is self.agent  # typed by who resumes it
         if is_granting and not is_within(agent.permissions, chat.agent.permissions):
@@ -192,14 +192,6 @@ class Answering:
         if chat.turn is not None:
             await chat.turn.started()
         return Resumed(chat, chat.turn, handle.head)
-
-    def _place(self, known: Authority, cwd: Path | None) -> Workspace | None:
-        """Return the workspace that the command line names; None: the session's own."""
-        if cwd is None and not self._variables:
-            return None
-        own = known.bound if known.withheld is None else None
-        kept = "." if own is None else kept_workspace(own.workspace).working_dir
-        return Workspace(kept if cwd is None else str(cwd), self._variables)
 
     async def _remark_unpriced(self, agent: Agent, caps: Agent) -> None:
         host = self.runtime.host

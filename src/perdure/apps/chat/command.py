@@ -24,7 +24,7 @@ from perdure.apps.chat.permitting import (
     TypedPermissions,
     permissions_of,
 )
-from perdure.apps.cli.exits import DONE, INTERRUPTED, PathNotFound, UsageMistake
+from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
     ModelOption,
@@ -34,7 +34,7 @@ from perdure.apps.cli.options import (
     only_text,
     run,
 )
-from perdure.apps.cli.words.naming import named_session
+from perdure.apps.cli.words.naming import named_session, require_folder
 from perdure.apps.opening import NAMESPACE, writable_store
 from perdure.apps.picker.command import picked
 from perdure.apps.settings.layers import Configuration
@@ -185,8 +185,8 @@ def _check(wanted: Wanted, agent: str | None) -> None:
         raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
     if wanted.prompt is not None and not wanted.prompt.strip():
         raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
-    if wanted.cwd is not None and not wanted.cwd.is_dir():
-        raise PathNotFound(str(wanted.cwd))
+    if wanted.cwd is not None:
+        require_folder(wanted.cwd)
     if (is_named or wanted.is_picking or wanted.continues) and agent is not None:
         raise UsageMistake(
             "a session keeps its agent for life; leave out --agent, or begin a new one"

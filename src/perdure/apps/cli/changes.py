@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +24,7 @@ from perdure.apps.cli.options import (
     only_text,
     run,
 )
-from perdure.apps.cli.words.naming import opened_session
+from perdure.apps.cli.words.naming import opened_session, require_folder
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, show, show_json
 from perdure.apps.terminal.previews import preview_of
@@ -137,7 +138,9 @@ def fork(
     title: Annotated[
         str | None, typer.Option(metavar="TITLE", callback=only_text, help="A title of its own.")
     ] = None,
-    cwd: Annotated[str | None, typer.Option(metavar="DIR", help="A folder of its own.")] = None,
+    cwd: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder in which the fork works.")
+    ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -156,6 +159,8 @@ def fork(
             f"a fork at {ROOT!r} would share nothing: name an entry after --at, or leave it out "
             "to share the whole tree"
         )
+    if cwd is not None:
+        require_folder(cwd)
 
     async def work(origin: Session, _: Store) -> Told:
         place_at = None if at is None else await origin.find(at)

@@ -27,8 +27,13 @@ from perdure.engine.turns.recovery import idle_state, interrupt
 from perdure.errors import ConfigError, HeadConflict
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
-from perdure.session.notes import AgentBound, SessionInfoChanged, in_workspace
-from perdure.stores.protocol import Commit, Write
+from perdure.session.notes import (
+    AgentBound,
+    SessionInfoChanged,
+    WorkspaceChanged,
+    in_workspace,
+)
+from perdure.stores.protocol import Commit, StreamState, Write
 from perdure.tools.permissions import narrower
 from perdure.tools.registry import ToolRegistry
 
@@ -54,7 +59,9 @@ class Bindings:
             state = await idle_state(self._store, session)
             with suppress(HeadConflict):
                 if known.bound is None or known.withheld is not None:
-                    await self._bind(session, given, None, state.head, granted_by=by)
+                    await self._bind(
+                        session, given, _first_place(known, None), state, granted_by=by
+                    )
                 else:
                     await self._widen(session, known.bound, given, state.head, by)
                 return
@@ -111,9 +118,8 @@ class Bindings:
                     await self._bind_again(session, known.bound, state.head)
                 elif given is not None:
                     snapshot = None if known.bound is None else known.bound.agent
-                    if workspace is None and known.workspace is not None:
-                        workspace = kept_workspace(known.workspace)
-                    await self._bind(session, given, workspace, state.head, narrowing=snapshot)
+                    place = _first_place(known, workspace)
+                    await self._bind(session, given, place, state, narrowing=snapshot)
 
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
         """Return `bound` in `workspace`; the change is recorded if there is one.
@@ -122,30 +128,30 @@ class Bindings:
         instructions use and the workspace lacks; SecretPasted.
         """
         agent_of(bound.agent or {}, ToolRegistry(())).narrowed(scope=workspace.scope)
-        place = merged(kept_workspace(bound.workspace), detected(workspace))
+        place = merged(kept_workspace(bound.workspace), workspace)
         change = change_of(bound, place)
         if change is None:
             return bound
         state = await idle_state(self._store, session)
-        entries = [new_side(change)]
-        if state.info.cwd != place.working_dir:
-            entries.append(new_side(SessionInfoChanged(cwd=place.working_dir)))
-        write = Write(stream=session, entries=tuple(entries), expected_head=state.head)
-        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms()))
+        await self._record(session, change, state.head, _cwd_after(state, place))
         return in_workspace(bound, change)
 
     async def _bind(
         self,
         session: StreamId,
         given: Agent,
-        workspace: Workspace | None,
-        head: int,
+        workspace: Workspace,
+        state: StreamState,
         *,
         narrowing: Mapping[str, object] | None = None,
         granted_by: str | None = None,
     ) -> None:
-        """Record `given`, narrowed by a snapshot, as the session's agent from here on."""
+        """Record `given`, narrowed by a snapshot, as the session's agent from here on.
+
+        If `workspace` names a folder, lists show the session there.
+        """
         place = detected(workspace)
+        cwd = _cwd_after(state, place) if workspace.working_dir else None
         whole = await self._host.servers.equipped(given, place.working_dir)
         given = local_agent(whole, narrowing)
         if place.scope is not None:
@@ -154,17 +160,40 @@ class Bindings:
         prompt = given.system_prompt(place)
         snapshot = self.snapshot(given)
         bound = AgentBound(snapshot, msgspec.to_builtins(place), prompt, granted_by)
-        await self._record(session, bound, head)
+        await self._record(session, bound, state.head, cwd)
 
     async def _bind_again(self, session: StreamId, bound: Binding, head: int) -> None:
         """Record the session's own agent once more: what came after it is not in force."""
         again = AgentBound(bound.agent or {}, bound.workspace, bound.system_prompt)
         await self._record(session, again, head)
 
-    async def _record(self, session: StreamId, bound: AgentBound, head: int) -> None:
-        write = Write(stream=session, entries=(new_side(bound),), expected_head=head)
-        at = self._clock.now_ms()
-        await self._store.commit(Commit(writes=(write,), at=at))
+    async def _record(
+        self,
+        session: StreamId,
+        body: AgentBound | WorkspaceChanged,
+        head: int,
+        cwd: SessionInfoChanged | None = None,
+    ) -> None:
+        bodies = (body,) if cwd is None else (body, cwd)
+        write = Write(
+            stream=session, entries=tuple(new_side(each) for each in bodies), expected_head=head
+        )
+        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms()))
+
+
+def _first_place(known: Authority, given: Workspace | None) -> Workspace:
+    """Return where an agent that is bound first works: as `given`, else in the fork's folder."""
+    place = given or Workspace()
+    if known.workspace is None:
+        return place
+    kept = merged(kept_workspace(known.workspace), place)
+    return msgspec.structs.replace(kept, scope=place.scope)
+
+
+def _cwd_after(state: StreamState, place: Workspace) -> SessionInfoChanged | None:
+    """Return the entry by which lists show the session in the folder of `place`."""
+    folder = place.working_dir
+    return None if state.info.cwd == folder else SessionInfoChanged(cwd=folder)
 
 
 def _no_agent(session: StreamId, known: Authority, agents: Iterable[str]) -> str:

@@ -13,12 +13,7 @@ from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
 from perdure.client.conversation.appending import settled
 from perdure.client.conversation.call_order import reached
-from perdure.client.conversation.workspace import (
-    Selection,
-    Workspace,
-    moved_prompt,
-    with_message,
-)
+from perdure.client.conversation.workspace import Selection, Shown
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
@@ -27,7 +22,7 @@ from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import InFlightMessage
-from perdure.session.notes import Queued, SessionCancelled, WorkspaceChanged
+from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.builtin.delegating import INVOKE_AGENT
 
@@ -50,27 +45,28 @@ class Chat(Resting):
     ) -> Turn:
         """Say something; the turn that answers it runs at once.
 
+        The turn works where the session does, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
         on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
-        A new active file takes the old selection away; "" is none.
+        With a file and no selection nothing is selected; the file "" is none. A selection alone
+        makes its file the active one.
         With `while_waiting` "raise", awaiting the turn raises TurnWaiting as soon as the turn waits
         for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
         it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
-        agent refuses them. ConfigError for a name that the instructions use and that is gone.
+        agent refuses them. WrongArgument for a selection in another file than `active_file`, and
+        for a variable with a name of the workspace's own (``working_dir``).
         """
         self._require_idle("send")
         durable, contents = settled(said)
         message = message_of(durable, self.agent.on_pasted)
-        self._go_on_in(with_message(self.workspace, active_file, selection, variables))
+        self._place.show(Shown(active_file, selection, variables or {}))
 
         async def work(signals: Signals) -> TurnState:
-            change = self._unrecorded
-            if change is not None and await note_if_idle(self._running.environment, change):
-                self._unrecorded = None
-            return await self._running.new_turn(message, contents, signals)
+            await self._place.record()
+            return await self._running.new_turn(message, contents, signals, self._place.follow)
 
         self.turn = self._turn(work, while_waiting)
         return self.turn
@@ -81,7 +77,13 @@ class Chat(Resting):
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
         self._require_idle("recover")
-        self.turn = self._turn(self._running.lost_turn)
+
+        async def work(signals: Signals) -> TurnState:
+            state = await self._running.environment.store.state(self.id)
+            await self._place.follow(state.head)
+            return await self._running.lost_turn(signals)
+
+        self.turn = self._turn(work)
         return self.turn
 
     async def steer(self, said: Said | InFlightMessage) -> Entry:
@@ -144,24 +146,6 @@ class Chat(Resting):
         await self.session.end(reason)
 
     # ------------------------------------------------------------ inside
-
-    def _go_on_in(self, place: Workspace) -> None:
-        """Work in `place` from now on; the next turn records it.
-
-        Raises: ConfigError for a name that the agent uses and `place` lacks.
-        """
-        if place == self.workspace or self._staged is None:
-            return
-        now = self._running.terms.settings.system
-        where = f"the instructions of agent {self.agent.id!r}"
-        prompt = moved_prompt(self.agent.instructions, where, now, self.workspace, place)
-        staged = self._staged(place, prompt)
-        is_same = self._unrecorded is None and prompt == now
-        self._unrecorded = WorkspaceChanged(
-            msgspec.to_builtins(place), msgspec.UNSET if is_same else prompt
-        )
-        self.workspace = place
-        self._running.adopt(staged)
 
     def _turn(self, work: TurnWork, while_waiting: WhileWaiting = "wait") -> Turn:
         signals = Signals()

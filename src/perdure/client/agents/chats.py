@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.chat_workspace import ChatWorkspace
 from perdure.client.agents.delegation.narrowing import resumed_agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.turn import Turn
@@ -53,7 +54,6 @@ class Chats:
         )
         kept = agent_of(snapshot, whole.registry)
         agent = narrowed(kept if today is None else _as_of_today(resumed_agent(kept, whole), today))
-        workspace = msgspec.structs.replace(workspace, scope=agent.permissions.scope)
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
         budget = agent.budget if is_child else None  # what its parent left it, whoever resumes it
         return await self.chat(
@@ -80,14 +80,16 @@ class Chats:
             id = StreamId(session.id)
             return self._host.running(id, agent, place, prompt=prompt, caps=caps, budget=own)
 
-        running = staged(workspace, prompt)
+        own_place = msgspec.structs.replace(workspace, scope=agent.permissions.scope)
+        running = staged(own_place, prompt)
         budget = own or self._host.budget_of(caps or agent)
         warning = await self._host.unpriced_warning(agent, budget)
         if warning is not None:
             _log.warning("session %s: %s; give Runtime(prices=...) one", session.id, warning)
         handle = session if agent.hooks is None else session.asking(agent.hooks)
         order = self._host.call_order(session.id)
-        return Chat(handle, agent, workspace, running, self._running, order=order, staged=staged)
+        place = ChatWorkspace(workspace, agent, running, staged, session.head)
+        return Chat(handle, agent, place, running, self._running, order=order)
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat_workspace import ChatWorkspace
 from perdure.client.agents.delegation.asking import asked_below
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.appending import ExpectedLeaf
@@ -26,10 +26,6 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.ledger import Spending
-from perdure.session.notes import WorkspaceChanged
-
-Staged = Callable[[Workspace, str | None], SessionTurns]
-"""Makes what runs the turns in another workspace, with those instructions."""
 
 ChatStatus = Literal["idle", "running", "closed"]
 
@@ -42,28 +38,30 @@ class Resting:
         self,
         session: Session,
         agent: Agent,
-        workspace: Workspace,
+        place: ChatWorkspace,
         running: SessionTurns,
         turns: set[Turn],
         *,
         order: CallOrder | None = None,
-        staged: Staged | None = None,
     ) -> None:
         self.session = session
         self.agent = agent
-        self.workspace = workspace
         self.turn: Turn | None = None
+        self._place = place
         self._running = running
         self._turns = turns
         self._order = order or CallOrder()
         self._is_closed = False
-        self._staged = staged
-        self._unrecorded: WorkspaceChanged | None = None
 
     @property
     def id(self) -> StreamId:
         """The session's id."""
         return self.session.id
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace of the newest turn, as `send` has changed it since."""
+        return self._place.place
 
     @property
     def is_running(self) -> bool:

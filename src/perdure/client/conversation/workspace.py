@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -42,36 +44,78 @@ class Selection(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.start_line}-{self.end_line}"
 
 
-class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The situation a session runs in, kept with it.
+_OWN_NAMES = ("working_dir", "git_ref", "active_file", "selection")
+"""Names of ``{{ctx.name}}`` that the workspace gives itself; no variable may have one."""
 
-    `working_dir` is where file tools look. `git_ref` is the branch or commit checked out there,
-    found by itself where it is None. `active_file` and `selection` are what an editor shows.
-    `scope` says where file tools may go, None as far as the agent allows. All but `scope`, and each
-    of `variables`, fill ``{{ctx.name}}`` in the agent's instructions and in the descriptions of its
-    tools. They are stored in plain text and must not hold secrets.
+
+class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The situation a session runs in, stored with it.
+
+    `working_dir` is where file tools look; a relative path is below the current folder. Without it
+    a new session works in the current folder, and a resumed one stays where it is. `git_ref` is the
+    branch or commit checked out there, read from the repository where it is None. `active_file` and
+    `selection` are what an editor shows; a selection makes its file the active one. `scope` says
+    where file tools may go, None as far as the agent allows. All but `scope`, and each of
+    `variables`, fill ``{{ctx.name}}`` in the agent's instructions and in the descriptions of its
+    tools; the first four are empty text where they have no value. They are stored in plain text and
+    must not hold secrets.
     """
 
-    working_dir: str = "."
+    working_dir: str = ""
     variables: dict[str, str] = {}
     active_file: str | None = None
     selection: Selection | None = None
     git_ref: str | None = None
     scope: Scope | None = None
 
+    if TYPE_CHECKING:
+
+        def __init__(  # noqa: PLR0917 - one for each field
+            self,
+            working_dir: str | os.PathLike[str] | None = None,
+            variables: Mapping[str, str] = {},
+            active_file: str | None = None,
+            selection: Selection | None = None,
+            git_ref: str | None = None,
+            scope: Scope | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        folder = cast("str | os.PathLike[str] | None", self.working_dir)
+        if folder is None or isinstance(folder, os.PathLike):
+            text = "" if folder is None else os.fspath(folder)
+            msgspec.structs.force_setattr(self, "working_dir", text)
         check_fields(self)
 
     @property
     def names(self) -> dict[str, str]:
-        """What ``{{ctx.name}}`` may name: the variables, and what else is known."""
-        known = {
+        """What ``{{ctx.name}}`` may name: the variables, and the workspace's own names."""
+        return {
             "working_dir": self.working_dir,
-            "active_file": self.active_file,
-            "selection": None if self.selection is None else str(self.selection),
-            "git_ref": self.git_ref,
+            "active_file": self.active_file or "",
+            "selection": "" if self.selection is None else str(self.selection),
+            "git_ref": self.git_ref or "",
+            **self.variables,
         }
-        return {**{name: text for name, text in known.items() if text}, **self.variables}
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a message says of the workspace; None leaves what there is.
+
+    Raises: WrongArgument for a variable with a name of the workspace's own, and for a selection in
+    another file than the active one; SecretPasted for a variable that holds a credential.
+    """
+
+    active_file: str | None = None
+    selection: Selection | None = None
+    variables: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        require_variables(self.variables)
+        _require_one_file(self.active_file, self.selection)
+
+    def __bool__(self) -> bool:
+        return self != Shown()
 
 
 def moved_to(kept: Workspace, folder: str) -> Workspace:
@@ -80,46 +124,68 @@ def moved_to(kept: Workspace, folder: str) -> Workspace:
 
 
 def merged(kept: Workspace, given: Workspace) -> Workspace:
-    """Return `kept` as `given`, which was `detected`, changes it.
+    """Return `kept` as `given` changes it.
 
-    Variables, a file and a selection that `given` does not name stay; so does the scope.
+    What `given` does not name stays: the folder, variables, a file and a selection; so does the
+    scope. Raises: as `usable`.
     """
-    is_moved = given.working_dir != kept.working_dir
+    given = usable(given)
+    folder = given.working_dir or kept.working_dir
+    place = kept if folder == kept.working_dir else moved_to(kept, folder)
+    place = msgspec.structs.replace(place, git_ref=given.git_ref or place.git_ref)
+    return with_shown(place, Shown(given.active_file, given.selection, given.variables))
+
+
+def with_shown(kept: Workspace, shown: Shown) -> Workspace:
+    """Return `kept` as a message changes it.
+
+    With a file and no selection nothing is selected; the file "" is none. A selection alone makes
+    its file the active one.
+    """
+    file, selected = shown.active_file, shown.selection
+    if file is None and selected is None:
+        file, selected = kept.active_file, kept.selection
+    elif file is None and selected is not None:
+        file = selected.file
+    variables = {**kept.variables, **shown.variables}
     return msgspec.structs.replace(
-        kept,
-        working_dir=given.working_dir,
-        variables={**kept.variables, **given.variables},
-        active_file=given.active_file or kept.active_file,
-        selection=given.selection or kept.selection,
-        git_ref=given.git_ref if is_moved else kept.git_ref,
+        kept, active_file=file or None, selection=selected, variables=variables
     )
 
 
-def with_message(
-    kept: Workspace,
-    active_file: str | None,
-    selection: Selection | None,
-    variables: Mapping[str, str] | None,
-) -> Workspace:
-    """Return `kept` as a message changes it; None leaves what there is.
-
-    A new active file takes the old selection away; "" is no file.
-    Raises: SecretPasted when a variable holds what looks like a credential.
-    """
-    given = dict(variables or {})
-    _require_no_secret(given)
-    is_elsewhere = active_file is not None
-    return msgspec.structs.replace(
-        kept,
-        active_file=(active_file or None) if is_elsewhere else kept.active_file,
-        selection=selection if is_elsewhere else selection or kept.selection,
-        variables={**kept.variables, **given},
-    )
-
-
-def _require_no_secret(variables: Mapping[str, str]) -> None:
+def require_variables(variables: Mapping[str, str]) -> None:
+    """Raises: WrongArgument for a name of the workspace's own; SecretPasted for a credential."""
     for name, text in variables.items():
+        if name in _OWN_NAMES:
+            raise WrongArgument(
+                f"a workspace variable cannot be named {name!r}: {{{{ctx.{name}}}}} is the "
+                "workspace's own; choose another name",
+                argument="variables",
+            )
         pasted(text, "refuse", f"the workspace variable {name!r}")
+
+
+def _require_one_file(active_file: str | None, selection: Selection | None) -> None:
+    if active_file is None or selection is None:
+        return
+    short, long = sorted((_parts(active_file), _parts(selection.file)), key=len)
+    if not short or long[-len(short) :] != short:  # one may be absolute, the other in its folder
+        raise WrongArgument(
+            f"the selection {selection} is not in active_file {active_file!r}: give the file of "
+            "the selection, or leave active_file out",
+            argument="active_file",
+        )
+
+
+def _parts(file: str) -> tuple[str, ...]:
+    return PurePath(os.path.normpath(file)).parts if file else ()
+
+
+def require_folder(folder: str) -> None:
+    """Raises: ConfigError when `folder` is not a folder."""
+    if not os.path.isdir(folder):  # noqa: PTH112 - a path with a NUL in it is no folder either
+        what = "it is a file" if os.path.exists(folder) else "it does not exist"  # noqa: PTH110 - as above
+        raise ConfigError(f"a session cannot work in {folder!r}: {what}; name a folder that exists")
 
 
 def change_of(kept: Binding, place: Workspace) -> WorkspaceChanged | None:
@@ -160,14 +226,30 @@ def kept_workspace(snapshot: Mapping[str, object] | None) -> Workspace:
         raise ConfigError(f"the session's workspace cannot be read: {error}") from error
 
 
+def usable(given: Workspace) -> Workspace:
+    """Return `given` with an absolute directory, if it names one.
+
+    Raises: ConfigError when that is not a folder; as `Shown`.
+    """
+    shown = Shown(given.active_file, given.selection, given.variables)
+    folder = absolute(given.working_dir or None)
+    if folder is not None:
+        require_folder(folder)
+    return msgspec.structs.replace(with_shown(given, shown), working_dir=folder or "")
+
+
 def detected(workspace: Workspace | None) -> Workspace:
     """`workspace` with an absolute directory, and what can be found out about it.
 
-    Raises: SecretPasted when a variable holds what looks like a credential.
+    Raises: as `usable`.
     """
-    place = workspace or Workspace()
-    _require_no_secret(place.variables)
-    folder = absolute(place.working_dir) or "."
+    place = usable(workspace or Workspace())
+    return in_folder(place, place.working_dir or ".")
+
+
+def in_folder(place: Workspace, folder: str) -> Workspace:
+    """Return `place` in `folder`, with its absolute path and what is checked out there."""
+    folder = absolute(folder) or "."
     git_ref = place.git_ref or git_ref_of(Path(folder))
     return msgspec.structs.replace(place, working_dir=folder, git_ref=git_ref)
 

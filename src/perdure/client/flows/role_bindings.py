@@ -10,7 +10,7 @@ from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.delegation.narrowing import local_agent, resumed_agent
 from perdure.client.agents.hosting import Host
 from perdure.client.conversation.authority import authority_of
-from perdure.client.conversation.workspace import Workspace, detected, kept_workspace
+from perdure.client.conversation.workspace import Workspace, in_folder, kept_workspace
 from perdure.engine.turns.recovery import interrupt
 from perdure.errors import ConfigError, SessionNotFound
 from perdure.session.codec import new_side
@@ -49,7 +49,7 @@ async def binding_of_role(
         today = await equipped(place, tool_names(snapshot or {}))
         kept = agent_of(snapshot or {}, today.registry)
         return resumed_agent(kept, today), place, known.bound.system_prompt
-    place = detected(Workspace(working_dir=root))
+    place = in_folder(Workspace(), root)
     agent = local_agent(await equipped(place, None), snapshot)
     told = await prompt(agent.system_prompt(place))
     bound = AgentBound(agent.snapshot(), msgspec.to_builtins(place), told)

@@ -17,7 +17,7 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.terms import InFlow
-from perdure.client.conversation.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import required_agent, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
@@ -115,7 +115,7 @@ class RoleTurns:
         state = await self._configured(state, role)
         if role in state.sessions:
             return id
-        place = detected(Workspace(working_dir=state.run.workspace_root))
+        place = in_folder(Workspace(), state.run.workspace_root)
         agent = await self._equipped(role, place)
         prompt = await self._bundle(state, role, agent.system_prompt(place))
         await self._create(state, role, agent, place, prompt)
@@ -218,7 +218,7 @@ class RoleTurns:
         node = next((work.node for work in runnable(state) if work.node.role == role), None)
         name = f"role {base_role(role)}"
         own = [each.text for each in self._library.of_role(base_role(role)) if each.name == name]
-        place = detected(Workspace(working_dir=state.run.workspace_root))
+        place = in_folder(Workspace(), state.run.workspace_root)
         return About(self._agent(role), place, node, own[0] if own else None)
 
     async def _create(

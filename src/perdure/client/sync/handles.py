@@ -309,8 +309,8 @@ class Session(Handle[AsyncSession]):
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError for a name that
-        the instructions use and the folder lacks.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError when `cwd` is
+        not a folder.
         """
         return Session(
             self.portal, self.portal.call(self.asynchronous.fork(at, cwd=cwd, title=title, id=id))
@@ -651,11 +651,6 @@ class Chat(Handle[AsyncChat]):
         return self.asynchronous.agent
 
     @property
-    def workspace(self) -> Workspace:
-        """See the original."""
-        return self.asynchronous.workspace
-
-    @property
     def turn(self) -> Turn | None:
         """See the original."""
         found = self.asynchronous.turn
@@ -665,6 +660,11 @@ class Chat(Handle[AsyncChat]):
     def id(self) -> StreamId:
         """The session's id."""
         return self.asynchronous.id
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace of the newest turn, as `send` has changed it since."""
+        return self.asynchronous.workspace
 
     @property
     def is_running(self) -> bool:
@@ -735,16 +735,19 @@ class Chat(Handle[AsyncChat]):
     ) -> Turn:
         """Say something; the turn that answers it runs at once.
 
+        The turn works where the session does, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
         on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
-        A new active file takes the old selection away; "" is none.
+        With a file and no selection nothing is selected; the file "" is none. A selection alone
+        makes its file the active one.
         With `while_waiting` "raise", awaiting the turn raises TurnWaiting as soon as the turn waits
         for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
         it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
-        agent refuses them. ConfigError for a name that the instructions use and that is gone.
+        agent refuses them. WrongArgument for a selection in another file than `active_file`, and
+        for a variable with a name of the workspace's own (``working_dir``).
         """
         return Turn(
             self.portal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
@@ -85,6 +85,14 @@ class Terms:
         return prompt.tokens + math.ceil(self.settings.size * scale)
 
 
+Follow = Callable[[int], Awaitable[None]]
+"""Given the session's head: has its turns run as the entries up to there say."""
+
+
+async def _stay(head: int, /) -> None:
+    """Run the next turn as the last one."""
+
+
 class SessionTurns:
     """Runs the turns of one session, each under a lease of its own."""
 
@@ -100,10 +108,15 @@ class SessionTurns:
         self.terms = other.terms
 
     async def new_turn(
-        self, message: Message, contents: tuple[bytes, ...], signals: Signals
+        self,
+        message: Message,
+        contents: tuple[bytes, ...],
+        signals: Signals,
+        follow: Follow = _stay,
     ) -> TurnState:
         """Run the turn that `message`, whose media name `contents`, begins.
 
+        `follow` is called with the head it is committed at, if another writer may have appended.
         Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
         """
         await self._load_models()
@@ -114,6 +127,8 @@ class SessionTurns:
             while True:
                 # Where it stood after the last turn is right unless somebody else has appended.
                 at = standing or await self._standing()
+                if standing is None:
+                    await follow(at.head)
                 so_far = await self._known.so_far(at.head)
                 settings = await self._known.branch.settings()
                 now = self.environment.clock.now_ms()

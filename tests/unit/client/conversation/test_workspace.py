@@ -12,7 +12,7 @@ from perdure.client.conversation.workspace import (
     detected,
     git_ref_of,
 )
-from perdure.errors import SecretPasted
+from perdure.errors import SecretPasted, WrongArgument
 
 
 def test_the_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path) -> None:
@@ -54,9 +54,16 @@ def test_a_credential_in_a_variable_is_refused_and_not_quoted() -> None:
     assert secret not in str(refused.value)
 
 
-def test_variables_come_before_what_is_known_anyway() -> None:
-    place = Workspace("here", variables={"git_ref": "mine"}, git_ref="main", active_file="a.py")
-    assert place.names == {"working_dir": "here", "git_ref": "mine", "active_file": "a.py"}
+def test_variable_with_a_name_of_the_workspace_is_refused() -> None:
+    place = Workspace(variables={"git_ref": "mine"}, git_ref="main", active_file="a.py")
+    with pytest.raises(WrongArgument, match="'git_ref'"):
+        detected(place)
+
+
+def test_names_hold_the_variables_and_empty_text_for_what_is_not_known() -> None:
+    place = Workspace("here", variables={"shop": "tea"}, active_file="a.py")
+    own = {"working_dir": "here", "git_ref": "", "active_file": "a.py", "selection": ""}
+    assert place.names == {**own, "shop": "tea"}
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (3, 2)])

@@ -52,3 +52,12 @@ async def named_session(store: Store, named: str) -> StreamId:
     if found.is_behind:
         remark(f"{safe(named)} has changed since it was imported; `perdure import` adds the rest")
     return found.session
+
+
+def require_folder(named: Path) -> None:
+    """Raises: PathNotFound when there is no `named`; UsageMistake when it is not a folder."""
+    if named.is_dir():
+        return
+    if named.exists():
+        raise UsageMistake(f"{named} is a file: name a folder after --cwd")
+    raise PathNotFound(str(named))

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.client.agents.agent import Agent
-from perdure.client.conversation.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.documents.binding import bound_agents
 from perdure.engine.flows.documents.admission import (
     admitted,
@@ -96,7 +96,7 @@ def checked(found: Located, given: Mapping[str, Agent], workspace: Path) -> dict
     `given` are those of the program, by id. Raises: InvalidWorkflow with every fault.
     """
     agents, faults = bound_agents(found, given)
-    names = detected(Workspace(working_dir=str(workspace))).names
+    names = in_folder(Workspace(), str(workspace)).names
     faults += faults_of(found, given, names)
     faults += unfit_defaults(found)
     if not faults:
@@ -179,7 +179,9 @@ def _context(
             own[entry.key] = filled(template_of(entry.value), fillings, file_reader(workspace))
         except ConfigError as error:
             faults.append((found.lines.context.get(entry.key), f"ctx.{entry.key}: {error}"))
-    place = detected(Workspace(working_dir=str(workspace), variables=own))
+        else:
+            pasted(own[entry.key], "refuse", f"ctx.{entry.key}")
+    place = in_folder(Workspace(variables=own), str(workspace))
     return place.names, faults
 
 

@@ -16,7 +16,7 @@ import msgspec
 from perdure.client.agents.agent import Agent, agent_of, tool_names
 from perdure.client.agents.delegation.narrowing import resumed_agent, within
 from perdure.client.agents.terms import InFlow
-from perdure.client.conversation.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.documents.beginning import file_reader
 from perdure.client.flows.role_turns import MOST_TURNS, RoleTurns, session_of
@@ -46,7 +46,7 @@ class DocumentTurns(RoleTurns):
         if role in state.sessions:
             return id
         folder = state.run.workspace_root
-        place = detected(Workspace(working_dir=folder, variables=_document(state).context))
+        place = in_folder(Workspace(variables=_document(state).context), folder)
         agent = await self._equipped(role, place)
         await self._create(state, role, agent, place, agent.system_prompt(place))
         return id

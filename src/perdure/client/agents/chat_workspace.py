@@ -1,0 +1,127 @@
+"""The workspace that a chat works in: its session's, as messages and other handles change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from perdure.client.agents.agent import Agent
+from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.binding import Binding
+from perdure.client.conversation.workspace import (
+    Shown,
+    Workspace,
+    kept_workspace,
+    moved_prompt,
+    with_shown,
+)
+from perdure.engine.turns.session_turns import SessionTurns
+from perdure.errors import HeadConflict
+from perdure.session.codec import new_side
+from perdure.session.notes import WorkspaceChanged
+from perdure.stores.protocol import Commit, Write
+
+Staged = Callable[[Workspace, str | None], SessionTurns]
+"""Makes what runs the turns in another workspace, with those instructions."""
+
+
+class ChatWorkspace:
+    """Where the turns of one chat work. `place` is the workspace, narrowed to the chat's scope.
+
+    The session's workspace is read again before a turn, if another handle has appended meanwhile.
+    What messages show that was said during another turn is recorded before the next one.
+    Units: `seen` is the seq up to which `kept`, the session's own workspace, is known.
+    """
+
+    def __init__(
+        self, kept: Workspace, agent: Agent, running: SessionTurns, staged: Staged, seen: int
+    ) -> None:
+        self._agent = agent
+        self._running = running
+        self._staged = staged
+        self._seen = seen
+        self._kept = kept
+        self._prompt = running.terms.settings.system
+        self._unrecorded: list[Shown] = []
+        self.place = self._narrowed(kept)
+
+    def show(self, shown: Shown) -> None:
+        """Work as `shown` changes the workspace from the next turn on."""
+        if shown:
+            self._unrecorded.append(shown)
+            self.place = self._narrowed(self._shown())
+
+    async def record(self) -> None:
+        """Record what messages have shown, unless a turn is open.
+
+        Durable: when this returns.
+        """
+        environment = self._running.environment
+        while self._unrecorded:
+            state = await environment.store.state(environment.stream)
+            await self.follow(state.head)
+            if state.open_turn is not None:
+                self._adopt()
+                return
+            change = self._change()
+            if change is None:
+                self._adopt()
+                self._unrecorded.clear()
+                return
+            write = Write(
+                stream=environment.stream, entries=(new_side(change),), expected_head=state.head
+            )
+            commit = Commit(writes=(write,), at=environment.clock.now_ms())
+            try:
+                done = await environment.store.commit(commit)
+            except HeadConflict:
+                continue
+            self._adopt()
+            self._seen = done.entries[0][-1].seq
+            self._kept, self._prompt = self._shown(), self._prompt_in(self._shown())
+            self._unrecorded.clear()
+
+    async def follow(self, head: int) -> None:
+        """Work where the session does, whose newest entry is `head`."""
+        if head <= self._seen:
+            return
+        store, stream = self._running.environment.store, self._running.environment.stream
+        known = await authority_of(store, stream)
+        self._seen = head
+        if known.bound is not None and known.withheld is None:
+            self._move(known.bound)
+
+    # ------------------------------------------------------------ inside
+
+    def _move(self, bound: Binding) -> None:
+        kept = kept_workspace(bound.workspace)
+        if kept != self._kept:
+            self._kept, self._prompt = kept, bound.system_prompt
+            self._adopt()
+
+    def _adopt(self) -> None:
+        """Run turns from now on in the session's workspace as messages have changed it."""
+        self.place = self._narrowed(self._shown())
+        self._running.adopt(self._staged(self.place, self._prompt_in(self.place)))
+
+    def _shown(self) -> Workspace:
+        place = self._kept
+        for shown in self._unrecorded:
+            place = with_shown(place, shown)
+        return place
+
+    def _prompt_in(self, place: Workspace) -> str | None:
+        where = f"the instructions of agent {self._agent.id!r}"
+        return moved_prompt(self._agent.instructions, where, self._prompt, self._kept, place)
+
+    def _change(self) -> WorkspaceChanged | None:
+        place = self._shown()
+        if place == self._kept:
+            return None
+        prompt = self._prompt_in(place)
+        told = msgspec.UNSET if prompt == self._prompt else prompt
+        return WorkspaceChanged(msgspec.to_builtins(place), told)
+
+    def _narrowed(self, place: Workspace) -> Workspace:
+        return msgspec.structs.replace(place, scope=self._agent.permissions.scope)

@@ -1,0 +1,54 @@
+"""The workspace of a chat follows its session's, whichever handle changes that."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.client.agents.agent import Agent
+from perdure.client.conversation.workspace import Selection, Workspace
+from perdure.session.notes import WorkspaceChanged
+from perdure.tools.permissions import Permissions
+from tests.fakes.players import Theatre
+
+AGENT = Agent("helper", model="p:main", instructions="{{ctx.shop}} {{ctx.size}} {{ctx.selection}}")
+PLACE = Workspace(variables={"shop": "tea", "size": "big"}, selection=Selection("a.py", 1, 2))
+
+
+async def test_change_of_another_handle_and_of_the_message_are_both_kept() -> None:
+    theatre = Theatre()
+    runtime = theatre.runtime(AGENT)
+    older = await runtime.start(AGENT, workspace=PLACE, id="s")
+    newer = await runtime.resume("s")
+    await newer.send("one", variables={"shop": "coffee"})
+    await older.send("two", variables={"size": "small"})
+    await newer.send("three", active_file="b.py")
+    await older.send("four")
+    assert [request.system for request in theatre.players.requests] == [
+        "coffee big a.py:1-2",
+        "coffee small a.py:1-2",
+        "coffee small ",
+        "coffee small ",
+    ]
+    assert older.workspace == newer.workspace
+    assert len(await theatre.bodies(WorkspaceChanged)) == 3
+
+
+async def test_message_that_changes_nothing_records_nothing() -> None:
+    theatre = Theatre()
+    chat = await theatre.runtime(AGENT).start(AGENT, workspace=PLACE, id="s")
+    lines = Selection("a.py", 1, 2)
+    await chat.send("one", variables={"shop": "tea"}, active_file="a.py", selection=lines)
+    assert await theatre.bodies(WorkspaceChanged) == []
+    assert theatre.players.requests[-1].system == "tea big a.py:1-2"
+
+
+async def test_scope_of_one_handle_is_not_recorded_by_its_messages() -> None:
+    theatre = Theatre()
+    runtime = theatre.runtime(AGENT)
+    agent = msgspec.structs.replace(AGENT, permissions=Permissions(scope="project"))
+    await runtime.start(agent, workspace=PLACE, id="s")
+    narrowed = await runtime.resume("s", agent, scope="sandboxed")
+    await narrowed.send("one", variables={"shop": "coffee"})
+    (change,) = await theatre.bodies(WorkspaceChanged)
+    assert change.workspace["scope"] == "project"
+    assert narrowed.workspace.scope == "sandboxed"
