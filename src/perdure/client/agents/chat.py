@@ -50,8 +50,8 @@ class Chat(Resting):
         on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
         With a file and no selection nothing is selected; the file "" is none. A selection alone
         makes its file the active one.
-        With `while_waiting` "raise", awaiting the turn raises TurnWaiting as soon as the turn waits
-        for a person. The turn stays open: answer its question, then await it again.
+        With `while_waiting` "raise", awaiting or iterating the turn raises TurnWaiting as soon as
+        it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
@@ -148,14 +148,18 @@ class Chat(Resting):
     # ------------------------------------------------------------ inside
 
     def _turn(self, work: TurnWork, while_waiting: WhileWaiting = "wait") -> Turn:
-        signals = Signals()
+        signals, environment = Signals(), self._running.environment
+
+        async def head() -> int:
+            return (await environment.store.state(self.id)).head
+
         before = self._order.take(signals.begun)
 
         async def in_order(signals: Signals) -> TurnState:
             await reached(before)
             return await work(signals)
 
-        waits = Waits(self.id, self._running.environment.person_waits, self.questions)
+        waits = Waits(self.id, environment.person_waits, self.questions, head)
         watch = self.session.watch
         return Turn(in_order, watch, self._turns, waits, signals, while_waiting=while_waiting)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Callable
 
 from perdure.client.agents.agent import Agent
@@ -12,15 +13,18 @@ from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget, OnExceed
 from perdure.models.prices import Cost, in_dollars
-from perdure.secrets.masking import log_failure
+from perdure.secrets.masking import masked
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Usage
+from perdure.session.printable import revealed
 from perdure.tools.callbacks import called
 
 _log = logging.getLogger(__name__)
 
 OnQuestion = Callable[[OpenQuestion], Awaitable[object] | object]
 """Called with each question that a turn begins to wait for; a plain or an async function."""
+
+_FAILED = "on_question failed for %s with %s; the question stays open, and Store.answer answers it"
 
 _CONSEQUENCES: dict[OnExceed, str] = {
     "fail": "each of its turns fails",
@@ -61,7 +65,16 @@ class QuestionCalls:
             try:
                 await called(on_question, asked)
             except Exception as error:  # noqa: BLE001 - the question stays in the inbox
-                log_failure(_log, error, "on_question failed for %s", question)
+                _log.error(_FAILED, question, _line(error))
+
+
+def _line(error: BaseException) -> str:
+    """Return the type, the text and the place of `error` in one line, every secret masked."""
+    frames = traceback.extract_tb(error.__traceback__)
+    file = frames[-1].filename.replace("\\", "/").rpartition("/")[2] if frames else ""
+    place = f" ({file}:{frames[-1].lineno})" if frames else ""
+    text = " ".join(revealed(masked(str(error))).split())
+    return f"{type(error).__name__}: {text}{place}"
 
 
 def unpriced_warning(agent: Agent, budget: Budget, cost: Cost) -> str | None:

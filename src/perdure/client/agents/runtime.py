@@ -54,7 +54,8 @@ class Runtime:
     in for so long: on `end_idle`, and when they are resumed. `has_traced_content` has traces hold
     what was said (None: as $PERDURE_OTEL_CONTENT says). `on_question` is called, beside the turn,
     with each `OpenQuestion` that a turn here begins to wait for: again if the turn is resumed
-    unanswered. What it raises is logged. `host` is what flows build on.
+    unanswered. If it raises, a line is logged and the question stays open.
+    `host` is what flows build on.
     Leaving its ``async with`` waits for running turns but never for people: a turn that waits for a
     person is suspended, as all are when the block fails. Suspended turns stay open in the log with
     their questions; `resume` continues them.

@@ -50,11 +50,15 @@ WhileWaiting = Literal["wait", "raise"]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The waits of one session's turns for a person; `questions` lists what they wait for."""
+    """The waits of one session's turns for a person; `questions` lists what they wait for.
+
+    `head` gives the seq of the session's newest entry.
+    """
 
     session: StreamId
     all: PersonWaits
     questions: Callable[[], Awaitable[list[OpenQuestion]]]
+    head: Callable[[], Awaitable[int]]
 
     @property
     def is_waiting(self) -> bool:
@@ -70,8 +74,9 @@ class Turn:
     """A turn that is running, or has ended.
 
     ``await turn`` gives its `Reply`, or raises TurnFailed, or TurnSuspended once it was stopped
-    here, or TurnWaiting while it waits for a person and `while_waiting` is "raise"; ``async for
-    event in turn`` gives its events, from its beginning, any number of times.
+    here; ``async for event in turn`` gives its events, from its beginning, any number of times.
+    Where `while_waiting` is "raise", both raise TurnWaiting while the turn waits for a person, the
+    loop after the newest event.
     Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
     `running`, which is given by who sees it to its end.
     """
@@ -168,19 +173,44 @@ class Turn:
         while self.is_running:
             change = waits.all.change()
             try:
-                asked = await waits.questions() if self.is_waiting else []
-                if asked and self.is_waiting:
-                    raise TurnWaiting(tuple(each.id for each in asked), asked[0].question.text)
+                waiting = await self._waiting(waits)
+                if waiting is not None:
+                    raise waiting
                 await asyncio.wait((self._task, change), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 change.cancel()
+
+    async def _moved_on(self, watch: Watch, following: asyncio.Task[AnyEvent]) -> None:
+        """Wait until `following`, the next event of `watch`, has come, or the turn has ended.
+
+        Raises: TurnWaiting if asked to, once the turn waits for a person and has no further event.
+        """
+        waits = self._waits if self._while_waiting == "raise" else None
+        while waits is not None and self.is_running and not following.done():
+            change = waits.all.change()
+            try:
+                waiting = await self._waiting(waits)
+                if waiting is not None and watch.cursor.after >= await waits.head():
+                    raise waiting
+                ends = (following, self._task, change)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                change.cancel()
+        await asyncio.wait((following, self._task), return_when=asyncio.FIRST_COMPLETED)
+
+    async def _waiting(self, waits: Waits) -> TurnWaiting | None:
+        """What to raise while the turn waits for a person; None while it does not."""
+        asked = await waits.questions() if self.is_waiting else []
+        if not asked or not self.is_waiting:
+            return None
+        return TurnWaiting(tuple(each.id for each in asked), asked[0].question.text)
 
     async def _until_over(self, watch: Watch) -> AsyncIterator[AnyEvent]:
         """The events of `watch` up to the turn's end; what broke the turn off is raised."""
         while True:
             following = asyncio.ensure_future(anext(watch))
             try:
-                await asyncio.wait((following, self._task), return_when=asyncio.FIRST_COMPLETED)
+                await self._moved_on(watch, following)
                 if not following.done() and self._task.done():
                     self._result()
                 event = await following

@@ -13,9 +13,10 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.reading import OpenQuestion
 from perdure.errors import TurnWaiting
+from perdure.events.types import Event
 from perdure.tools.spec import ToolSpec
 from tests.fakes.chats import until
-from tests.fakes.players import Theatre, asks
+from tests.fakes.players import Theatre, asks, words
 
 
 async def run(call: object) -> Any:
@@ -48,6 +49,35 @@ async def test_awaiting_a_turn_that_waits_raises_if_asked_to() -> None:
     assert (await chat.send("again", while_waiting="raise")).text == "done"
 
 
+@pytest.mark.parametrize("is_invoked", [False, True])
+async def test_iterating_a_turn_that_waits_raises_after_its_last_event(is_invoked: bool) -> None:
+    theatre = Theatre(main=[asks("strike"), words("hit")], lead=[INVOKE], scout=[asks("strike")])
+    tools = {"lead": ("invoke_agent", STRIKE), "scout": (STRIKE,), "main": (STRIKE,)}
+    agents = [Agent(n, model=f"p:{n}", tools=own) for n, own in tools.items()]
+    name = "lead" if is_invoked else "main"
+    chat = await theatre.runtime(*agents).start(name, id="s")
+    turn = chat.send("go", while_waiting="raise")
+    questions: list[OpenQuestion] = []
+    for _ in range(2):
+        told: list[str] = []
+
+        async def iterated(told: list[str]) -> None:
+            async with asyncio.timeout(20):
+                async for event in turn:
+                    told += [event.type] if isinstance(event, Event) else []
+
+        with pytest.raises(TurnWaiting) as caught:
+            await iterated(told)
+        questions = await theatre.store.questions()
+        assert caught.value.questions == tuple(each.id for each in questions)
+        assert told == (await theatre.types())[1:]  # all but the session's start
+        assert turn.is_waiting
+    await theatre.store.answer(questions[0].id, "allow", by="me")
+    async with asyncio.timeout(20):
+        types = [event.type async for event in turn]
+    assert types[-1] == "session:turn_completed"
+
+
 async def test_question_of_an_invoked_agent_raises_for_its_invoker() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
@@ -74,6 +104,41 @@ async def test_on_question_is_called_beside_the_turn_and_may_answer() -> None:
     chat = await waiting_chat(theatre, on_question=on_question)
     assert (await chat.send("go")).text == "done"
     assert [each.question.topic for each in asked] == ["approval", "approval"]
+
+
+async def test_failing_on_question_logs_one_line_and_keeps_the_question(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    theatre = Theatre(main=[asks("strike")])
+
+    def on_question(question: OpenQuestion) -> None:
+        raise LookupError("no desk has\nthe key sk-ant-api03-" + "a1B2" * 20)
+
+    chat = await waiting_chat(theatre, on_question=on_question)
+    with pytest.raises(TurnWaiting):
+        await chat.send("go", while_waiting="raise")
+
+    async def is_logged() -> bool:
+        return bool(errors())
+
+    def errors() -> list[logging.LogRecord]:
+        return [each for each in caplog.records if each.levelno == logging.ERROR]
+
+    await until(is_logged)
+    (question,) = await theatre.store.questions()
+    (record,) = errors()
+    line = record.getMessage()
+    assert line.startswith(
+        f"on_question failed for {question.id} with LookupError: no desk has the key"
+    )
+    assert "test_notices.py:" in line
+    assert line.endswith("; the question stays open, and Store.answer answers it")
+    assert "a1B2" not in line
+    assert "\n" not in line
+    assert record.exc_info is None
+    await theatre.store.answer(question.id, "allow", by="me")
+    assert chat.turn is not None
+    assert (await chat.turn).text == "done"
 
 
 async def test_plain_on_question_gets_the_question_of_an_invoked_agent() -> None:
