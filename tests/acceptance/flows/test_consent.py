@@ -91,7 +91,7 @@ def test_grant_that_no_role_can_use_is_refused(world: World, built: Path) -> Non
     assert "shell" in flow(world, "consent", "f", "--allow-command", "ls | wc", code=2).err
     assert "'mcp_x_y'" in flow(world, "consent", "f", "--allow-tool", "mcp_x_y", code=2).err
     assert flow(world, "show", "f", "--json").json["consentState"]["bash"]["allowedCommands"] == {}
-    flow(world, "consent", "f", "--allow-command", "ls a")
+    flow(world, "consent", "f", "partial-access", "--allow-command", "ls a")
 
 
 def test_resume_remembers_scenario_and_commands(world: World, built: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,17 @@ def only_text(words: str | None) -> str | None:
         hint = "it is not UTF-8, and a log holds nothing else; convert it and try again"
         raise typer.BadParameter(hint) from None
     return words
+
+
+def named_path(typed: str | Path) -> Path:
+    """The path that an option or argument names.
+
+    Raises: typer.BadParameter when it is empty or not UTF-8.
+    """
+    if typed == "":
+        raise typer.BadParameter("it is empty; name a file or folder, '.' for this folder")
+    only_text(str(typed))
+    return Path(typed)
 
 
 def model_name(named: str | None) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
 from perdure.apps.flow.options import flows_of
 from perdure.apps.flow.scaffold import Mode, initialization, scaffold
 from perdure.apps.opening import NAMESPACE, writable_store
@@ -19,7 +19,9 @@ from perdure.session.flows.run import FeedbackContext
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", parser=named_path, help="The project.")
+    ] = Path(),
     *,
     is_greenfield: Annotated[
         bool, typer.Option("--greenfield", help="Begin a flow in which a new project is set up.")

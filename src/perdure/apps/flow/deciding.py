@@ -207,12 +207,13 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     *,
     command: Annotated[
-        str | None, typer.Option("--allow-command", metavar="LINE", help="This exact command.")
+        str | None,
+        typer.Option("--allow-command", metavar="LINE", help="Allow this exact command."),
     ] = None,
     tool: Annotated[
-        str | None, typer.Option("--allow-tool", metavar="NAME", help="This tool of an MCP server.")
+        str | None, typer.Option("--allow-tool", metavar="NAME", help="Allow this MCP tool.")
     ] = None,
-    is_revoked: Annotated[bool, typer.Option("--revoke", help="Take that back.")] = False,
+    is_revoked: Annotated[bool, typer.Option("--revoke", help="Remove that grant.")] = False,
     by: ByOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -220,15 +221,19 @@ def consent(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Change what the roles of a flow may do without asking.
 
-    no-access: ask for everything. partial-access: files may be written; commands and tools of MCP
-    servers that were allowed, to the letter. full-access: ask for nothing. Questions that this
-    answers are answered.
+    no-access: ask for everything. partial-access: roles write files, and run commands and tools of
+    MCP servers that were allowed, to the letter. full-access: ask for nothing. Open questions that
+    the change allows are answered with it.
 
     Examples:
         perdure flow consent 20260527T14 partial-access
         perdure flow consent 20260527T14 --allow-command "make test"
         perdure flow consent 20260527T14 --allow-command "make test" --revoke
+
+    Exit codes:
+        2  no role can run it, the mode ignores it, or it is revoked and was not allowed
     """
+    command, tool = _named(command, "--allow-command"), _named(tool, "--allow-tool")
     if command is not None and tool is not None:
         raise UsageMistake("--allow-command and --allow-tool are two decisions: make one")
     if mode is None and command is None and tool is None:
@@ -241,7 +246,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
         flow,
         lambda handle: handle.consent(
             mode,
-            command=command or tool,
+            command=tool if command is None else command,
             tool="bash" if tool is None else "mcp",
             is_revoked=is_revoked,
             by=person(by),
@@ -249,6 +254,13 @@ def consent(  # noqa: PLR0913 - each is an option of the command
         "Consent changed",
         as_json=as_json,
     )
+
+
+def _named(name: str | None, option: str) -> str | None:
+    """`name` as it is. Raises: UsageMistake when it is empty."""
+    if name is not None and not name.strip():
+        raise UsageMistake(f'{option} is empty; name what to allow, e.g. {option} "make test"')
+    return name
 
 
 def configure(  # noqa: PLR0913 - each is an option of the command

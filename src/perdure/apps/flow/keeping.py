@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import PathExists, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
 from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, remark, show, show_json
@@ -27,7 +27,10 @@ def export(
     flow: FlowArgument,
     *,
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="DIR", parser=named_path, help="The folder to make."
+        ),
     ],
     format: Annotated[
         Literal["a-society"], typer.Option(metavar="FORMAT", help="What to write.")

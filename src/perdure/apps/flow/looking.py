@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
-from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path, run
 from perdure.apps.flow.documents.results import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.listing import listed, row_data, row_lines
@@ -40,7 +40,13 @@ from perdure.session.flows.role_session import role_session
 from perdure.session.ids import StreamId
 
 FolderOption = Annotated[
-    Path, typer.Option("--workspace", metavar="DIR", help="The folder the roles would work in.")
+    Path,
+    typer.Option(
+        "--workspace",
+        metavar="DIR",
+        parser=named_path,
+        help="The folder the roles would work in.",
+    ),
 ]
 
 LOOKS = 3
@@ -228,7 +234,7 @@ def graph(
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
     *,
     workspace: FolderOption = Path(),
     project: ProjectOption = None,

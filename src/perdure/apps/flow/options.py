@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.options import only_text
+from perdure.apps.cli.options import named_path, only_text
 from perdure.apps.flow.roles import Acting, role_agent, role_agents, roles_of
 from perdure.apps.flow.run_settings import permissions_in
 from perdure.apps.opening import existing_store
@@ -31,13 +31,39 @@ ByOption = Annotated[
 ]
 WorkspaceOption = Annotated[
     Path | None,
-    typer.Option("--workspace", metavar="DIR", help="Where the flow's workspace is now."),
+    typer.Option(
+        "--workspace",
+        metavar="DIR",
+        parser=named_path,
+        help="Where the flow's workspace is now.",
+    ),
 ]
 ProjectOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The project; left out: the folder's name.")
+    str | None,
+    typer.Option(
+        metavar="NAME", callback=only_text, help="The project; left out: the folder's name."
+    ),
+]
+RoleCommandsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-command",
+        metavar="LINE",
+        help="Limit roles to this command, e.g. 'pytest tests/*'; left out: as configured, else "
+        "any command.",
+    ),
+]
+RoleDomainsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-domain",
+        metavar="HOST",
+        help="A host that roles may contact; left out: as configured.",
+    ),
 ]
 ScenarioOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
+    Path | None,
+    typer.Option(metavar="FILE", parser=named_path, help="Let the scripted model act a scenario."),
 ]
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Draw the graph as it changes; lines without a terminal.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.apps.chat.permitting import TypedPermissions, permissions_of
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.flow.roles import Acting
 from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
@@ -28,7 +29,15 @@ def typed_settings(
     domains: Sequence[str] | None,
     offered: Sequence[str] | None = None,
 ) -> RunSettings:
-    """What a command line says; the scenario by its absolute path."""
+    """What a command line says; the scenario by its absolute path.
+
+    Raises: UsageMistake when it names a model and a scenario.
+    """
+    if model is not None and scenario is not None:
+        raise UsageMistake(
+            f"--model {model} and --scenario {scenario} both say who answers for the roles: "
+            "leave out one of them"
+        )
     path = None if scenario is None else str(scenario.absolute())
     given = (tuple(each or ()) for each in (commands, domains, offered))
     return RunSettings(model, path, *given)

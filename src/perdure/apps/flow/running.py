@@ -13,7 +13,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.chat.permitting import CommandsOption, DomainsOption
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
@@ -21,6 +20,7 @@ from perdure.apps.cli.options import (
     NamespaceOption,
     StoreOption,
     model_names,
+    named_path,
     run,
 )
 from perdure.apps.flow.added_permissions import grant_added
@@ -30,6 +30,8 @@ from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.options import (
     FlowArgument,
     ProjectOption,
+    RoleCommandsOption,
+    RoleDomainsOption,
     ScenarioOption,
     WaitOption,
     WatchOption,
@@ -103,15 +105,20 @@ OfferedOption = Annotated[
 
 RecordOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="What is handed over; left out: .perdure/records/ID in it."),
+    typer.Option(
+        metavar="DIR",
+        parser=named_path,
+        help="The folder of what is handed over; left out: .perdure/records/ID in the workspace.",
+    ),
 ]
 
 
 def begin(  # noqa: PLR0913 - each is an option of the command
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The workflow.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
     *,
     workspace: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder the roles work in.")
+        Path,
+        typer.Option(metavar="DIR", parser=named_path, help="The folder the roles work in."),
     ] = Path(),
     record: RecordOption = None,
     project: ProjectOption = None,
@@ -124,8 +131,8 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     offered: OfferedOption = None,
     model: ModelOption = None,
     scenario: ScenarioOption = None,
-    commands: CommandsOption = None,
-    domains: DomainsOption = None,
+    commands: RoleCommandsOption = None,
+    domains: RoleDomainsOption = None,
     inputs: InputsOption = None,
     is_watching: WatchOption = False,
     is_waiting: WaitOption = False,
@@ -244,22 +251,25 @@ def resume(  # noqa: PLR0913 - each is an option of the command
     offered: OfferedOption = None,
     model: ModelOption = None,
     scenario: ScenarioOption = None,
-    commands: CommandsOption = None,
-    domains: DomainsOption = None,
+    commands: RoleCommandsOption = None,
+    domains: RoleDomainsOption = None,
     is_watching: WatchOption = False,
     is_waiting: WaitOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Run a flow on, from wherever it stood, with what `flow run` was given.
+    """Continue a flow with the settings of `flow run`, until it is done or waits for you.
 
-    What a process that is gone had begun is taken up. Several processes may run one flow. Options
-    given here replace those of before and are remembered.
+    Turns that another process left open are continued. Several processes may run one flow.
+    Options given here replace the stored ones and are stored: a model replaces a scenario and the
+    reverse. --allow-command and --allow-domain with what is allowed already limit roles to that;
+    anything else is added.
 
     Examples:
         perdure flow resume 20260527T14 --watch
-        perdure flow resume 20260527T14 --wait
+        perdure flow resume 20260527T14 --wait  # answer in another terminal
+        perdure flow resume 20260527T14 -m openai:gpt-5  # from now on
         perdure flow resume 20260527T14 --workspace ~/moved/here
 
     Exit codes:

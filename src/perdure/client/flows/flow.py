@@ -15,7 +15,12 @@ from perdure.client.amounts import amount
 from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.execution import Execution, no_session
 from perdure.client.flows.feeds import RoleFeed
-from perdure.client.flows.grant_check import check_grant
+from perdure.client.flows.grant_check import (
+    check_grant,
+    check_in_force,
+    granted_name,
+    revoked_name,
+)
 from perdure.client.flows.place import shelf_of
 from perdure.client.inbox.granting import change_consent
 from perdure.client.inbox.staged import require_as_staged
@@ -155,16 +160,23 @@ class Flow:
     ) -> FlowState:
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
-        Questions that are thereby answered are answered: their turns go on.
+        Questions that are thereby answered are answered: their turns continue.
         Raises: ValueError when neither is given; FlowRefusal when the flow is completed;
-        ConfigError for a command or a tool that no role can use.
+        ConfigError for a command or a tool that no role can use, that the mode ignores
+        (no-access), or that is revoked and was not granted.
         """
         if mode is None and command is None:
             raise ValueError("say which mode, or which command, the roles may use")
-        granted = tool if command is not None else None
-        store = self._store
-        if command is not None and not is_revoked:
-            await check_grant(store.backend, self._equipment, await self.state(), tool, command)
+        granted, store = tool if command is not None else None, self._store
+        if command is not None:
+            state = await self.state()
+            people.change_consent(state, by)  # a completed flow is refused first
+            if is_revoked:
+                command = revoked_name(state, tool, command)
+            else:
+                command = granted_name(tool, command)
+                await check_grant(store.backend, self._equipment, state, tool, command)
+                check_in_force(state, mode)
         return await change_consent(
             store.backend,
             self._journal,

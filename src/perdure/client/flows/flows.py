@@ -44,6 +44,7 @@ from perdure.errors import (
     SessionExists,
     SessionNotFound,
     Unsupported,
+    WrongArgument,
 )
 from perdure.session.codec import new_side
 from perdure.session.declared.arguments import takes_all_declared
@@ -134,7 +135,7 @@ class Flows:
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
-        flow = flow_id(self._store.outside) if id is None else stream_id(id)
+        flow = flow_id(self._store.outside) if id is None else _named_id(id)
         if id is not None and await _is_there(self._store.backend, flow):
             raise FlowExists(flow)  # before anything is made in its record folder
         root = Path(absolute(workspace) or ".")
@@ -364,6 +365,15 @@ def _by_dimension(
     if isinstance(configuring, str):
         return configuring, configuring
     return configuring.get("model", "given"), configuring.get("skills", "given")
+
+
+def _named_id(text: str) -> StreamId:
+    """The id of a new flow, as a program names it. Raises: WrongArgument."""
+    try:
+        return stream_id(text)
+    except ValueError as error:
+        told = str(error).replace("a session id", "a flow id")
+        raise WrongArgument(told, argument="id", takes="an id") from None
 
 
 def flow_id(outside: Outside) -> StreamId:

@@ -1,4 +1,4 @@
-"""Check that a grant for a whole flow takes effect: a role has the tool and may run the command."""
+"""Check grants for a whole flow: they take effect, and only an existing one is revoked."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perdure.client.conversation.authority import authority_of
 from perdure.client.flows.equipping import Equipment, agent_for
 from perdure.client.inbox.consenting import COMMANDS
 from perdure.errors import ConfigError
-from perdure.session.flows.kinds import GrantedTool
+from perdure.session.flows.kinds import ConsentMode, GrantedTool
 from perdure.session.flows.run import FlowState
 from perdure.stores.protocol import SessionStore
-from perdure.tools.commands import NeedsShell, is_allowed, words_of
+from perdure.tools.commands import NeedsShell, canonical, is_allowed, words_of
 from perdure.tools.permissions import Permissions
 
 
@@ -26,13 +26,7 @@ async def check_grant(
     A role whose agent is not known here may be able to.
     Raises: ConfigError.
     """
-    argv: tuple[str, ...] = ()
-    if tool == "bash":
-        try:
-            argv = words_of(name)
-        except NeedsShell as error:
-            told = f"{name!r} needs a shell, and commands run without one: {error}"
-            raise ConfigError(told) from None
+    argv = words_of(name) if tool == "bash" else ()
     for role in state.graph.roles:
         snapshot = await _snapshot(store, equipment, state, role)
         if snapshot is None or _is_able(snapshot, argv, name):
@@ -43,6 +37,50 @@ async def check_grant(
         f"no role of this flow may run {name!r}: their agents have no {COMMANDS}, or allow other "
         "commands only"
     )
+
+
+def granted_name(tool: GrantedTool, name: str) -> str:
+    """`name` as a grant stores it: a command canonically quoted, a tool as it is.
+
+    Raises: ConfigError for an empty name, and for a command that only a shell could run.
+    """
+    if not name.strip():
+        raise ConfigError(f"the {'command' if tool == 'bash' else 'tool'} to allow is empty")
+    if tool == "mcp":
+        return name
+    try:
+        return canonical(words_of(name))
+    except NeedsShell as error:
+        told = f"{name!r} needs a shell, and commands run without one: {error}"
+        raise ConfigError(told) from None
+
+
+def check_in_force(state: FlowState, mode: ConsentMode | None) -> None:
+    """Refuse a grant that would have no effect, as the flow's consent is, or becomes, `mode`.
+
+    Raises: ConfigError.
+    """
+    if (mode or state.consent.mode) == "no-access":
+        raise ConfigError(
+            "the consent is no-access, in which allowed commands and tools still ask; change it "
+            "to partial-access in the same step"
+        )
+
+
+def revoked_name(state: FlowState, tool: GrantedTool, name: str) -> str:
+    """The grant that `name` revokes, as it is stored.
+
+    Raises: ConfigError when it was not granted.
+    """
+    found: set[str] = set()
+    for consent in (state.run.consent_state, state.consent):
+        found.update(consent.bash.allowed_commands if tool == "bash" else consent.mcp.allowed_tools)
+    if name not in found:
+        name = granted_name(tool, name)
+    if name not in found:
+        known = ", ".join(repr(each) for each in sorted(found)) or "nothing"
+        raise ConfigError(f"{name!r} is not allowed, so it cannot be revoked; allowed: {known}")
+    return name
 
 
 async def _snapshot(

@@ -147,9 +147,10 @@ class Flow(Handle[AsyncFlow]):
     ) -> FlowState:
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
-        Questions that are thereby answered are answered: their turns go on.
+        Questions that are thereby answered are answered: their turns continue.
         Raises: ValueError when neither is given; FlowRefusal when the flow is completed;
-        ConfigError for a command or a tool that no role can use.
+        ConfigError for a command or a tool that no role can use, that the mode ignores
+        (no-access), or that is revoked and was not granted.
         """
         return self.portal.call(
             self.asynchronous.consent(

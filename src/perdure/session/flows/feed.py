@@ -56,14 +56,15 @@ class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far the feed of a role was read, and what reading on needs.
 
     `open` is the item that what is said next is added to; `pending` are those without an outcome,
-    by tool call. `nodes` are the nodes the role has begun. `entry` says what the next turn begins
-    with: a message perdure wrote, or what a person said.
+    by tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has begun.
+    `entry` says what the next turn begins with: a message perdure wrote, or what a person said.
     """
 
     role: str
     count: int = 0
     open: FeedItem | None = None
     pending: dict[str, FeedItem] = {}
+    asked: dict[str, str] = {}
     nodes: tuple[str, ...] = ()
     entry: Literal["composed", "said"] = "composed"
     is_turn_beginning: bool = False
@@ -99,6 +100,11 @@ def feed_after(
         point = replace(point, flow_seq=entry.seq)
     else:
         point = replace(point, session_seq=entry.seq)
+    if isinstance(body, notes.Question):
+        call = " ".join(each for each in (body.tool, body.preview) if each)
+        return replace(point, asked=point.asked | {entry.id: call or body.topic}), ()
+    if isinstance(body, notes.Answer):
+        return _answered(point, entry.about or "", body)
     apply = _APPLY.get(type(body))
     return (point, ()) if apply is None else apply(point, body)
 
@@ -268,6 +274,16 @@ def _tool_finished(point: FeedPoint, body: ledger.ToolFinished) -> _Step:
     if body.id not in point.pending:  # it never ran: it was refused, or the turn had ended
         point, _ = _pending(point, body.id, body.tool, body.tool)
     return _settled(point, body.id, is_good=body.succeeded, why=body.error)
+
+
+def _answered(point: FeedPoint, question: str, body: notes.Answer) -> _Step:
+    """A person's answer; its call is continued, or its turn ended, by the next process."""
+    if question not in point.asked:
+        return point, ()
+    told = f"{body.by} answered {body.choice} to {point.asked[question]}"
+    left = {id: call for id, call in point.asked.items() if id != question}
+    point = replace(point, asked=left)
+    return _added(point, "event", "Answered", f"{told}: {body.note}" if body.note else told)
 
 
 def _model_called(point: FeedPoint, body: ledger.ModelCalled) -> _Step:

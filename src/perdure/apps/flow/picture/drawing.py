@@ -10,10 +10,14 @@ import msgspec
 from perdure.apps.flow.picture.standing import COLOURS, SYMBOLS, NodeStanding, along, standing
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clipped, one_line, padded, safe
+from perdure.engine.flows.rules.waiting import declined_of
 from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.run import FlowState
 
 GraphFormat = Literal["text", "mermaid", "dot"]
+
+_QUIET: tuple[NodeStanding, ...] = ("pending", "completed")
+"""A node that stands so shows no words of its role."""
 
 _SHADES: dict[NodeStanding, str] = {
     "pending": "#eeeeee",
@@ -49,13 +53,20 @@ def lines(
     roles = max((len(node.role) for node in graph.nodes), default=0)
     for node in _in_order(graph):
         yield _node(node, (min(ids, 30), min(roles, 24)), style, width, state)
-        words = (said or {}).get(node.role, "")
-        is_at_it = state is not None and standing(state, node) not in ("pending", "completed")
-        if words and is_at_it:
+        words = "" if state is None else _words(node, state, said or {})
+        if words:
             mark = "│ " if style.is_unicode else "| "
             yield style.paint(f"    {mark}{one_line(words, width - 6)}", "faint")
         for target in graph.successors(node.id):
             yield _edge(node.id, target, style, width, state)
+
+
+def _words(node: FlowNode, state: FlowState, said: Mapping[str, str]) -> str:
+    """The reply that is queued for `node`, else the newest words of its role."""
+    queued = state.run.pending_human_inputs.get(node.id)
+    if queued is not None:
+        return f"reply queued: {queued.text}"
+    return said.get(node.role, "") if standing(state, node) not in _QUIET else ""
 
 
 def _node(
@@ -71,7 +82,10 @@ def _node(
         return style.paint(told[: len(id)], "strong") + told[len(id) :]
     stands = standing(state, node)
     waiting = state.run.awaiting_human_nodes.get(node.id)
-    why = f"{stands}: {waiting.reason}" if waiting is not None else stands
+    why = stands
+    if waiting is not None:
+        is_declined = declined_of(state, node.id) is not None
+        why = f"{stands}: {'handoff declined' if is_declined else waiting.reason}"
     rest = clipped(f"{role}  {why}", width - len(id) - 4)
     symbol = SYMBOLS[stands][0 if style.is_unicode else 1]
     mark = style.paint(symbol, COLOURS[stands])

@@ -11,7 +11,7 @@ from perdure.apps.flow.picture.drawing import lines
 from perdure.apps.flow.picture.standing import COLOURS, SYMBOLS, NodeStanding
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import one_line, safe
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import ASKS, Waiting
 from perdure.session.flows.feed import FeedItem, FeedItemType
 from perdure.session.flows.run import FlowState, ImprovementPhase
 
@@ -86,8 +86,10 @@ def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
         stands, told = "active", "at work"
     elif role in phase.awaiting_human_roles:
         stands = told = "awaiting human"
+        if role in phase.pending_human_inputs:
+            told = f"reply queued: {phase.pending_human_inputs[role].text}"
     symbol = SYMBOLS[stands][0 if style.is_unicode else 1]
-    return style.paint(f"  {symbol} {role}  {safe(told)}".rstrip(), COLOURS[stands])
+    return style.paint(f"  {symbol} {role}  {one_line(told, 200)}".rstrip(), COLOURS[stands])
 
 
 def waits(
@@ -104,8 +106,8 @@ def waits(
 
 def _asked(each: Waiting, said: Mapping[str, str]) -> str:
     """What the agent said before it asked."""
-    role = each.text.partition("(")[2].partition(")")[0]
-    return said.get(role, "") if each.topic == "prompt-human" else ""
+    is_asking = each.topic == "prompt-human" and each.text.endswith(ASKS)
+    return said.get(each.role or "", "") if is_asking else ""
 
 
 def answer(flow: str, each: Waiting) -> str:

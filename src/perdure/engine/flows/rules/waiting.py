@@ -11,13 +11,16 @@ from collections.abc import Iterator
 import msgspec
 
 from perdure.session.flows.kinds import HandoffTarget, Offers
-from perdure.session.flows.run import ITSELF, Asked, AwaitingHuman, FlowState
+from perdure.session.flows.run import ITSELF, Asked, AwaitingHuman, Declined, FlowState
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.notes import QuestionTopic
 
 _HASH_SHOWN = len("sha256-") + 12
+ASKS = "asks, and waits for a reply"
+"""The end of the text of a role's own question."""
+
 _TEXTS: dict[str, str] = {
-    "prompt-human": "asks, and waits for a reply",
+    "prompt-human": ASKS,
     "autonomous-abort": "stopped, and waits for a reply",
     "consent": "asks whether a tool may run",
     "consent-denied": "was refused a tool, and waits for a reply",
@@ -100,6 +103,10 @@ def _content(target: HandoffTarget) -> str:
 def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") -> Waiting:
     text = f"{target} ({waiting.role}) {_TEXTS[waiting.reason]}"
     detail = about or waiting.detail
+    declined = declined_of(state, target)
+    if declined is not None:
+        handoffs = ", ".join(f"{each.artifact} to {each.node}" for each in declined.targets)
+        text = f"{target} ({waiting.role}) waits for a reply: {declined.by} declined {handoffs}"
     asked = state.asked.get(target, Asked(0, 0))
     return Waiting(
         topic=waiting.reason,
@@ -111,6 +118,12 @@ def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") 
         asked_at=asked.at,
         offers=asked.offers,
     )
+
+
+def declined_of(state: FlowState, target: str) -> Declined | None:
+    """The declined handoff for which `target` waits for a reply."""
+    waiting = state.run.awaiting_human_nodes.get(target)
+    return state.declined.get(target) if waiting and waiting.reason == "prompt-human" else None
 
 
 def _choices(waiting: AwaitingHuman, offers: Offers | None) -> tuple[str, ...]:

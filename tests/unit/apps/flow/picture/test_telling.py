@@ -56,7 +56,9 @@ def test_consent_is_answered_in_the_inbox() -> None:
 
 
 def test_what_an_agent_asked_is_told_with_the_command() -> None:
-    asked = Waiting("prompt-human", "plan", "plan (owner) asks, and waits for a reply")
+    asked = Waiting(
+        "prompt-human", "plan", "plan (owner) asks, and waits for a reply", role="owner"
+    )
     assert list(waits("f", [asked], {"owner": "By train?"})) == [
         "  plan (owner) asks, and waits for a reply",
         "    “By train?”",
