@@ -22,7 +22,7 @@ _Attempt = tuple[str | None, RoleConfiguration | None]
 
 
 class ParkedWork:
-    """The nodes and roles of one flow that were parked, and those that could not begin here."""
+    """Parks nodes and roles of one flow, and keeps those that could not begin here."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -56,8 +56,9 @@ class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far the feed of a role was read, and what reading on needs.
 
     `open` is the item that what is said next is added to; `pending` are those without an outcome,
-    by tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has begun.
-    `entry` says what the next turn begins with: a message perdure wrote, or what a person said.
+    by tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has
+    begun. `entry` says what the next turn begins with: a message perdure wrote, or what a person
+    said.
     """
 
     role: str
