@@ -26,6 +26,7 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     message_bytes: Annotated[
         _Count, Meta(description="A message that is appended or sent, without its media.")
     ] = 16 * 1024 * 1024
+    title_characters: Annotated[_Count, Meta(description="The title of a session.")] = 1_000
     artifact_bytes: Annotated[
         _Count, Meta(description="A file that a node of a flow hands over.")
     ] = 8 * 1024 * 1024

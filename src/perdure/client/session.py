@@ -18,6 +18,7 @@ from perdure.client.conversation.hooking import asked
 from perdure.client.conversation.workspace import require_folder
 from perdure.client.erasing import erase_session
 from perdure.client.reading import EntryRef
+from perdure.client.titles import title_of
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import InvalidEntry, LeafConflict, TurnOpen
@@ -138,8 +139,11 @@ class Session(Appender):
         return await self._note(Pin(is_pinned=False), await self._in_tree(entry))
 
     async def rename(self, title: str | None) -> Entry:
-        """Give the session a title; None or blanks take it away."""
-        return await self._note(SessionInfoChanged(title=(title or "").strip() or None))
+        """Give the session a title; None or blanks take it away.
+
+        Raises: LimitExceeded for a title above ``limits.title_characters``.
+        """
+        return await self._note(SessionInfoChanged(title=title_of(title)))
 
     async def fork(
         self,
@@ -153,8 +157,8 @@ class Session(Appender):
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError when `cwd` is
-        not a folder.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
+        ConfigError when `cwd` is not a folder.
         """
         folder = absolute(cwd)
         if folder is not None:
@@ -174,7 +178,7 @@ class Session(Appender):
             created_at=self._outside.clock.now_ms(),
             origin=state.header.origin,
             cwd=folder or state.info.cwd,
-            title=title,
+            title=title_of(title),
             parent=self.id,
             fork=point,
             subject=state.header.subject,

@@ -25,6 +25,7 @@ from perdure.client.looking.session_files import find_file
 from perdure.client.looking.verifying import verified
 from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
 from perdure.client.session import Session
+from perdure.client.titles import title_of
 from perdure.client.watching import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import (
@@ -96,14 +97,14 @@ class Store:
         entries of it; the certificate of its erasure stays.
         `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; ValueError when `id` cannot be an id.
+        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id.
         """
         header = StreamHeader(
             id=self.outside.stream_id(id),
             created_at=self.outside.clock.now_ms(),
             origin=origin,
             cwd=absolute(cwd),
-            title=title,
+            title=title_of(title),
             metadata=dict(metadata) if metadata else None,
             subject=subject,
         )
@@ -125,8 +126,10 @@ class Store:
         """Return the session with the whole id `session`, or that of a session file.
 
         A string is always an id. A `pathlib.Path` is a file of a `jsonl:` store, or one that was
-        imported into this store: its session as far as it was imported.
-        Raises: SessionNotFound, which NotImported is; Erased; FormatError for an unreadable file.
+        imported into this store: its session as far as it was imported. A link to such a file opens
+        its session, unless the link lies in the folder of the store.
+        Raises: SessionNotFound, which NotImported is, also for a missing file; Erased; FormatError
+        for an unreadable file.
         """
         is_file = isinstance(session, Path)
         id = (await find_file(self.backend, session)).session if is_file else StreamId(session)

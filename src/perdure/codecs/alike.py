@@ -6,6 +6,7 @@ import msgspec
 
 from perdure.codecs.fields import Fields, number_in, text_in
 from perdure.session.codec import encode
+from perdure.session.info import trimmed
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.notes import SessionInfoChanged
 
@@ -39,7 +40,7 @@ def model_name(provider: str | None, model: str | None) -> str | None:
 
 def title_in(fields: Fields) -> SessionInfoChanged:
     """What a ``session_info`` record says: a title, or that there is none any more."""
-    name = (text_in(fields, "name") or "").strip()
+    name = trimmed(text_in(fields, "name"))
     return SessionInfoChanged(title=name) if name else SessionInfoChanged()
 
 

@@ -22,13 +22,15 @@ class SessionNotFound(StoreError):
 
 
 class NotImported(SessionNotFound):
-    """A session file was named, and the store holds no session of it."""
+    """A session file was named, and the store holds no session of it. It may not exist."""
 
     code = "not_imported"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, is_missing: bool = False) -> None:
         super().__init__(path)
         self.args = (f"{path} is not a session of this store; import it first",)
+        if is_missing:
+            self.args = (f"there is no file {path}; check the path, or open the session by its id",)
         self.path = path
 
 

@@ -219,6 +219,7 @@ class _Writer:
         media = {SCHEME + name: content for name, content in session.blobs.items()}
         self._media = media
         self._lost = Losses()
+        self._moves_written = 0
         self._last: dict[EntryId, str] = dict(self._base.ids)  # id of an entry's last record
         self._writing = Writing(
             own="",
@@ -326,8 +327,9 @@ class _Writer:
         ends_at = self._fresh[-1].id if self._fresh else self._base.leaf
         if lines or ends_at == leaf or (not self._session.tree):
             return lines
-        moves = [entry.id for entry in self._session.own if entry.kind == LeafMoved.kind]
-        note = moves[-1] if moves else entry_id(self._session.stream, -1)
+        moves = [entry for entry in self._session.own if entry.kind == LeafMoved.kind]
+        note = moves[-1].id if moves else entry_id(self._session.stream, -1)
+        self._moves_written = sum(not self._is_held(entry) for entry in moves[-1:])
         marker = _CODEC.custom(LEAF_MARKER, None)
         return [self._line(marker, written_id(note), parent, self._at(note))]
 
@@ -425,7 +427,7 @@ class _Writer:
         self._lost.add_ids(aliases, self._ids)
         self._lost.add_records(entry for entry in session.own if entry.id not in held)
         moves = sum(e.kind == LeafMoved.kind and e.id not in held for e in session.own)
-        self._lost.add("record of going back to an earlier entry", moves)
+        self._lost.add("record of going back to an earlier entry", moves - self._moves_written)
         left_out = Counter(
             entry.kind
             for entry in self._session.own

@@ -41,6 +41,11 @@ ORIGINS: Mapping[str, tuple[Origin, ...]] = {
 TITLE_LENGTH = 60
 """Characters of the first user message that stand in for a missing title."""
 
+_SPACE = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+
 
 class ForkPoint(msgspec.Struct, frozen=True):
     """Where a stream was forked from.
@@ -115,8 +120,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The title, else how its first user message begins, else ""."""
-        return self.title or self.first_text or ""
+        """The title on one line, else how its first user message begins, else ""."""
+        return one_line(self.title) or self.first_text or ""
 
 
 def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionInfo:
@@ -131,7 +136,7 @@ def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionI
         origin=header.origin,
         created_at=header.created_at,
         updated_at=header.created_at,
-        title=one_line(header.title),
+        title=trimmed(header.title),
         cwd=header.cwd,
         parent=parent,
         subject=header.subject,
@@ -264,7 +269,7 @@ def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
         return info
     if not isinstance(body, SessionInfoChanged):
         return info
-    title = info.title if body.title is msgspec.UNSET else one_line(body.title)
+    title = info.title if body.title is msgspec.UNSET else trimmed(body.title)
     cwd = info.cwd if body.cwd is msgspec.UNSET else body.cwd
     return msgspec.structs.replace(info, title=title, cwd=cwd)
 
@@ -300,6 +305,14 @@ def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
         return False
     sought = (query or "").casefold()
     return not sought or sought in info.name.casefold() or sought in info.id.casefold()
+
+
+def trimmed(title: str | None) -> str | None:
+    """`title` without the white space around it; None when nothing is left. Its lines stay.
+
+    White space is what it is in JavaScript, so that pi gives a session the same title.
+    """
+    return (title or "").strip(_SPACE) or None
 
 
 def one_line(text: str | None) -> str | None:

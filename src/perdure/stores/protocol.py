@@ -113,9 +113,8 @@ def wants_leases(commit: Commit) -> bool:
 class Committed(msgspec.Struct, frozen=True):
     """What a commit appended.
 
-    Shape: one tuple of entries per write, in the order given. `is_replay` says that the
-    idempotency key was known and these are the entries of the first time. `leases` are those that
-    were taken.
+    Shape: one tuple of entries per write, in the order given. `is_replay`: the idempotency key was
+    known, and these are the entries of the first time. `leases` are those that were taken.
     """
 
     entries: tuple[tuple[Entry, ...], ...]
@@ -149,12 +148,13 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What `verify` looked at, and what it found. `erased` of the entries were erased: no fault."""
+    """What `verify` found. Not faults: entries that are `erased`, writes that were `cut_off`."""
 
     streams: int
     entries: int
     problems: tuple[Problem, ...]
     erased: int = 0
+    cut_off: tuple[Problem, ...] = ()
 
     @property
     def is_ok(self) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 from perdure.client.session import Session
 from perdure.codecs.alike import model_name
 from perdure.session.ids import EntryId
-from perdure.session.info import one_line
 from tests.acceptance.pi.contexts import difference, pieces_of, pieces_of_pi
 
 Record = Mapping[str, Any]
@@ -65,7 +64,7 @@ async def require_same(
             assert parents[entry] == places.nearest(record["parent"]), f"{what}: {record}"
     labels = {places.entries[id]: label for id, label in seen["labels"].items()}
     assert await session.labels() == labels, what
-    assert info.title == one_line(seen["name"]), what
+    assert info.title == seen["name"], f"{what}: {info.title!r} is {seen['name']!r} for pi"
 
 
 async def require_same_context(session: Session, seen: Mapping[str, Any], what: str) -> None:

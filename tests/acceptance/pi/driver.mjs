@@ -121,7 +121,7 @@ class Player {
     const which = this.random.below(3);
     if (which === 0) return this.manager.appendThinkingLevelChange(this.random.one(["off", "low", "high"]));
     if (which === 1) return this.manager.appendModelChange(this.random.one(["openai", "google"]), this.words("m").split(" ")[1]);
-    return this.manager.appendSessionInfo(this.random.one([`  ${this.words("name")} `, " "])); // kept: none
+    return this.manager.appendSessionInfo(this.random.one([`  ${this.words("name")} `, ` ${this.words("two")}\n  lines `, " "])); // kept: none
   }
 
   label() {

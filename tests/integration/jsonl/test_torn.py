@@ -152,6 +152,47 @@ async def test_the_next_commit_begins_behind_what_was_cut_off(
             assert (await store.verify()).problems == ()
 
 
+@pytest.mark.parametrize("dialect", ["operator", "pi"])
+async def test_verify_reports_a_cut_off_write_after_the_next_commit(
+    dialect: DialectName, tmp_path: Path
+) -> None:
+    name, before, after = written(dialect)
+    path = tmp_path / name
+    line_ends = [at for at in range(len(before), len(after) - 1) if after[at : at + 1] == b"\n"]
+    for end in (len(before) + 1, line_ends[0], line_ends[0] + 1, line_ends[-1] + 9):
+        put(path, after[:end])
+        shutil.rmtree(tmp_path / ".perdure", ignore_errors=True)
+        async with opened(tmp_path, dialect) as store:
+            await append(store, S, said("next"))
+            found = await store.verify()
+            assert (found.is_ok, found.problems) == (True, ())
+            (cut,) = found.cut_off
+            assert (cut.stream, cut.seq) == (S, None)
+            size = end - len(before) + (after[end - 1 : end] != b"\n")
+            assert f"{size} bytes from byte {len(before)}" in cut.problem
+        async with opened(tmp_path, dialect) as store:
+            await append(store, S, said("after it"))
+            assert (await store.verify()).cut_off == found.cut_off
+
+
+@pytest.mark.parametrize("dialect", ["operator", "pi"])
+async def test_verify_reports_a_cut_off_write_after_a_line_of_the_tool(
+    dialect: DialectName, tmp_path: Path
+) -> None:
+    name, before, after = written(dialect)
+    path = tmp_path / name
+    end = after.index(b"\n", len(before)) + 1
+    put(path, after[:end])
+    tool(dialect, path).say("user", "from the tool")
+    async with opened(tmp_path, dialect) as store:
+        await append(store, S, said("next"))
+        found = await store.verify()
+
+    (cut,) = found.cut_off
+    assert found.is_ok
+    assert f"{end - len(before)} bytes from byte {len(before)}" in cut.problem
+
+
 @settings(max_examples=max(10, settings().max_examples // 5))
 @given(cuts=st.lists(st.floats(0, 1), min_size=1, max_size=4), name=NAMES)
 async def test_cut_off_again_and_again_nothing_acknowledged_is_lost(

@@ -217,6 +217,14 @@ async def test_a_label_and_a_title_can_be_taken_away(session: Session, nothing: 
     assert (await session.info()).name == "a"
 
 
+async def test_title_of_two_lines_keeps_them_and_is_listed_on_one(session: Session) -> None:
+    await session.rename("  Tide\n\n tables ")
+    info = await session.info()
+    assert (info.title, info.name) == ("Tide\n\n tables", "Tide tables")
+    copy = await session.fork(title=" of\ntwo ")
+    assert ((await copy.info()).title, copy.title) == ("of\ntwo", "of\ntwo")
+
+
 # ---------------------------------------------------------------- forks
 
 

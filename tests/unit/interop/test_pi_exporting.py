@@ -267,6 +267,24 @@ async def test_an_empty_session_is_a_header() -> None:
     assert [record["type"] for record in records(await exported(store))] == ["session"]
 
 
+async def test_leaf_move_that_is_written_is_not_reported_as_lost() -> None:
+    store = empty_store()
+    await create(store)
+    first = (await append(store, new_tree(user("a"))))[0]
+    await append(store, new_tree(assistant("b")))
+    await append(store, new_side(LeafMoved(first.id)))
+    told = (await export_pi(store, S)).warnings
+    assert records(await exported(store))[-1]["customType"] == LEAF_MARKER
+    assert not [each for each in told if "going back" in each]
+
+    await append(store, new_tree(user("c")))  # nothing says any more that the leaf was moved
+    (lost,) = [each for each in (await export_pi(store, S)).warnings if "going back" in each]
+    assert lost.startswith("1 of: ")
+    await append(store, new_side(LeafMoved(first.id)))
+    (lost,) = [each for each in (await export_pi(store, S)).warnings if "going back" in each]
+    assert lost.startswith("1 of: ")
+
+
 async def test_a_leaf_before_the_root_is_said_with_a_root() -> None:
     store = empty_store()
     await native(store)

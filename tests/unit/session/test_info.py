@@ -53,7 +53,7 @@ def test_a_new_session_is_what_its_header_says() -> None:
         "import",
         1000,
         1000,
-        title="A b",
+        title="A\n b",
         cwd="here",
         parent=StreamId("s"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import typer
@@ -187,6 +187,7 @@ def verification_data(found: Verification) -> dict[str, object]:
         "streams": found.streams,
         "entries": found.entries,
         "erased": found.erased,
+        "cut_off": [msgspec.structs.asdict(each) for each in found.cut_off],
         "problems": [msgspec.structs.asdict(problem) for problem in found.problems],
     }
 
@@ -198,14 +199,19 @@ def _verification_lines(found: Verification) -> Iterator[str]:
         looked_at += f" ({found.erased:,} erased)"
     if found.is_ok:
         yield f"{style.paint('ok', 'good')}  {looked_at}: every hash, parent and count is right"
+        yield from _problem_lines(found.cut_off)
         return
     problems = counted(len(found.problems), "problem")
     yield f"{style.paint('damaged', 'bad')}  {looked_at}: {problems}"
-    for problem in found.problems:
-        place = "/".join(str(part) for part in (problem.stream, problem.seq) if part is not None)
-        yield f"  {safe(place or 'store')}: {safe(problem.problem)}"
+    yield from _problem_lines((*found.problems, *found.cut_off))
     yield "Nothing was changed. Back it up, or copy its files away, before anything writes to it;"
     yield "`perdure store repair` then keeps what can be read, and `store reindex` mends an index."
+
+
+def _problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
+    for problem in problems:
+        place = "/".join(str(part) for part in (problem.stream, problem.seq) if part is not None)
+        yield f"  {safe(place or 'store')}: {safe(problem.problem)}"
 
 
 def _require(store: str | None) -> None:

@@ -25,7 +25,10 @@ def repair(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="ADDRESS", help="Where the repaired store goes; the old one stays."
+            "--to",
+            metavar="ADDRESS",
+            help="Write the repaired store to this new SQLite file or empty PostgreSQL database. "
+            "Required unless the damaged store is an SQLite file.",
         ),
     ] = None,
     is_trusting: TrustOption = False,
@@ -33,14 +36,19 @@ def repair(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Make a damaged store whole: keep all that can be read, and say what is lost.
+    """Repair a damaged store: keep every readable entry, and list what is lost.
 
-    The damaged store is kept beside it, as it was. A PostgreSQL store and session files are
-    repaired into another store, namespace by namespace. Exit code 1 when anything was lost.
+    An SQLite file is repaired in its place, and the damaged file is moved to the folder
+    NAME-damaged. With --to, the damaged store stays unchanged. A PostgreSQL store and session files
+    need --to, and each run repairs one namespace of them. A store without damage stays unchanged.
 
     Examples:
         perdure store repair --store sqlite:///agents.db
         perdure store repair --store postgresql://me@host/agents --to sqlite:///repaired.db
+        perdure store repair --store jsonl:///sessions --to sqlite:///repaired.db
+
+    Exit codes:
+        1  something was lost
     """
     address = existing_address(store)
 

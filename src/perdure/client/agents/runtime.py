@@ -21,6 +21,7 @@ from perdure.client.agents.standing import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.store import Store
+from perdure.client.titles import title_of
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
@@ -123,7 +124,7 @@ class Runtime:
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; McpUnavailable; SessionExists.
+        instructions; McpUnavailable; SessionExists; LimitExceeded for the title.
         """
         place = detected(workspace)
         tools = None if tools is None else tuple(tools)
@@ -138,7 +139,7 @@ class Runtime:
             id=outside.stream_id(id),
             created_at=outside.clock.now_ms(),
             cwd=place.working_dir,
-            title=title,
+            title=title_of(title),
             metadata=dict(metadata) if metadata else None,
             subject=subject,
         )

@@ -20,7 +20,7 @@ class SessionFiles(Protocol):
     async def session_at(self, path: Path) -> StreamId | None:
         """Return the session whose file is `path`; None if it is no session file of the store.
 
-        Raises: StoreTooNew, StoreUnavailable.
+        Raises: FormatError for a link or a pipe in its folder; StoreTooNew, StoreUnavailable.
         """
         ...
 
@@ -35,15 +35,28 @@ class FoundFile(msgspec.Struct, frozen=True):
 async def find_file(store: SessionStore, path: Path) -> FoundFile:
     """Return the session of `store` whose file `path` is, or that was imported from it.
 
-    Raises: NotImported; Erased; FormatError if `path` is no readable session.
+    Raises: NotImported, also if there is no file; Erased; FormatError if `path` is no readable
+    session.
     """
     if isinstance(store, SessionFiles):
         session = await store.session_at(path)
         if session is not None:
             return FoundFile(session)
+    if _is_missing(path):
+        raise NotImported(str(path), is_missing=True)
     # By name: what reads files of other programs takes longer to load than most calls take.
     recordings: Any = importlib.import_module("perdure.interop.recordings")
     found: Any = await recordings.imported_as(store, path)
     if found is None:
         raise NotImported(str(path))
     return FoundFile(StreamId(found.session), is_behind=bool(found.is_behind))
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # there is something that cannot be read
+    return False

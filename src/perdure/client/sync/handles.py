@@ -294,7 +294,10 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.unpin(entry))
 
     def rename(self, title: str | None) -> Entry:
-        """Give the session a title; None or blanks take it away."""
+        """Give the session a title; None or blanks take it away.
+
+        Raises: LimitExceeded for a title above ``limits.title_characters``.
+        """
         return self.portal.call(self.asynchronous.rename(title))
 
     def fork(
@@ -309,8 +312,8 @@ class Session(Handle[AsyncSession]):
 
         Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; ConfigError when `cwd` is
-        not a folder.
+        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
+        ConfigError when `cwd` is not a folder.
         """
         return Session(
             self.portal, self.portal.call(self.asynchronous.fork(at, cwd=cwd, title=title, id=id))
@@ -393,7 +396,7 @@ class Store(Handle[AsyncStore]):
         entries of it; the certificate of its erasure stays.
         `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; ValueError when `id` cannot be an id.
+        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id.
         """
         return Session(
             self.portal,
@@ -415,8 +418,10 @@ class Store(Handle[AsyncStore]):
         """Return the session with the whole id `session`, or that of a session file.
 
         A string is always an id. A `pathlib.Path` is a file of a `jsonl:` store, or one that was
-        imported into this store: its session as far as it was imported.
-        Raises: SessionNotFound, which NotImported is; Erased; FormatError for an unreadable file.
+        imported into this store: its session as far as it was imported. A link to such a file opens
+        its session, unless the link lies in the folder of the store.
+        Raises: SessionNotFound, which NotImported is, also for a missing file; Erased; FormatError
+        for an unreadable file.
         """
         return Session(self.portal, self.portal.call(self.asynchronous.open(session)))
 
@@ -875,7 +880,7 @@ class Runtime(Handle[AsyncRuntime]):
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; McpUnavailable; SessionExists.
+        instructions; McpUnavailable; SessionExists; LimitExceeded for the title.
         """
         return Chat(
             self.portal,

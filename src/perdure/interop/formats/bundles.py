@@ -15,7 +15,7 @@ from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, entry_id
-from perdure.session.info import one_line
+from perdure.session.info import trimmed
 from perdure.session.kinds import ModelChange
 from perdure.session.notes import (
     AgentBound,
@@ -65,13 +65,13 @@ def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
 
 def standing_of(bundle: Bundle) -> FinalStanding:
     """Where the session in `bundle` stands."""
-    title, cwd, prompt = one_line(bundle.header.title), bundle.header.cwd, None
+    title, cwd, prompt = trimmed(bundle.header.title), bundle.header.cwd, None
     for entry in bundle.entries:
         if entry.kind not in _ABOUT_SESSION:
             continue
         match readable(entry):
             case SessionInfoChanged() as change:
-                title = title if change.title is msgspec.UNSET else one_line(change.title)
+                title = title if change.title is msgspec.UNSET else trimmed(change.title)
                 cwd = cwd if change.cwd is msgspec.UNSET else change.cwd
             case SessionStarted(system_prompt=text) | AgentBound(system_prompt=text):
                 prompt = text or prompt

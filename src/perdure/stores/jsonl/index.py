@@ -118,6 +118,7 @@ class Log(Indexed):
         if not (self.rows or self._pending or self.commits):
             self._take_own_header(ours)
         if ours is None or ours.of != self.header.id:
+            self.note_uncommitted(line)
             self._take_foreign(line)
             return True
         self._pending.append(line)
@@ -126,8 +127,7 @@ class Log(Indexed):
         return True
 
     def _take_header(self, line: Line) -> bool:
-        fields = fields_of(line.content) or {}
-        header = header_of(line.envelope, fields, self.codec)
+        header = header_of(line.envelope, fields := fields_of(line.content) or {}, self.codec)
         if header is None:
             return False
         self.is_session = True
@@ -169,7 +169,7 @@ class Log(Indexed):
         for seq in range(batch.first, batch.first + batch.count):
             self._take_ours(seq, [each for each in held.get(seq, []) if each[0].offset >= start])
         self._settle(batch, line)
-        self.unreadable = [each for each in self.unreadable if each[0] < start - batch.torn]
+        self.note_cut_off(start - batch.torn, start)
         for each in late:
             self._take_foreign(each)
 

@@ -71,6 +71,7 @@ class Indexed:
         self.commits: list[StoredCommit] = []
         self.faults: list[tuple[int | None, str]] = []
         self.unreadable: list[tuple[int, int]] = []
+        self.cut_off: list[tuple[int, int]] = []
         self.leaf: int | None = None
         self.open_turn: int | None = None
         self.info = info_of(self.header)
@@ -106,6 +107,17 @@ class Indexed:
     def torn_bytes(self) -> int:
         """What stands at the end of the file and was never committed."""
         return self.size - self.end
+
+    def note_cut_off(self, begin: int, end: int) -> None:
+        """Note what was never committed, from byte `begin` to before `end`, if anything."""
+        if begin < end:
+            self.cut_off.append((begin, end - begin))
+        self.unreadable = [each for each in self.unreadable if each[0] < begin]
+
+    def note_uncommitted(self, line: Line) -> None:
+        """Note the lines of ours without a batch that `line`, the tool's, follows."""
+        if self._pending and self.end <= self._pending[-1].offset < line.offset:
+            self.note_cut_off(self.end, line.offset)
 
     def all_commits(self) -> list[StoredCommit]:
         """The commits in order, the last of them of the tool's lines since our last batch."""

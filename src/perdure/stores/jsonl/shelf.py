@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from perdure.codecs.form import Codec
-from perdure.errors import StoreTooNew, StoreUnavailable
+from perdure.errors import FormatError, StoreTooNew, StoreUnavailable
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.stores.jsonl.disk.folder import SUFFIX, Folder, Stamp, session_in
@@ -127,19 +127,28 @@ class Shelf:
     def session_at(self, path: Path) -> StreamId | None:
         """Return the session in the file `path`; None if it is no session file of the folder.
 
-        Raises: StoreTooNew, StoreUnavailable.
+        A link elsewhere is followed, because the caller chose it. A link in the folder is not.
+        Raises: FormatError for what is no regular file; StoreTooNew, StoreUnavailable.
         """
-        if path.suffix != SUFFIX or path.parent.resolve() != self.folder.path.resolve():
+        if not self._is_here(path):
+            path = Path(os.path.realpath(path))
+        if path.suffix != SUFFIX or not self._is_here(path):
             return None
         own = self.folder.path / path.name
         try:
             standing = self._standing(own, Stamp.of(status_of(own)))
-        except (FileNotFoundError, NotRegular):
+        except FileNotFoundError:
             return None
+        except NotRegular as error:
+            remedy = ", or open the file it leads to" if own.is_symlink() else ""
+            raise FormatError(str(path), f"{error}{remedy}") from error
         if standing is None:
             return None
         self.found(standing.header.id, own)
         return standing.header.id
+
+    def _is_here(self, path: Path) -> bool:
+        return os.path.realpath(path.parent) == os.path.realpath(self.folder.path)
 
     def found(self, stream: StreamId, path: Path) -> Path:
         """Remember that `path` holds the session."""

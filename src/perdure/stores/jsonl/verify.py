@@ -40,6 +40,7 @@ def verification(
     """What ``SessionStore.verify`` promises."""
     feed.refresh()
     problems: list[Problem] = []
+    cut_off: list[Problem] = []
     seen: dict[StreamId, Path] = {}
     streams = entries = 0
     steps = Steps(told, _steps(shelf) + index.catalogue().indexed if told else 0)
@@ -53,13 +54,14 @@ def verification(
         except StoreError as error:
             found = [Problem(None, None, f"{path.name} cannot be read ({error})")]
         problems += found
+        cut_off += _writes_cut_off(log)
         streams += log.is_session
         entries += len(log.rows)
     problems += _irregular(shelf.folder)
     problems += _content_problems(shelf.folder, steps)
     problems += index_problems(index, steps)
     steps.end()
-    return Verification(streams, entries, tuple(problems))
+    return Verification(streams, entries, tuple(problems), cut_off=tuple(cut_off))
 
 
 def _irregular(folder: Folder) -> Iterator[Problem]:
@@ -128,6 +130,13 @@ def _line_problems(log: Log) -> Iterator[Problem]:
     if log.torn_bytes:
         text = f"the last {log.torn_bytes} bytes of its file were never committed: left unread"
         yield Problem(stream, None, text)
+
+
+def _writes_cut_off(log: Log) -> Iterator[Problem]:
+    """Yield every write that was cut off and that later lines follow."""
+    for offset, size in log.cut_off:
+        text = f"a write was cut off: {size} bytes from byte {offset} were never committed"
+        yield Problem(log.header.id, None, text)
 
 
 def _contents_missed(shelf: Shelf, log: Log) -> Iterator[Problem]:

@@ -31,14 +31,14 @@ def branching() -> tuple[Making, list[EntryId]]:
     making.note(Label("new"), right)
     last = making.say(Compaction("so far", first_kept=right))
     making.note(CompactionUndone(), last)
-    making.note(SessionInfoChanged(title="  A  day ", cwd="/srv/b"))
+    making.note(SessionInfoChanged(title="  A\nday ", cwd="/srv/b"))
     return making, [first, left, right, last]
 
 
 def test_a_session_stands_where_its_entries_and_moves_left_it() -> None:
     making, (first, left, right, last) = branching()
     standing = standing_of(making.made())
-    assert (standing.leaf, standing.title, standing.cwd) == (last, "A day", "/srv/b")
+    assert (standing.leaf, standing.title, standing.cwd) == (last, "A\nday", "/srv/b")
     assert standing.labels == {left: "old", right: "new"}
     assert standing.undone == {last}
     assert standing.system_prompt == "Be kind."

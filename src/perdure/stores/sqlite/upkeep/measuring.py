@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.session.ids import StreamId
+from perdure.session.info import one_line
 from perdure.stores.operating.figures import (
     FileFigures,
     Growth,
@@ -67,7 +68,7 @@ def sizes_and_growth(tables: Tables, name: str, since: int) -> tuple[list[Stream
     """How large each stream of the namespace is, and what was added from `since` on."""
     number = tables.value(_NUMBER, name)
     sizes = [
-        StreamSize(StreamId(row[0]), row[1], row[2], bool(row[3]), row[4], row[5])
+        StreamSize(StreamId(row[0]), row[1], one_line(row[2]) or "", bool(row[3]), row[4], row[5])
         for row in tables.rows(_SIZES, number)
     ]
     growth = Growth(since)

@@ -1,0 +1,17 @@
+"""Titles that callers give a session."""
+
+from __future__ import annotations
+
+from perdure.bounds.limits import require_within
+from perdure.session.info import trimmed
+
+
+def title_of(title: str | None) -> str | None:
+    """Return `title` without space around it; None when nothing is left.
+
+    Raises: LimitExceeded.
+    """
+    given = trimmed(title)
+    if given is not None:
+        require_within("title_characters", len(given), f"a title of {len(given):,} characters")
+    return given
