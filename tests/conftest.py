@@ -15,6 +15,7 @@ import pytest
 
 from tests.fakes import real_pi
 from tests.fakes.postgres import PostgresServer, serving
+from tests.fakes.samples import SOAK
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
@@ -44,6 +45,13 @@ hypothesis.settings.register_profile(
     "quick", hypothesis.settings.get_profile("default"), max_examples=12
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a test run for as long as `make soak` asks it to."""
+    if SOAK in os.environ:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0), append=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,11 @@
-"""Which of the conformance tests every change waits for (`make check`), and which only CI.
+"""Which of the conformance tests run in `make check`, in `make test` and in `make test-all`.
 
 One specification is held against every backend and every wire format. Most of what can break in it
-shows on one backend in memory and one on disk, with one model offline and one over HTTP; the others
-take minutes, and run in `make test`.
+shows on one backend in memory and one on disk, with one model offline and one over HTTP: these run
+in `make check`. `make test` runs all of it on each storage engine: memory, SQLite, PostgreSQL and
+session files. An encrypted store is SQLite's code over other pages, and the second dialect the
+code of session files with other records: `make test` runs on them what can differ (`DIFFERS`), and
+`make test-all` runs the rest.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.store.backends import BACKENDS as STORES
+from tests.conformance.store.backends import ENCRYPTED
 from tests.fakes.model_backends import BACKENDS as MODELS
 
 HERE = Path(__file__).parent
@@ -20,17 +24,34 @@ QUICK_MODELS = {"scripted", "openai-compatible"}
 OTHERS = (set(STORES) - QUICK_STORES) | (set(MODELS) - QUICK_MODELS)
 QUICK_MODEL_TESTS = "test_model_client.py"
 
+_CONTENT = {"bytes", "capabilities", "copying", "erasing", "machine", "vacuum", "whole_store"}
+_RECORDS = {
+    *{"append", "commits", "copied_forks", "figures", "foreign_ids", "forks", "idempotency"},
+    *{"parents", "partials", "removing", "reused_ids", "sealing", "streams", "turns", "windows"},
+}
+DIFFERS = {ENCRYPTED: _CONTENT, "jsonl-operator": _CONTENT | _RECORDS}
+"""Variant of an engine -> the modules of tests that can tell it from the engine."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make check` leaves to `make test`."""
+    """Mark what `make check` leaves to `make test`, and that to `make test-all`."""
     for item in items:
-        if item.path.is_relative_to(HERE) and not _is_quick(item):
+        if not item.path.is_relative_to(HERE):
+            continue
+        if not _is_quick(item):
             item.add_marker("full_only")
+        subject = item.path.stem.removeprefix("test_")
+        if any(subject not in DIFFERS.get(each, {subject}) for each in _parameters(item)):
+            item.add_marker("all_only")
 
 
 def _is_quick(item: pytest.Item) -> bool:
     if item.path.is_relative_to(HERE / "model") and item.path.name != QUICK_MODEL_TESTS:
         return False
-    # A test with parameters ends in their names: [sqlite-encrypted], [full-postgres].
-    parameters = item.name.partition("[")[2].rstrip("]")
-    return not any(other in parameters for other in OTHERS)
+    return not any(parameter in OTHERS for parameter in _parameters(item))
+
+
+def _parameters(item: pytest.Item) -> list[str]:
+    """Return the texts among the values `item` was made with, of which one names its backend."""
+    call = getattr(item, "callspec", None)
+    return [each for each in call.params.values() if isinstance(each, str)] if call else []

@@ -18,6 +18,7 @@ from perdure.session.ids import StreamId
 from tests.crash.children import document
 from tests.fakes.forked import forked, run_forked
 from tests.fakes.mortal_documents import FLOW, DocumentPlan, begun, finished
+from tests.fakes.samples import sampled
 from tests.fakes.two_tools import Death, Moment
 
 COMMITS = 18
@@ -82,7 +83,7 @@ def test_the_deaths_are_at_all_commits_of_a_run(tmp_path: Path) -> None:
     died(DocumentPlan(folder=str(tmp_path / "one"), death=Death("after_commit", COMMITS)), -9)
 
 
-@pytest.mark.parametrize(("moment", "n"), DEATHS)
+@sampled(("moment", "n"), DEATHS, kind=lambda death: death[0], each=4)
 async def test_a_document_killed_anywhere_ends_as_one_that_was_not(
     tmp_path: Path, whole: object, moment: Moment, n: int
 ) -> None:

@@ -24,6 +24,7 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import Message, TextPart, ToolResultPart
 from tests.fakes.example_people import FLOW, Person
 from tests.fakes.mortal_commands import Commands, Kill, Moment
+from tests.fakes.samples import sampled
 
 COMMITS = {"single-owner": 8, "review": 42, "fan-out": 23}
 """Commits that bring each example to its end, those of the person's answers among them."""
@@ -168,7 +169,7 @@ def ends_as_it_would(
     assert end_of(person, name) == whole[name].end
 
 
-@pytest.mark.parametrize(("name", "kill"), AT_COMMITS)
+@sampled(("name", "kill"), AT_COMMITS, kind=lambda case: (case[0], case[1].moment))
 def test_an_example_killed_at_any_commit_ends_as_one_that_was_not(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, kill: Kill
 ) -> None:
@@ -176,7 +177,7 @@ def test_an_example_killed_at_any_commit_ends_as_one_that_was_not(
 
 
 @pytest.mark.parametrize("name", COMMITS)
-@pytest.mark.parametrize("seed", range(3))
+@sampled("seed", range(3), kind=type, each=1)
 def test_an_example_killed_at_a_lease_or_in_an_answer_ends_as_one_that_was_not(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
 ) -> None:
@@ -186,7 +187,7 @@ def test_an_example_killed_at_a_lease_or_in_an_answer_ends_as_one_that_was_not(
 
 
 @pytest.mark.parametrize("name", COMMITS)
-@pytest.mark.parametrize("seed", range(4))
+@sampled("seed", range(4), kind=type, each=1)
 def test_an_example_killed_again_while_it_recovers_ends_as_one_that_was_not(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
 ) -> None:

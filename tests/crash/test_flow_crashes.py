@@ -26,6 +26,7 @@ from perdure.session.kinds import Compaction
 from tests.crash.children import flow
 from tests.fakes.forked import Forked, forked
 from tests.fakes.mortal_flows import FLOW, GRAPHS, FlowPlan, Kind, finished
+from tests.fakes.samples import sampled
 from tests.fakes.two_tools import Death, Moment
 
 COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13, "declined": 36}
@@ -116,7 +117,7 @@ def test_declined_flow_has_compactions_and_roles_know_what_was_declined(
     assert "declined your handoff of long.md to `end`: build can do better" in heard
 
 
-@pytest.mark.parametrize(("kind", "moment", "n"), DEATHS)
+@sampled(("kind", "moment", "n"), DEATHS, kind=lambda death: death[:2], each=3)
 async def test_a_flow_killed_anywhere_ends_as_one_that_was_not(
     tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind, moment: Moment, n: int
 ) -> None:

@@ -5,8 +5,6 @@ Whenever it dies: the child is opened once, has one turn, and what it spent is i
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,26 +16,21 @@ from perdure.client.store import Store
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.ledger import ModelFinished, TurnStarted
+from tests.crash.children import invoker
 from tests.crash.children.invoker import AGENTS, Model
+from tests.fakes.forked import run_forked
+from tests.fakes.samples import sampled
 
-CHILD = Path(__file__).parent / "children" / "invoker.py"
 COMMITS = 8
 """Of the whole run; the last test says that there are no more."""
 
 
 def killed(file: Path, counts: str, dies_at: int) -> bool:
     """Run the parent until it dies or is done; whether it died."""
-    done = subprocess.run(
-        [sys.executable, str(CHILD), str(file), counts, str(dies_at)],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        cwd=Path(__file__).parents[2],
-        env={"PATH": "", "PYTHONPATH": str(Path(__file__).parents[2]), "HOME": str(file.parent)},
-    )
-    if done.returncode not in (0, -9):
-        pytest.fail(done.stderr.decode())
-    return done.returncode == -9
+    done = run_forked(invoker.run, str(file), counts, dies_at)
+    if done.code not in (0, -9):
+        pytest.fail(done.err)
+    return done.code == -9
 
 
 async def spent_in(store: Store, stream: str) -> int:
@@ -61,9 +54,11 @@ async def is_whole(store: Store) -> None:
     assert (await store.verify()).is_ok
 
 
-@pytest.mark.parametrize(
+@sampled(
     ("counts", "dies_at"),
     [*[("commit", n) for n in range(1, COMMITS + 1)], *[("call", n) for n in (1, 2, 3)]],
+    kind=lambda case: case[0],
+    each=4,
 )
 async def test_a_child_is_never_started_twice(tmp_path: Path, counts: str, dies_at: int) -> None:
     file = tmp_path / "s.db"

@@ -17,11 +17,12 @@ from perdure.session.ledger import TurnFinished
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.crash.children.session_file_writer import SIZE, S, append, opened
+from tests.fakes.samples import rounds
 from tests.fakes.session_files import context_of, file_of
 from tests.fakes.session_tools import tool
 
 CHILD = Path(__file__).parent / "children" / "session_file_writer.py"
-ROUNDS = 8
+KILLS = 8
 
 
 async def whole_commits(store: JsonlStore) -> set[int]:
@@ -88,12 +89,12 @@ def test_killed_at_any_write_nothing_acknowledged_is_lost_and_nothing_is_half_th
     assert len(lives) > 40
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
 def test_killed_at_any_moment_again_and_again_it_goes_on(tmp_path: Path, dialect: str) -> None:
     acknowledged: set[int] = set()
     chance = random.Random()
-    for _ in range(ROUNDS):
+    for _ in range(rounds(KILLS)):
         command = [sys.executable, str(CHILD), "append", str(tmp_path), dialect]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None

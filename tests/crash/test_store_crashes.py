@@ -16,9 +16,10 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.sqlite.store import SqliteStore
 from tests.crash.children.log_writer import SIZES, STREAMS
+from tests.fakes.samples import rounds
 
+FOR_LONG = (pytest.mark.all_only, pytest.mark.soak)
 CHILD = Path(__file__).parent / "children" / "log_writer.py"
-ROUNDS = 30
 
 
 async def commits_in(store: SqliteStore, stream: StreamId) -> Counter[int]:
@@ -64,15 +65,17 @@ def killed_after(path: Path, seconds: float) -> set[int]:
         return {int(line) for line in (first + child.stdout.read()).split(b"\n")[:-1]}
 
 
-@pytest.mark.slow
-def test_thirty_kills_at_random_moments_lose_nothing_and_tear_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [6, pytest.param(30, marks=FOR_LONG)])
+def test_thirty_kills_at_random_moments_lose_nothing_and_tear_nothing(
+    tmp_path: Path, kills: int
+) -> None:
     path = tmp_path / "sessions.db"
     acknowledged: set[int] = set()
-    for _ in range(ROUNDS):
+    for _ in range(rounds(kills)):
         acknowledged |= killed_after(path, random.uniform(0.0, 0.15))
         asyncio.run(check(path, acknowledged))
 
-    assert len(acknowledged) > ROUNDS
+    assert len(acknowledged) > rounds(kills)
 
 
 @pytest.mark.slow

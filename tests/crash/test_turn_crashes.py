@@ -21,6 +21,7 @@ from perdure.session.messages import Message, ToolResultPart
 from tests.crash.children import turn
 from tests.fakes.forked import forked, run_forked
 from tests.fakes.provider_rules import all_problems
+from tests.fakes.samples import rounds, sampled
 from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
 
 COMMITS = 6
@@ -34,6 +35,7 @@ DEATHS: list[tuple[Moment, int]] = [
     ("stream", 1),
     ("stream", 2),
 ]
+FOR_LONG = (pytest.mark.all_only, pytest.mark.soak)
 UNKNOWN: list[UnknownPolicy] = ["retry", "never", "ask"]
 INTERRUPT: list[InterruptPolicy] = ["continue", "rollback", "ask"]
 
@@ -85,7 +87,7 @@ def plan_in(folder: Path, **wanted: object) -> Plan:
     return msgspec.convert({**paths, **wanted}, Plan)
 
 
-@pytest.mark.parametrize("death", DEATHS, ids=lambda death: f"{death[0]}-{death[1]}")
+@sampled("death", DEATHS, kind=lambda death: death[0], ids=lambda death: f"{death[0]}-{death[1]}")
 @pytest.mark.parametrize("on_unknown", UNKNOWN)
 async def test_a_turn_killed_anywhere_is_finished_and_harms_nothing(
     tmp_path: Path, death: tuple[Moment, int], on_unknown: UnknownPolicy
@@ -169,7 +171,7 @@ async def test_a_question_waits_through_a_crash_and_is_answered_from_elsewhere(
     assert sorted(effects(plan).values()) == [1, 1]
 
 
-@pytest.mark.parametrize("n", range(2, 11))
+@sampled("n", range(2, 11), kind=lambda n: n % 2)
 async def test_a_budget_holds_over_a_kill_at_any_commit_and_is_answered_from_elsewhere(
     tmp_path: Path, n: int
 ) -> None:
@@ -189,12 +191,13 @@ async def test_a_budget_holds_over_a_kill_at_any_commit_and_is_answered_from_els
 
 
 @pytest.mark.timeout(600)
-def test_two_hundred_random_kills_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [20, pytest.param(200, marks=FOR_LONG)])
+def test_two_hundred_random_kills_lose_nothing(tmp_path: Path, most: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)
     kills = 0
     run = 0
-    while kills < 200:
+    while kills < rounds(most):
         run += 1
         folder = tmp_path / str(run)
         folder.mkdir()

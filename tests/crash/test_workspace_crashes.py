@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,27 +11,20 @@ from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import kept_workspace
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
+from tests.crash.children import mover
+from tests.fakes.forked import run_forked
 
-CHILD = Path(__file__).parent / "children" / "mover.py"
 COMMITS = 6
 """Of the whole run: start, move, variables, two of the turn, fork."""
 
 
 def killed(folder: Path, dies_at: int) -> bool:
     """Run the child until it dies or is done; whether it died."""
-    root = str(Path(__file__).parents[2])
     places = [str(folder / name) for name in ("store.db", "one", "two")]
-    done = subprocess.run(
-        [sys.executable, str(CHILD), *places, str(dies_at)],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        cwd=root,
-        env={"PATH": "", "PYTHONPATH": root, "HOME": str(folder)},
-    )
-    if done.returncode not in (0, -9):
-        pytest.fail(done.stderr.decode())
-    return done.returncode == -9
+    done = run_forked(mover.run, *places, dies_at)
+    if done.code not in (0, -9):
+        pytest.fail(done.err)
+    return done.code == -9
 
 
 async def prompt_in_force(store: Store, session: str) -> str | None:

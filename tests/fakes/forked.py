@@ -27,6 +27,8 @@ _SERVER.set_forkserver_preload(
         "perdure.stores.sqlite.store",
         "tests.crash.children.document",
         "tests.crash.children.flow",
+        "tests.crash.children.invoker",
+        "tests.crash.children.mover",
         "tests.crash.children.turn",
     ]
 )

@@ -8,20 +8,22 @@ import random
 
 import pytest
 
+from tests.fakes.samples import rounds
 from tests.fuzz.checking import check
 from tests.fuzz.corpus import FORMATS, corpus
 from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
 CASES = 40
-MEASURED = 3
+FOR_LONG = (pytest.mark.all_only, pytest.mark.soak)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str) -> None:
     files = corpus(format)
     first = int(os.environ.get("FUZZ_SEED", random.randrange(10**9)))
-    for seed in range(first, first + CASES):
+    for seed in range(first, first + rounds(CASES)):
         try:
             asyncio.run(check(mutated(files, seed), seed))
         except BaseException as error:
@@ -29,12 +31,14 @@ def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str) -> Non
             raise
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("measured", [1, pytest.param(3, marks=FOR_LONG)])
 @pytest.mark.parametrize("format", FORMATS)
-def test_memory_follows_the_longest_line_and_the_number_of_lines(format: str) -> None:
+def test_memory_follows_the_longest_line_and_the_number_of_lines(
+    format: str, measured: int
+) -> None:
     files = corpus(format)
     first = int(os.environ.get("FUZZ_SEED", random.randrange(10**9)))
-    for seed in range(first, first + MEASURED):
+    for seed in range(first, first + rounds(measured)):
         try:
             asyncio.run(check_memory(mutated(files, seed)))
         except BaseException as error:

@@ -67,6 +67,7 @@ from tests.fakes.random_flows import (
     in_mood,
     reflection,
 )
+from tests.fakes.samples import rounds
 from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, signal
 
 T = TypeVar("T")
@@ -538,11 +539,19 @@ def noted(what: str) -> None:
 
 TestFlows = FlowWorld.TestCase
 TestFlows.settings = settings(
-    max_examples=40,
+    max_examples=12,
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+@pytest.mark.all_only
+@pytest.mark.soak
+class TestMoreFlows(FlowWorld.TestCase):
+    """The same with more examples."""
+
+    settings = settings(TestFlows.settings, max_examples=rounds(30))
 
 
 def test_a_flow_ends_of_which_an_edit_took_what_a_node_waits_for_while_another_asks() -> None:

@@ -1,15 +1,10 @@
-"""A parent that invokes an agent, killed by itself (SIGKILL) at one of its commits or model calls.
-
-Arguments: the store's file, what to count ("commit" or "call"), and at which of them to die
-(0: never).
-"""
+"""A parent that invokes an agent and kills itself (SIGKILL) at one of its commits or calls."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -72,8 +67,12 @@ def dying(store: Any, dies_at: int) -> None:
     store.backend.commit = counting
 
 
-async def main(file: str, counts: str, dies_at: int) -> None:
-    """Run the session "s" until it is over or this process is."""
+def run(file: str, counts: str, dies_at: int) -> None:
+    """Run the session "s" to its end, or die at the `dies_at`-th "commit" or "call" (0: never)."""
+    asyncio.run(_run(file, counts, dies_at))
+
+
+async def _run(file: str, counts: str, dies_at: int) -> None:
     async with perdure.open(f"sqlite:///{file}") as store:
         if counts == "commit":
             dying(store, dies_at)
@@ -81,7 +80,3 @@ async def main(file: str, counts: str, dies_at: int) -> None:
         async with perdure.Runtime(store, AGENTS, models=model) as runtime:
             chat = await runtime.start("lead", id="s")
             await chat.send("go")
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,13 +1,8 @@
-"""A session that moves, gets variables with a message and is forked, killed at one of its commits.
-
-Arguments: the store's file, the folders that it moves between, and at which commit to die (0:
-never). What is done already is not done again.
-"""
+"""Move a session, change its variables and fork it; die (SIGKILL) at one of its commits."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import suppress
 
 import perdure
@@ -21,8 +16,12 @@ from tests.fakes.players import Players
 AGENT = Agent("mover", model="p:main", instructions="In {{ctx.working_dir}} for {{ctx.shop}}.")
 
 
-async def main(file: str, first: str, second: str, dies_at: int) -> None:
-    """Do all that is left to do until this process dies."""
+def run(file: str, first: str, second: str, dies_at: int) -> None:
+    """Do what is left between folders `first` and `second`; die at a commit (0: never)."""
+    asyncio.run(_run(file, first, second, dies_at))
+
+
+async def _run(file: str, first: str, second: str, dies_at: int) -> None:
     async with perdure.open(f"sqlite:///{file}") as store:
         dying(store, dies_at)
         async with Runtime(store, [AGENT], models=Players()) as runtime:
@@ -36,7 +35,3 @@ async def main(file: str, first: str, second: str, dies_at: int) -> None:
             await chat.send("hi", variables={"shop": "milk"})
             with suppress(SessionExists):
                 await chat.session.fork(cwd=first, id="f")
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:4], dies_at=int(sys.argv[4])))
