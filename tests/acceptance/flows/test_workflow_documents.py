@@ -179,6 +179,43 @@ def test_validate_reports_each_fault_that_run_refuses(
     assert fault in flow(trip, "run", "trip.yaml", "--input", "topic=x", code=2).err
 
 
+def test_validate_reports_the_line_of_an_unknown_name_among_other_faults(trip: World) -> None:
+    file = trip.folder / "trip.yaml"
+    helper = '"Be short."'
+    block = (
+        "|\n        In {{ctx.nope}}.\n        With {{ctx.gone}}, {{ctx.style}}, {{ctx.selection}}."
+    )
+    text = DOCUMENT.replace("{{ctx.style}}", "{{ctx.stile}}").replace(helper, '"Use {{ctx.nope}}"')
+    file.write_text(text)
+    lines = text.splitlines()
+    at = 1 + next(number for number, line in enumerate(lines) if "helper, model" in line)
+    told = flow(trip, "validate", "trip.yaml", "--json", code=2).json["faults"]
+    assert len(told) == 2
+    assert told[0].startswith(f"line {at}: the instructions of agent 'helper' use {{{{ctx.nope}}}}")
+    assert "there is: active_file, git_ref, selection, style, working_dir" in told[0]
+    assert "there is no ctx.stile" in told[1]
+    fields = ("model: echo", "provider: scripted", "tools: [read_file]", f"system_prompt: {block}")
+    spread = "\n      ".join(("- id: helper", *fields)) + "\n"
+    old = next(line for line in DOCUMENT.splitlines() if "helper, model" in line)
+    file.write_text(DOCUMENT.replace(old.lstrip() + "\n", spread))
+    told = flow(trip, "validate", "trip.yaml", "--json", code=2).json["faults"]
+    assert [fault.split(":")[0] for fault in told] == [f"line {at + 4}"] * 2
+    assert "{{ctx.nope}}" in told[0]
+    assert "{{ctx.gone}}" in told[1]
+    folder = trip.folder / ".config" / "perdure" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "helper.agent.yaml").write_text(
+        "id: helper\nmodel: scripted:echo\nsystem_prompt: In {{ctx.where}}.\ntools: [read_file]\n"
+    )
+    bare = DOCUMENT.replace(f"{old}\n", "").replace("  agents:\n", "")
+    file.write_text(bare)
+    node = 1 + next(number for number, line in enumerate(bare.splitlines()) if "plan," in line)
+    (fault,) = flow(trip, "validate", "trip.yaml", "--json", code=2).json["faults"]
+    assert fault.startswith(
+        f"line {node}: the instructions of agent 'helper' use {{{{ctx.where}}}}"
+    )
+
+
 def test_validate_warns_of_a_node_that_needs_an_input(trip: World) -> None:
     file = trip.folder / "trip.yaml"
     bare = DOCUMENT.replace(

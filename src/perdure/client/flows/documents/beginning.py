@@ -7,7 +7,7 @@ templates can name is worked out here, once, and kept in the log.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -33,11 +33,11 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.tools.builtin.files import text_of
 from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.project_files import read_named
-from perdure.workflow.document import InputNode, Workflow
+from perdure.workflow.document import AgentNode, InputNode, Workflow
 from perdure.workflow.expressions import template_of
 from perdure.workflow.filling import Fillings, ReadFile, filled
 from perdure.workflow.reading import Located, is_document, located
-from perdure.workflow.templates import with_context
+from perdure.workflow.templates import context_names
 from perdure.workflow.writing import serialize
 
 READING = "read_file"
@@ -99,10 +99,10 @@ def checked(found: Located, given: Mapping[str, Agent], workspace: Path) -> dict
     names = in_folder(Workspace(), str(workspace)).names
     faults += faults_of(found, given, names)
     faults += unfit_defaults(found)
+    keys = dict.fromkeys((entry.key for entry in found.workflow.context), "")
+    faults += _unfilled(found, agents, {**names, **keys})
     if not faults:
         faults += _fixed_context(found, workspace)
-        keys = dict.fromkeys((entry.key for entry in found.workflow.context), "")
-        faults += _unfilled(agents, workspace, {**names, **keys})
     if faults:
         raise InvalidWorkflow(found.name, in_order(faults))
     return agents
@@ -139,7 +139,6 @@ def beginning(
     values, faults = admitted(found, inputs)
     faults += [] if faults else untold(found, values)
     context, more = ({}, []) if faults else _context(found, workspace, flow, values)
-    more += [] if faults or more else _unfilled(agents, workspace, context)
     if faults or more:
         told = "; ".join(in_order([*faults, *more]))
         raise ConfigError(f"{found.name} cannot be run with that: {told}")
@@ -186,18 +185,36 @@ def _context(
 
 
 def _unfilled(
-    agents: Mapping[str, Agent], workspace: Path, context: dict[str, str]
-) -> list[DocumentFault]:
-    """The agents whose instructions, or whose tools' descriptions, name what is not there."""
-    place = Workspace(working_dir=str(workspace), variables=context)
-    faults: list[DocumentFault] = []
-    for agent in agents.values():
+    found: Located, agents: Mapping[str, Agent], names: dict[str, str]
+) -> Iterator[DocumentFault]:
+    """Names that the agents' instructions or tool descriptions use, and that `names` lacks."""
+    known = ", ".join(sorted(names))
+    for ref, agent in agents.items():
+        line = _line_of(found, ref, agent)
+        for name in context_names(agent.instructions):
+            if name not in names:
+                what = f"the instructions of agent {agent.id!r} use {{{{ctx.{name}}}}}"
+                yield line, f"{what}, which the workflow does not define; there is: {known}"
         try:
-            with_context(agent.instructions, place.names, f"the instructions of agent {agent.id!r}")
-            agent.tools_in(place)
+            agent.tools_in(Workspace(variables=names))
         except ConfigError as error:
-            faults.append((None, str(error)))
-    return faults
+            yield line, str(error)
+
+
+def _line_of(found: Located, ref: str, agent: Agent) -> int | None:
+    """Return where `found` has the instructions of `agent`, or the first node that names `ref`."""
+    own = {"id": ref, "system_prompt": agent.instructions}
+    is_own = any(own.items() <= each.items() for each in found.workflow.agents)
+    node = found.lines.agents.get(ref) if is_own else None
+    if node is not None:
+        texts = [value.line for key, value in node.pairs if key.text == "system_prompt"]
+        return texts[0] if texts else node.line
+    users = (
+        node
+        for node in found.workflow.nodes
+        if isinstance(node, AgentNode) and node.agent_ref == ref
+    )
+    return next((found.lines.nodes.get(user.id) for user in users), None)
 
 
 def file_reader(workspace: Path) -> ReadFile:
