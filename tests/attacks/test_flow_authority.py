@@ -152,7 +152,8 @@ async def check_continued(store: Store) -> None:
 
 
 async def begin(store: Store, work: Path, mode: ConsentMode, *more: SideBody) -> None:
-    """A flow whose only node is at work, as its attacker's log has it."""
+    """A flow whose only node is at work, as its attacker's log has it. Its record came along."""
+    (work / "record" / ".flow").write_text("f")
     session = StreamId("f__developer")
     started = FlowStarted("p", str(work), str(work / "record"), SOLO, ("build",), mode)
     claimed = NodeClaimed("build", "developer", session, "start")

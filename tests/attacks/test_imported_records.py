@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
 from perdure.apps.flow.importing import import_folder
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
+from perdure.client.clock import SystemClock
 from perdure.client.flows.flows import Flows
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, FlowRefusal
 from perdure.interop.a_society.exporting import export_flow
-from perdure.interop.a_society.folder import read_folder
+from perdure.interop.a_society.folder import flow_folders, read_folder
 from perdure.interop.a_society.importing import import_flow
 from perdure.interop.a_society.record import RecordFiles
+from perdure.models.scenario import Scenario
+from perdure.models.scripted import ScriptedModel
 from perdure.session.ids import StreamId
 from tests.fakes.a_society import TRIP, TRIP_RECORD, TRIP_WORKFLOW, trip_workspace
 from tests.fakes.flow_log import graph
@@ -25,7 +30,7 @@ TRIP_ID = StreamId(TRIP)
 LINE = graph("owner-intake>curate", "curate>close", **{"owner-intake": "owner", "close": "owner"})
 
 
-def received(tmp_path: Path, **changes: str) -> Path:
+def received(tmp_path: Path, **changes: Any) -> Path:
     """A flow folder with its record beside the state; `changes` are of its ``flow.json``."""
     folder = trip_workspace(tmp_path / "sent")
     (tmp_path / "sent" / TRIP_RECORD).rename(folder / "record")
@@ -74,6 +79,86 @@ async def test_import_reads_only_own_files_of_record(
     record = read_folder(folder).record
     assert b"private" not in record.files.values()
     assert set(record.files) <= {"workflow.yaml", "record.yaml", "01-plan.md"}
+
+
+SECRET = "text-of-another-project"
+OUTSIDE: dict[str, dict[str, str]] = {
+    "its workspace is a project of this machine": {"workspaceRoot": "{victim}"},
+    "its project is a folder of this machine": {"workspaceRoot": "{root}"},
+    "its project is named by an absolute path": {"projectNamespace": "{victim}"},
+    "its project leads up": {"workspaceRoot": "{root}/sent", "projectNamespace": "../victim"},
+    "its record is in a workspace above it": {
+        "workspaceRoot": "{root}",
+        "recordFolderPath": "{victim}/record",
+    },
+    "its record is below the root of all": {
+        "workspaceRoot": "/",
+        "recordFolderPath": "{victim}/record",
+    },
+    "its record is beside the folder of its state": {
+        "recordFolderPath": "/home/ana/trips/../victim/record"
+    },
+    "its record is at a path of its real workspace": {
+        "recordFolderPath": "/home/ana/trips/private"
+    },
+}
+
+
+def holds_secret(folder: Path) -> bool:
+    """Whether the store in `folder` has the text of another project."""
+    return any(SECRET.encode() in path.read_bytes() for path in folder.glob("store.db*"))
+
+
+@pytest.mark.parametrize("changes", OUTSIDE.values(), ids=OUTSIDE.keys())
+@pytest.mark.parametrize("has_record", [True, False])
+async def test_import_reads_nothing_outside_its_folder(
+    has_record: bool, changes: dict[str, str], tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    for place in (victim / "record", tmp_path / "sent" / "private"):
+        place.mkdir(parents=True)
+        (place / "workflow.yaml").write_text(TRIP_WORKFLOW.replace("Plan the trip.", SECRET))
+        (place / "diary.md").write_text(SECRET)
+    (victim / "a-docs" / "workflow").mkdir(parents=True)
+    below = TRIP_WORKFLOW.replace("work: [Curate the plan.]", f"guidance: [{SECRET}]")
+    (victim / "a-docs" / "workflow" / "main.yaml").write_text(below)
+    named = {name: value.format(root=tmp_path, victim=victim) for name, value in changes.items()}
+    folder = received(tmp_path, **{"projectNamespace": "victim", **named})
+    if not has_record:
+        (folder / "record").rename(tmp_path / "away")
+    async with perdure.open(f"sqlite:///{tmp_path}/store.db") as store:
+        outcome = await import_folder(store, folder)
+        assert (outcome.error is None) == has_record
+        assert SECRET not in str(outcome.error)
+        if has_record:
+            files = (await export_flow(store.backend, TRIP_ID)).files
+            assert files["record/01-plan.md"] == b"By train.\n"
+    assert not holds_secret(tmp_path)
+
+
+async def test_linked_state_folder_is_not_searched(tmp_path: Path) -> None:
+    folder, given = received(tmp_path), tmp_path / "given"
+    given.mkdir()
+    (given / ".a-society").symlink_to(folder.parents[2])
+    assert flow_folders(given) == ()
+    assert flow_folders(tmp_path / "sent") == (folder,)
+
+
+async def test_project_outside_of_workspace_is_refused_when_flow_runs(tmp_path: Path) -> None:
+    victim, work = tmp_path / "victim", tmp_path / "work"
+    main = victim / "a-docs" / "roles" / "curator" / "main.md"
+    main.parent.mkdir(parents=True)
+    main.write_text(SECRET)
+    work.mkdir()
+    folder = received(tmp_path, projectNamespace="../victim")
+    async with (
+        perdure.open(f"sqlite:///{tmp_path}/store.db") as store,
+        Flows(Runtime(store)) as flows,
+    ):
+        assert (await import_folder(store, folder)).error is None
+        flow = await flows.open(TRIP, workspace=work)
+        with pytest.raises(ConfigError, match="not a folder in the workspace"):
+            await flow.run()
 
 
 @pytest.mark.parametrize(
@@ -138,3 +223,70 @@ async def test_export_of_received_flow_does_not_read_the_folder_it_names(tmp_pat
         files = (await export_flow(store.backend, TRIP_ID)).files
     assert b"private" not in files.values()
     assert files["record/01-plan.md"] == b"By train.\n"
+
+
+@pytest.mark.parametrize("place", ["src", ".", "docs", "docs/deep", "new"])
+@pytest.mark.parametrize("is_looking_back", [True, False])
+async def test_received_flow_writes_nothing_where_its_file_says(
+    is_looking_back: bool, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user is in the folder that the flow names as its workspace."""
+    work = tmp_path / "work"
+    for name in ("src/mine.txt", "docs/workflow.yaml", "docs/deep/01-plan.md"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("mine")
+    before = tree(work)
+    changes: dict[str, Any] = {"workspaceRoot": str(work), "recordFolderPath": str(work / place)}
+    if is_looking_back:
+        phase = {"status": "running", "mode": "graph-based"}
+        changes |= {"status": "running", "improvementPhase": phase, "awaitingHumanNodes": {}}
+    folder = received(tmp_path, **changes)
+    monkeypatch.chdir(work)
+    scenario = Scenario(name="test", sequence=())
+    models = ScriptedModel(scenario, clock=SystemClock())
+    agents = [Agent(role, model="scripted:test", tools=[]) for role in ("owner", "curator")]
+    async with (
+        perdure.open(f"sqlite:///{tmp_path}/store.db") as store,
+        Runtime(store, agents, models=models) as runtime,
+        Flows(runtime) as flows,
+    ):
+        outcome = await import_folder(store, folder)
+        assert outcome.error is None
+        heads = [(await store.backend.state(id)).head for id in SESSIONS]
+        for act in (
+            lambda: flows.open(TRIP),
+            lambda: flows.look(TRIP_ID).run(),
+            lambda: flows.look(TRIP_ID).compact("owner"),
+        ):
+            with pytest.raises(FlowRefusal, match=r"not in force; name .* `--workspace DIR`"):
+                await act()
+        assert tree(work) == before
+        flow = await flows.open(TRIP, workspace=work)
+        assert tree(work).items() >= before.items()
+        written = set(tree(work)) - set(before)
+        assert all(name.startswith(f".perdure/records/{TRIP}/") for name in written), written
+        assert [(await store.backend.state(id)).head for id in SESSIONS] == heads
+        await flow.run()
+        assert tree(work).items() >= before.items()
+        written = set(tree(work)) - set(before)
+        assert all(name.startswith(f".perdure/records/{TRIP}/") for name in written), written
+
+
+SESSIONS = (StreamId(f"{TRIP}__owner"), StreamId(f"{TRIP}__curator_2"))
+
+
+async def test_record_folder_of_received_flow_is_never_deleted(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "src").mkdir(parents=True)
+    (work / "src" / "workflow.yaml").write_text("mine")
+    folder = received(tmp_path, workspaceRoot=str(work), recordFolderPath=str(work / "src"))
+    async with (
+        perdure.open(f"sqlite:///{tmp_path}/store.db") as store,
+        Flows(Runtime(store)) as flows,
+    ):
+        assert (await import_folder(store, folder)).error is None
+        with pytest.raises(FlowRefusal, match="not in force"):
+            await flows.delete(TRIP, record="remove")
+        gone = await flows.delete(TRIP)
+    assert gone.is_record_left
+    assert tree(work) == {"src/workflow.yaml": "mine"}

@@ -46,6 +46,27 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
     return 0
 
 
+async def free_flow_ids(
+    backend: SessionStore, flow: StreamId, *, is_reused: bool
+) -> dict[StreamId, int] | None:
+    """Make the ids of the flow `flow` and of its erased sessions free if they are `is_reused`.
+
+    Shape: stream -> the epoch of its leases, of those that were erased; None where the flow was
+    erased and its id is not to be reused. A session that forks still share stays erased.
+    """
+    if not await is_erased(backend, flow):
+        return {}
+    if not is_reused:
+        return None
+    whole = (each for done in await erasing(backend).erasures() for each in done.sessions)
+    of_flow = {each.session for each in whole if each.session.startswith(f"{flow}__")}
+    epochs: dict[StreamId, int] = {}
+    for stream in (*sorted(of_flow), flow):  # the flow last: a killed call can be repeated
+        if await is_erased(backend, stream):
+            epochs[stream] = await free_id(backend, stream, is_reused=True)
+    return epochs
+
+
 async def taken(backend: SessionStore, stream: StreamId) -> SessionExists:
     """The refusal of an id that is taken, which says if the session was erased."""
     with suppress(SessionNotFound):

@@ -16,6 +16,7 @@ import pytest
 
 from perdure.stores.operating.alone import alone_in
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, Ended, World
+from tests.fakes.a_society import TRIP, trip_workspace
 
 FIRST = ("workflow.yaml", "--scenario", "scenario.yaml", "--record", "record", "--id", "f")
 ALLOWED = (*FIRST, "--consent", "partial-access")
@@ -113,7 +114,58 @@ def test_a_flow_is_written_as_a_folder_and_read_as_the_same(project: World) -> N
     flow(other, "export", "f", "-o", "two")
     assert files_in(project.folder / "one") == files_in(project.folder / "two")
     flow(other, "improve", "f", "none")
-    assert flow(other, "resume", "f", "--scenario", "scenario.yaml").code == 0
+    told = flow(other, "resume", "f", "--scenario", "scenario.yaml", code=4).err
+    assert "came with the flow and is not in force; name the folder it works in with" in told
+    flow(other, "resume", "f", "--scenario", "scenario.yaml", "--workspace", ".")
+
+
+def test_deleted_flow_is_imported_again_when_asked(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    flow(project, "export", "f", "-o", "one")
+    imports = ("import", "one", "--format", "a-society")
+    assert "'f' exists already" in project.run(*imports).err
+    assert project.run(*imports, "--again").code == 4
+    flow(project, "delete", "f", "--yes")
+    for _ in range(2):
+        told = project.run(*imports)
+        assert (told.code, told.out) == (0, "f  nothing new  from one\n")
+        assert "flow f was erased; nothing was imported" in told.err
+        assert "perdure import --again" in told.err
+    assert project.ok(*imports, "--json").json["erased"]
+    assert flow(project, "list", "--json").json == []
+    assert project.ok(*imports, "--again").out == "f  3 roles  from one\n"
+    flow(project, "export", "f", "-o", "two")
+    assert files_in(project.folder / "one") == files_in(project.folder / "two")
+    flow(project, "improve", "f", "none")
+    flow(project, "resume", "f", "--scenario", "scenario.yaml", "--workspace", ".")
+    flow(project, "delete", "f", "--yes")
+    assert project.ok(*imports).out == "f  nothing new  from one\n"
+
+
+def test_flow_whose_erased_session_has_a_fork_is_not_imported_again(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    flow(project, "export", "f", "-o", "one")
+    project.ok("sessions", "fork", "f__owner")
+    flow(project, "delete", "f", "--yes")
+    imports = ("import", "one", "--format", "a-society", "--again")
+    told = project.run(*imports)
+    assert told.code == 2
+    assert "its session f__owner was erased and keeps its id" in told.err
+    assert project.ok(*imports, "--store", "sqlite:///other.db").out == "f  3 roles  from one\n"
+
+
+def test_workspace_of_imported_flows_is_read_where_it_is_named(world: World) -> None:
+    trip = world.folder / "moved"
+    trip_workspace(trip)
+    imports = ("import", "moved/.a-society/state", "--format", "a-society")
+    told = world.run(*imports)
+    assert told.code == 2
+    assert "name that with `--workspace DIR`" in told.err
+    assert world.run(*imports, "--workspace", "nowhere").code == 3
+    assert world.run("import", "moved", "--workspace", "moved").code == 2
+    assert "2 roles" in world.ok(*imports, "--workspace", "moved").out
+    flow(world, "delete", TRIP, "--yes")
+    assert "2 roles" in world.ok("import", "moved", "--format", "a-society", "--again").out
 
 
 def test_two_flows_are_not_written_into_one_folder_at_once(project: World) -> None:

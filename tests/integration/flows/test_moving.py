@@ -25,6 +25,7 @@ from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
 from perdure.engine.flows.documents.mapping import workflow_text_of
 from perdure.interop.a_society.exporting import export_flow
+from perdure.interop.a_society.folder import Readable
 from perdure.models.scenario import Reply, Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
@@ -233,7 +234,8 @@ async def test_moved_a_society_flow_runs_to_its_end(is_whole: bool, tmp_path: Pa
         (moved / TRIP_RECORD).rename(folder / "record")
         workspace, record = there / "work", f".perdure/records/{TRIP}"
     async with machine(there, trip_rules(record), ()) as (store, flows):
-        outcome = await import_folder(store, folder)
+        readable = Readable(moved) if is_whole else None
+        outcome = await import_folder(store, folder, readable)
         assert outcome.error is None
         recorded = json.loads((await export_flow(store.backend, StreamId(TRIP))).files["flow.json"])
         assert recorded["pendingHumanInputs"]["curate"]["text"] == "The night train."

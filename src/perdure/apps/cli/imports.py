@@ -59,40 +59,59 @@ def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
     return exit_code_of(failure) if is_alone else FAILED
 
 
-def _check(paths: list[Path], format: str, *, is_watching: bool, again: bool) -> None:
+def _check(
+    paths: list[Path], format: str, *, is_watching: bool, again: bool, workspace: Path | None
+) -> None:
     """Refuse what cannot be imported before anything is. Raises: PathNotFound, UsageMistake."""
     missing = [path for path in paths if not path.exists()]
     if missing and (is_watching or len(paths) == 1):
         raise PathNotFound(str(missing[0]))
     if format == "a-society" and is_watching:
         raise UsageMistake("--watch follows session files; a flow's folder is imported once")
-    if again and (is_watching or format == "a-society"):
-        raise UsageMistake("--again imports erased sessions once: not with --watch, not for flows")
+    if again and is_watching:
+        raise UsageMistake("--again imports erased sessions once: not with --watch")
+    if workspace is not None and format != "a-society":
+        raise UsageMistake("--workspace is that of flows: add --format a-society")
+    if workspace is not None and not workspace.is_dir():
+        raise PathNotFound(str(workspace))
     for path in paths:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UsageMistake(f"{path} is not a file or folder")
 
 
-def import_sessions(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH", parser=_path, help="Files, or folders of .jsonl files."),
-    ],
+PathsArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH", parser=_path, help="Files, or folders of .jsonl files."),
+]
+FormatOption = Annotated[
+    ImportFormat,
+    typer.Option(help="What the files are; auto looks at each. a-society: folders of flows."),
+]
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Go on with what is written to them, until Ctrl-C.")
+]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Whom new sessions are about; see `sessions erase`."),
+]
+AgainOption = Annotated[
+    bool,
+    typer.Option("--again", help="Import erased sessions too, under new ids; flows under theirs."),
+]
+WorkspaceOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The workspace of the flows, if it is not in PATH."),
+]
+
+
+def import_sessions(  # noqa: PLR0913 - each is an option of the command
+    paths: PathsArgument,
     *,
-    format: Annotated[
-        ImportFormat,
-        typer.Option(help="What the files are; auto looks at each. a-society: folders of flows."),
-    ] = "auto",
-    is_watching: Annotated[
-        bool, typer.Option("--watch", help="Go on with what is written to them, until Ctrl-C.")
-    ] = False,
-    subject: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whom new sessions are about; see `sessions erase`."),
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Import erased sessions too, under new ids.")
-    ] = False,
+    format: FormatOption = "auto",
+    is_watching: WatchOption = False,
+    subject: SubjectOption = None,
+    again: AgainOption = False,
+    workspace: WorkspaceOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
@@ -111,7 +130,7 @@ def import_sessions(
         perdure import ~/.claude/projects          # all sessions of Claude Code
         perdure import session.jsonl --json
         perdure import ~/.pi/agent/sessions --watch  # and what is added, until Ctrl-C
-        perdure import .a-society/state --format a-society  # the flows of a workspace
+        perdure import ~/trips --format a-society  # the flows of a workspace
         perdure import chats --subject ann  # so that all about ann can be erased
 
     Exit codes:
@@ -119,13 +138,16 @@ def import_sessions(
         2  the one file named is no session
         3  there was nothing to import
     """
-    _check(paths, format, is_watching=is_watching, again=again)
+    _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
 
     async def work() -> int:
         if format == "a-society":
             # By name: only an import of flows loads what it needs.
             flows: Any = importlib.import_module("perdure.apps.flow.importing")
-            return int(await flows.imported(paths, store, namespace, as_json=as_json))
+            imported = flows.imported(
+                paths, store, namespace, workspace=workspace, again=again, as_json=as_json
+            )
+            return int(await imported)
         how = _How(format, subject, again)
         async with writable_store(store, namespace) as opened:
             if is_watching:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,46 +12,63 @@ from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
 from perdure.apps.opening import writable_store
 from perdure.apps.terminal.output import counted, remark, show, show_error, show_json
 from perdure.apps.terminal.text import safe
+from perdure.client.erasing import free_flow_ids, taken
 from perdure.client.store import Store
-from perdure.engine.flows.files.drawing import drawn_graph
+from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
 from perdure.engine.flows.files.readings import project_folder
 from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
-from perdure.errors import FormatError, PerdureError
+from perdure.errors import FlowExists, FormatError, InvalidWorkflow, PerdureError, SessionExists
 from perdure.interop.a_society.folder import (
     FORMAT,
     FlowFolder,
+    Readable,
     flow_folders,
     flow_id_in,
     read_folder,
-    record_folders,
 )
 from perdure.interop.a_society.importing import import_flow
 from perdure.interop.a_society.record import RECORD, WORKFLOW
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import FlowRun
+from perdure.session.ids import StreamId
 from perdure.tools.paths.project_files import text_inside
 from perdure.workflow.reading import is_document
 
 
 class FolderOutcome(msgspec.Struct, frozen=True):
-    """What became of a folder; without `error` its flow is in the store."""
+    """What became of a folder; without `error` its flow is in the store.
+
+    `is_erased`: the flow was erased before, and nothing was imported.
+    """
 
     folder: Path
     flow: str
     roles: int = 0
     error: PerdureError | None = None
     left_out: tuple[str, ...] = ()
+    is_erased: bool = False
 
 
 async def imported(
-    paths: Sequence[Path], store: str | None, namespace: str, *, as_json: bool
+    paths: Sequence[Path],
+    store: str | None,
+    namespace: str,
+    *,
+    workspace: Path | None = None,
+    again: bool = False,
+    as_json: bool,
 ) -> int:
     """Import every flow below `paths`; the exit code. Those that cannot be opened are named."""
-    folders = [folder for path in paths for folder in flow_folders(path)]
+    folders = [
+        (folder, Readable(path, workspace)) for path in paths for folder in flow_folders(path)
+    ]
     if not folders:
         raise NothingToImport(paths, "flow.json, nor up to two folders further down,")
     async with writable_store(store, namespace) as opened:
-        outcomes = [await import_folder(opened, folder) for folder in folders]
+        outcomes = [
+            await import_folder(opened, folder, readable, again=again)
+            for folder, readable in folders
+        ]
     for outcome in outcomes:
         _tell(outcome, as_json=as_json)
     failures = [outcome.error for outcome in outcomes if outcome.error is not None]
@@ -59,18 +77,41 @@ async def imported(
     return exit_code_of(failures[0]) if len(outcomes) == 1 else FAILED
 
 
-async def import_folder(store: Store, folder: Path) -> FolderOutcome:
-    """Import the flow in `folder`; what cannot be imported is an error of the outcome."""
+async def import_folder(
+    store: Store, folder: Path, readable: Readable | None = None, *, again: bool = False
+) -> FolderOutcome:
+    """Import the flow in `folder`; what cannot be imported is an error of the outcome.
+
+    Reads what is `readable`, by default `folder` alone. A flow that was erased stays erased; with
+    `again` it is imported under its own id.
+    """
     try:
-        read = read_folder(folder)
-        graph = _graph(folder, read)
+        read = await asyncio.to_thread(read_folder, folder, readable)
+        graph = await asyncio.to_thread(_graph, folder, read)
+        id = StreamId(read.run["flowId"])
+        epochs = await free_flow_ids(store.backend, id, is_reused=again)
+        if epochs is None:
+            return FolderOutcome(folder, id, is_erased=True)
         at, order = store.outside.clock.now_ms(), _order(read, graph)
-        flow = await import_flow(store.backend, read, graph, at, order)
+        flow = await import_flow(store.backend, read, graph, at, order, above=epochs)
+    except SessionExists as error:
+        why = _why_taken(folder, await taken(store.backend, StreamId(error.stream)))
+        return FolderOutcome(folder, flow_id_in(folder), error=why)
     except PerdureError as error:
         return FolderOutcome(folder, flow_id_in(folder), error=error)
     return FolderOutcome(
         folder, flow, len(read.roles), left_out=tuple(read.record.left_out.values())
     )
+
+
+def _why_taken(folder: Path, error: SessionExists) -> PerdureError:
+    if not error.is_erased:
+        return FlowExists(flow_id_in(folder))
+    why = (
+        f"its session {error.stream} was erased and keeps its id, because it was forked (erased "
+        "forks count); import the flow into another store: --store ADDRESS"
+    )
+    return FormatError(str(folder), why)
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
@@ -82,12 +123,16 @@ def _order(read: FlowFolder, graph: Graph) -> Graph | None:
 
 
 def _graph(folder: Path, read: FlowFolder) -> Graph:
-    """The flow's workflow, as its record draws it."""
-    project = project_folder(Path(read.run["workspaceRoot"]), read.run["projectNamespace"])
+    """The flow's workflow, as its record draws it. Blocks.
+
+    The project's own workflow lies below it only where its workspace may be read.
+    """
     if read.record_folder is None or not (read.record_folder / WORKFLOW).is_file():
-        tried = [str(each / WORKFLOW) for each in record_folders(folder, read.run)]
-        told = f"there is no {' nor '.join(tried or [str(folder / RECORD / WORKFLOW)])}"
-        raise FormatError(str(folder), f"its workflow is missing: {told}")
+        raise FormatError(
+            str(folder),
+            f"its workflow is missing: there is no {folder / RECORD / WORKFLOW}; if its record is "
+            f"in its workspace, name that with `--workspace DIR`",
+        )
     text = text_inside(read.record_folder, WORKFLOW, record=read.record_folder)
     place = read.record_folder / WORKFLOW
     if is_document(text):
@@ -96,7 +141,14 @@ def _graph(folder: Path, read: FlowFolder) -> Graph:
             f"its flow ran the workflow document {place}, and what that worked with is "
             f"not in the folder; begin it anew with `perdure flow run {place}`",
         )
-    return drawn_graph(text, str(place), project)
+    if read.workspace is not None:
+        project = project_folder(read.workspace, read.run["projectNamespace"])
+        return drawn_graph(text, str(place), project)
+    try:
+        return drawn_graph(text, str(place), None)
+    except InvalidWorkflow as error:
+        hint = f"if {CANONICAL} of its project says the rest, name its workspace: --workspace DIR"
+        raise InvalidWorkflow(str(place), (*error.faults, hint)) from None
 
 
 def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
@@ -107,8 +159,13 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
             "format": FORMAT,
             "folder": str(outcome.folder),
             "openable": error is None or error.code != "format_error",
+            "erased": outcome.is_erased,
         }
         show_json(told if error is None else {**told, "error": str(error)})
+    elif outcome.is_erased:
+        show(f"{outcome.flow}  nothing new  from {outcome.folder}")
+        remark(f"flow {safe(outcome.flow)} was erased; nothing was imported")
+        remark("`perdure import --again` imports it under its own id")
     elif error is None:
         show(f"{outcome.flow}  {counted(outcome.roles, 'role')}  from {outcome.folder}")
         for reason in outcome.left_out:

@@ -59,7 +59,8 @@ async def deleted(
             SessionNotFound, Erased
         ):  # it was erased before, or by a process that died here
             await store.erase(session, forks="keep", by=by)
-    await asyncio.to_thread(let_go, flow, folder)
+    if state.is_place_in_force:
+        await asyncio.to_thread(let_go, flow, folder)
     is_left = await asyncio.to_thread(folder.exists)
     return Deleted(flow, tuple(sessions), str(folder), is_left)
 
@@ -103,6 +104,8 @@ def _remove_all(folder: Path) -> None:
 
 def _why_it_stays(folder: Path, state: FlowState, others: list[FlowState]) -> str | None:
     """Why the folder is not the flow's alone; None where it is, or is gone."""
+    if not state.is_place_in_force:
+        return "it came with the flow and is not in force"
     if folder.is_symlink():
         return "it is a link"
     if not folder.exists():

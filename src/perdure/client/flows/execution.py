@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.hosting import Host
 from perdure.client.flows.documents.turns import DocumentTurns
-from perdure.client.flows.place import check_place, place_of
+from perdure.client.flows.place import place_of
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waking import Waker
 from perdure.engine.flows.files.runtime_files import write_record_file
@@ -52,7 +51,6 @@ class Execution:
         state = await journal.state()
         if role not in state.sessions:
             raise no_session(state, role)
-        await asyncio.to_thread(check_place, state, Path())
         _, roles = self._roles(journal, state)
         return await roles.compact(state.sessions[role], focus)
 
@@ -91,9 +89,9 @@ class Execution:
 
     async def _run_once(self, journal: Journal) -> FlowState:
         state = await journal.state()
-        await asyncio.to_thread(check_place, state, Path())
+        place = await asyncio.to_thread(place_of, state)
         named = state.run.record_name, state.run.record_summary
-        await asyncio.to_thread(write_record_file, place_of(state).record, *named)
+        await asyncio.to_thread(write_record_file, place.record, *named)
         ground, roles = self._roles(journal, state)
         clock = self._host.store.outside.clock
         runner = FlowRunner(ground, roles, clock, lambda: self._waker.wakes(journal.flow))

@@ -238,16 +238,16 @@ class Flows:
         ``.perdure/records``. `settings` are stored if they
         differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
-        not on this machine.
+        not on this machine, or came with a received flow: then `workspace` must name one.
         """
         found = await self._known(flow)
         journal = Journal(self._store.backend, found, self._store.outside.clock)
         if workspace is not None:
             root = Path(absolute(workspace) or ".")
             await relocate(self._store.backend, journal, root)
+        place_of(await journal.state())
         if settings is not None:
             await journal.append(lambda state: () if state.settings == settings else (settings,))
-        place_of(await journal.state())
         return self._flow(found, journal)
 
     async def state(self, flow: str) -> FlowState:

@@ -57,8 +57,8 @@ def _left_by(call: ToolCallPart, state: FlowState) -> str | None:
 
 def _faults(state: FlowState, text: str) -> tuple[str, ...]:
     run = state.run
-    project = project_folder(Path(run.workspace_root), run.project_namespace)
     try:
+        project = project_folder(Path(run.workspace_root), run.project_namespace)
         graph = drawn_graph(text, WORKFLOW, project)
     except InvalidWorkflow as error:
         return error.faults

@@ -121,10 +121,16 @@ def begun_record(
 def place_of(state: FlowState) -> FlowPlace:
     """The place of a flow.
 
-    Raises: FlowRefusal when it is not on this machine.
+    Raises: FlowRefusal when it is not on this machine, or came with a received flow.
     """
     run = state.run
     workspace, record = Path(run.workspace_root), Path(run.record_folder_path)
+    if not state.is_place_in_force:
+        raise FlowRefusal(
+            run.flow_id,
+            f"its folder {workspace} came with the flow and is not in force; name the folder it "
+            "works in with `--workspace DIR` (`--workspace .` for this one)",
+        )
     for folder in (workspace, record):
         if not folder.is_dir():
             raise FlowRefusal(
@@ -134,26 +140,6 @@ def place_of(state: FlowState) -> FlowPlace:
             )
     require_writable(workspace, record)
     return FlowPlace(workspace, record, run.project_namespace, state.graph, state.former_record)
-
-
-def check_place(state: FlowState, here: Path) -> None:
-    """Refuse to work in a folder that came with a received flow, unless the user stands in it.
-
-    Raises: FlowRefusal.
-    """
-    if state.is_place_in_force:
-        return
-    workspace, record = Path(state.run.workspace_root), Path(state.run.record_folder_path)
-    if workspace.resolve() != here.resolve():
-        raise FlowRefusal(
-            state.run.flow_id,
-            f"its folder {workspace} came with the flow and is not in force; name the folder it "
-            "works in with `--workspace DIR`",
-        )
-    if not record.resolve().is_relative_to(workspace.resolve()):
-        raise FlowRefusal(
-            state.run.flow_id, f"its record folder {record} is not in its workspace {workspace}"
-        )
 
 
 def shelf_of(state: FlowState) -> SkillShelf:
@@ -195,6 +181,12 @@ def moved(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ..
     if not record.is_dir():
         raise FlowRefusal(
             run.flow_id, f"there is no record folder {record}; copy it there with the workspace"
+        )
+    if not state.is_place_in_force and not belongs_to(StreamId(run.flow_id), record):
+        raise FlowRefusal(
+            run.flow_id,
+            f"the record folder {record}, which came with the flow, has no {OWNED_BY} that says "
+            f"it is of this flow; copy its own record folder there",
         )
     return (WorkspaceBound(str(workspace), str(record)),)
 

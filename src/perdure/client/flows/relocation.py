@@ -23,12 +23,12 @@ from perdure.engine.flows.files.drawing import WORKFLOW
 from perdure.engine.flows.journal import Journal
 from perdure.errors import ConfigError, EntryNotFound, FlowRefusal, ToolError
 from perdure.session.flows.run import FlowState
-from perdure.session.ids import stream_id
+from perdure.session.ids import blob_hash, stream_id
 from perdure.stores.protocol import SessionStore
 from perdure.tools.builtin.writing import replace
 from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.own_places import floors_of
-from perdure.tools.paths.project_files import is_there, require_writable
+from perdure.tools.paths.project_files import is_there, read_inside, require_writable, text_inside
 
 FINDINGS = "findings"
 """The folder of a record in which roles write what they found; no tool of theirs makes it."""
@@ -44,7 +44,9 @@ async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> No
     state = await journal.state()
     record = record_in(state, workspace)
     if state.imported_record and not state.is_place_in_force:
-        if not await asyncio.to_thread(_is_whole, state, workspace, record):
+        if await asyncio.to_thread(_is_whole, state, workspace, record):
+            await asyncio.to_thread(_own, state, record)
+        else:
             contents = await _contents(store, state)
             record = await asyncio.to_thread(_restored, state, workspace, contents)
         await asyncio.to_thread((record / FINDINGS).mkdir, exist_ok=True)
@@ -64,13 +66,27 @@ async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
 
 
 def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
-    """Whether the folder `record` is this flow's, or has all files of the imported record."""
+    """Whether the folder `record` is this flow's, or has the imported workflow and all its files.
+
+    The received data alone never makes a folder of the workspace the record folder.
+    """
     try:
         require_writable(workspace, record)
-        is_own = record.is_dir() and belongs_to(state.run.flow_id, record)
+        if record.is_dir() and belongs_to(state.run.flow_id, record):
+            return True
+        if not all(is_there(record, path) for path in (WORKFLOW, *state.imported_record)):
+            return False
+        content = read_inside(record, WORKFLOW, record=record)
     except ConfigError:
         return False
-    return is_own or all(is_there(record, path) for path in state.imported_record)
+    return blob_hash(content) == state.imported_record.get(WORKFLOW)
+
+
+def _own(state: FlowState, record: Path) -> None:
+    """Make the whole folder `record` this flow's. Blocks. Raises: ConfigError."""
+    flow = stream_id(state.run.flow_id)
+    if not belongs_to(flow, record):
+        write_record(flow, record, text_inside(record, WORKFLOW, record=record))
 
 
 def _restored(state: FlowState, workspace: Path, contents: Mapping[str, bytes]) -> Path:

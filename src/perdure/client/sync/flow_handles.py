@@ -311,7 +311,7 @@ class Flows(Handle[AsyncFlows]):
         ``.perdure/records``. `settings` are stored if they
         differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
-        not on this machine.
+        not on this machine, or came with a received flow: then `workspace` must name one.
         """
         return Flow(
             self.portal,

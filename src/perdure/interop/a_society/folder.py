@@ -28,6 +28,9 @@ FORMAT = "a-society"
 FLOW = "flow.json"
 TRANSCRIPT = "transcript.json"
 FEED = "feed.json"
+STATE = [".a-society", "state"]
+"""Where a workspace keeps the folders of its flows, by project."""
+
 SELECTORS = "selectors"
 """A folder of what selectors said; it is written only, as no other program has any."""
 
@@ -60,17 +63,48 @@ class RoleFiles(msgspec.Struct, frozen=True):
 class FlowFolder(msgspec.Struct, frozen=True):
     """A folder that can be opened. `run` is its ``flow.json`` with nothing left out.
 
-    `record_folder` is where its record was found, `record` what is in it.
+    `record_folder` is where its record was found, `record` what is in it. `workspace` is its
+    workspace, where that may be read.
     """
 
     run: Data
     roles: tuple[RoleFiles, ...]
     record_folder: Path | None = None
     record: RecordFiles = RecordFiles()
+    workspace: Path | None = None
+
+
+class Readable(msgspec.Struct, frozen=True):
+    """The folders that an import may read: nothing of the flow's own data adds to them.
+
+    `given` is the folder that the user named, in which the flow's lies. `workspace` is the flow's
+    workspace, if the user named it.
+    """
+
+    given: Path
+    workspace: Path | None = None
+
+    def workspaces(self, folder: Path, run: Data) -> Iterator[Path]:
+        """Yield where the workspace of the flow in `folder` may be: only folders of these."""
+        if self.workspace is not None:
+            yield self.workspace
+        whole, given = Path(os.path.realpath(folder)), os.path.realpath(self.given)
+        named = Path(run["workspaceRoot"])
+        roots = [named] if whole.is_relative_to(os.path.realpath(named)) else []
+        if [each.name for each in whole.parents[1:3]] == STATE[::-1]:
+            roots.append(whole.parents[3])
+        yield from (root for root in roots if Path(os.path.realpath(root)).is_relative_to(given))
 
 
 def flow_folders(folder: Path) -> tuple[Path, ...]:
-    """The folders of flows at or below `folder`: a flow's own, a project's, or that of a state."""
+    """The folders of flows in `folder`: of a flow, a project, a state or a workspace."""
+    state = folder.joinpath(*STATE)
+    is_inside = Path(os.path.realpath(state)).is_relative_to(os.path.realpath(folder))
+    below = _flow_folders(state) if is_inside and state.is_dir() else ()
+    return (*_flow_folders(folder), *below)
+
+
+def _flow_folders(folder: Path) -> tuple[Path, ...]:
     looked_at = [0]
     found = [folder] if (folder / FLOW).exists() else []
     children = _folders(folder, looked_at)
@@ -106,35 +140,34 @@ def flow_id_in(folder: Path) -> str:
         return folder.name
 
 
-def read_folder(folder: Path) -> FlowFolder:
-    """The flow in `folder`.
+def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
+    """The flow in `folder`. Without `readable` nothing outside of it is read.
 
     Raises: FormatError when it is of another version, or is not what it should be.
     """
+    readable = readable or Readable(folder)
     run = _run(folder / FLOW)
     found = (each for each in _folders(folder / "roles", [0]) if (each / TRANSCRIPT).exists())
     roles = tuple(_role(each, folder) for each in found)
-    there = [each for each in record_folders(folder, run) if each.is_dir()]
+    there = [each for each in record_folders(folder, run, readable) if each.is_dir()]
     drawn = [each for each in there if (each / WORKFLOW).is_file()]
     record = next(iter((*drawn, *there)), None)
     files = RecordFiles() if record is None else read_record(record)
-    return FlowFolder(run, roles, record, files)
+    return FlowFolder(run, roles, record, files, next(readable.workspaces(folder, run), None))
 
 
-def record_folders(folder: Path, run: Data) -> Iterator[Path]:
+def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
     """Where the record of the flow in `folder` may be: beside its state, or in its workspace.
 
     A folder that names a workspace it does not lie in was moved or received: what it names is not
-    read. Its workspace is then the one in whose state folder it lies.
+    read. Its workspace is then the one in whose state folder it lies, if that may be read.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):
         yield folder / RECORD
     named, record = Path(run["workspaceRoot"]), Path(run["recordFolderPath"])
-    roots = [named] if whole.is_relative_to(os.path.realpath(named)) else []
-    if [each.name for each in whole.parents[1:3]] == ["state", ".a-society"]:
-        roots.append(whole.parents[3])
-    for root in roots if record.is_relative_to(named) else ():
+    roots = readable.workspaces(folder, run) if record.is_relative_to(named) else ()
+    for root in roots:
         place = root / record.relative_to(named)
         if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root)):
             yield place

@@ -6,6 +6,9 @@ then the session as it was exported. A node that ran there is claimed again when
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from perdure.interop.a_society.folder import FORMAT, FlowFolder, RoleFiles, messages_of
@@ -26,10 +29,13 @@ async def import_flow(
     graph: Graph,
     at: int,
     improvement: Graph | None = None,
+    *,
+    above: Mapping[StreamId, int] = MappingProxyType({}),
 ) -> StreamId:
     """Append the flow in `folder`, whose workflow is `graph`; its id.
 
-    `improvement` is the order in which its roles look back, where they had begun to.
+    `improvement` is the order in which its roles look back, where they had begun to. `above` is
+    stream to the epoch above which its leases begin, where its id was that of an erased one.
 
     Durable: when this returns. Units: `at` is Unix milliseconds. Raises: SessionExists when it is
     there already.
@@ -43,7 +49,11 @@ async def import_flow(
     flow = Write(stream=id, create=header, entries=(new_side(imported),), is_received=True)
     roles = [_role(id, role, graph, at) for role in folder.roles]
     blobs = tuple(folder.record.files.values())
-    await store.commit(Commit(writes=(flow, *roles), at=at, blobs=blobs))
+    writes = tuple(
+        msgspec.structs.replace(write, above_epoch=above.get(write.stream, 0))
+        for write in (flow, *roles)
+    )
+    await store.commit(Commit(writes=writes, at=at, blobs=blobs))
     return id
 
 

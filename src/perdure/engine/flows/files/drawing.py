@@ -82,13 +82,13 @@ class Drawing:
             return Drawn(None, (f"{WORKFLOW} cannot be read: {error}",))
 
 
-def drawn_graph(text: str, name: str, project: Path) -> Graph:
+def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
     """The graph of the workflow `text`, called `name`, above that of the folder `project`, if any.
 
     Raises: InvalidWorkflow; ConfigError when the project's cannot be read; UnicodeDecodeError.
     """
     below: WorkflowFile | None = None
-    if is_there(project, CANONICAL):
+    if project is not None and is_there(project, CANONICAL):
         below = read_workflow(text_inside(project, CANONICAL), CANONICAL)
     return graph_of(read_workflow(text, name), name, below)
 

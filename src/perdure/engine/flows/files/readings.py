@@ -28,8 +28,13 @@ _NAME = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
 def project_folder(workspace: Path, project: str) -> Path:
-    """Where the documents of `project` are: a folder of that name in `workspace`, else itself."""
+    """Where the documents of `project` are: a folder of that name in `workspace`, else itself.
+
+    Raises: ConfigError when that folder is not in `workspace`.
+    """
     named = workspace / project
+    if not Path(os.path.realpath(named)).is_relative_to(os.path.realpath(workspace)):
+        raise ConfigError(f"the project {project!r} is not a folder in the workspace {workspace}")
     return named if (named / DOCS).is_dir() else workspace
 
 
