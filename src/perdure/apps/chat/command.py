@@ -79,7 +79,7 @@ VariablesOption = Annotated[
     typer.Option(
         "--var",
         metavar="NAME=VALUE",
-        help="What {{ctx.NAME}} in the agent's instructions stands for. Repeatable.",
+        help="What {{ctx.NAME}} in the agent's instructions stands for.",
     ),
 ]
 ScenarioOption = Annotated[

@@ -29,12 +29,12 @@ CommandsOption = Annotated[
     typer.Option(
         "--allow-command",
         metavar="LINE",
-        help="A command it may run, e.g. 'pytest tests/*'. Repeatable.",
+        help="A command it may run, e.g. 'pytest tests/*'.",
     ),
 ]
 DomainsOption = Annotated[
     list[str] | None,
-    typer.Option("--allow-domain", metavar="HOST", help="A host it may ask. Repeatable."),
+    typer.Option("--allow-domain", metavar="HOST", help="A host it may ask."),
 ]
 ScopeOption = Annotated[
     Scope | None,

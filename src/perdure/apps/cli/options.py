@@ -86,7 +86,8 @@ NamespaceOption = Annotated[
         metavar="NAME",
         envvar="PERDURE_NAMESPACE",
         callback=namespace_of,
-        help="The part of the store to work in; left out: the project's (`perdure init`).",
+        show_default="the project's, else default",
+        help="The part of the store to work in; `perdure init` gives a project one.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

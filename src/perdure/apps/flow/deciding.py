@@ -272,7 +272,7 @@ def configure(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     tools: Annotated[
         list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Only this of its tools. Repeatable."),
+        typer.Option("--tool", metavar="NAME", help="Only this of its tools."),
     ] = None,
     skills: Annotated[
         list[str] | None,

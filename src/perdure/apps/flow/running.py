@@ -89,7 +89,7 @@ RolesOption = Annotated[
     typer.Option(
         "--role",
         metavar="WORDS",
-        help='What a role works with: "ROLE model=NAME skills=A,B". Repeatable.',
+        help='What a role works with: "ROLE model=NAME skills=A,B".',
     ),
 ]
 
@@ -99,7 +99,7 @@ OfferedOption = Annotated[
         "--offer",
         metavar="MODEL",
         callback=model_names,
-        help="You can choose this model. Repeatable.",
+        help="You can choose this model.",
     ),
 ]
 

@@ -38,9 +38,7 @@ def add_to(program: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The project's folder; left out: this one.")
-    ] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.")] = Path(),
     *,
     name: Annotated[
         str | None,

@@ -173,7 +173,7 @@ def _default(found: Any, *, is_flag: bool) -> str | None:
     value: object = found.default
     if isinstance(found.show_default, str):
         return found.show_default
-    if is_flag or value is None or not found.show_default or callable(value):
+    if is_flag or value is None or value == "" or not found.show_default or callable(value):
         return None
     return f"{value:,}" if isinstance(value, int) else str(value)
 

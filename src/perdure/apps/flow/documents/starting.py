@@ -27,9 +27,7 @@ from perdure.workflow.reading import Located
 
 InputsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--input", metavar="NAME=VALUE", help="An input of a workflow document. Repeatable."
-    ),
+    typer.Option("--input", metavar="NAME=VALUE", help="An input of a workflow document."),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from perdure.apps.cli.program import shape_of, whole_program
-from perdure.apps.cli.surface.page import EXIT_CODES, page_lines
+from perdure.apps.cli.surface.page import EXIT_CODES, facts, page_lines
 from perdure.apps.cli.surface.shape import Command, Example, Parameter
 from perdure.apps.terminal.style import Style
 
@@ -101,6 +101,19 @@ def test_every_argument_and_option_is_described(line: str) -> None:
         assert each.help[0].isupper() or each.help[0] in "\"'`", f"{name}: {each.help!r}"
         word = each.spellings[0] if each.is_argument else each.value
         assert word is None or _VALUE.fullmatch(word), f"{name}: name its value, not {word!r}"
+
+
+def test_help_says_nothing_twice() -> None:
+    doubled: list[str] = []
+    for line, command in COMMANDS.items():
+        for each in command.parameters:
+            known = facts(each)
+            is_repeated = "repeat" in each.help.lower()
+            has_default = re.search(r"left out|default", each.help.lower()) is not None
+            told = [fact for fact in known if fact.startswith("default: ")]
+            if is_repeated or (has_default and told) or "default: " in known:
+                doubled.append(f"{line} {each.spellings[0]}: {each.help} {known}")
+    assert doubled == []
 
 
 @every_command
