@@ -29,7 +29,7 @@ HOW_TO = (
     "at once), or choose a real model with `-m openai:NAME`."
 )
 
-_COMMAND = re.compile(r"^/tool[ \t]+(\S+)[ \t]*", re.MULTILINE)
+_COMMAND = re.compile(r"/tool(?<=^/tool)[ \t]+(\S+)[ \t]*", re.MULTILINE)
 _QUOTED_CHARS = 400
 _LINE_CHARS = 200
 _SUMMARY_LINES = 8

@@ -70,6 +70,8 @@ MOST_REMEMBERED = 16
 """Conversations whose beginning is remembered."""
 
 _LEAST_REMEMBERED = 32
+_LARGE_BYTES = 65_536
+"""Of the newest messages of a request, from which on they are heard in a thread."""
 """Messages from which on it is."""
 
 _MOST_ANEW = 4
@@ -95,8 +97,10 @@ class ScriptedModel:
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        heard = self._hearing.heard(request.messages)
-        reply = rest_of(self._reply(request, heard), said_already(request.messages))
+        if sum(map(_bytes_of, request.messages[-_LEAST_REMEMBERED:])) < _LARGE_BYTES:
+            heard, reply = self._answered(request)
+        else:
+            heard, reply = await asyncio.to_thread(self._answered, request)
         progress = _Progress(reply, heard)
         for number, step in enumerate(reply.steps):
             if isinstance(step, Fail | Cut | Hang):
@@ -118,6 +122,10 @@ class ScriptedModel:
                     await self._clock.sleep(reply.chunk_delay_s)
                     yield delta
         yield progress.finished(request)
+
+    def _answered(self, request: ModelRequest) -> tuple[Heard, Reply]:
+        heard = self._hearing.heard(request.messages)
+        return heard, rest_of(self._reply(request, heard), said_already(request.messages))
 
     def _reply(self, request: ModelRequest, heard: Heard) -> Reply:
         name = _name_of(request.model)
@@ -248,9 +256,11 @@ class Heard:
             longer._answers_before += is_answer and not asks_to_go_on(message)
             before = message
         longer._last = before
-        said = b",".join(map(_encode, more))
         longer._said = self._said.copy()
-        longer._said.update(said if self._last is None else b"," + said)
+        for number, message in enumerate(more):
+            if number or self._last is not None:
+                longer._said.update(b",")
+            longer._said.update(_encode(message))
         return longer
 
 
@@ -274,7 +284,7 @@ class Hearing:
             upto, heard = lasting, heard.and_then(messages[upto:lasting])
         self._requests[id(messages[0])] = messages, upto, heard
         if len(self._requests) > MOST_REMEMBERED:
-            del self._requests[next(iter(self._requests))]
+            self._requests.pop(next(iter(self._requests)), None)
         return heard.and_then(messages[upto:])
 
 

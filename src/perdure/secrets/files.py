@@ -14,6 +14,17 @@ NAME = (
 )
 """What the name of a field with a secret holds, in lower case."""
 
+BY_NAME = (
+    (  # a YAML block: password: |
+        rf"(?i){NAME}[\w.-]{{0,30}}[\"']?:[ \t]{{1,10}}[|>][+-]?[ \t]{{0,10}}\r?\n"
+        r"[ \t]{1,80}(\S{4,200})"
+    ),
+    (  # define('DB_PASSWORD', '…'), get("PASSWORD", "…")
+        rf"(?i)(?<=[\w.\"'-]){NAME}[\w.-]{{0,30}}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)"
+    ),
+)
+"""Patterns that begin with a secret's name, each with one group, the secret."""
+
 _NAMED = rf"[\w.-]{{0,60}}{NAME}[\w.-]{{0,30}}"
 
 IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
@@ -67,7 +78,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         ("://",),
         "password",  # a token in place of the user's name
-        r"(?i)[a-z][a-z0-9+.-]{0,20}://([\w.~%+-]{20,200})(?::[^\s/\"'<>@]{0,80})?@",
+        r"://(?<=[A-Za-z0-9+.-]://)([\w.~%+-]{20,200})(?::[^\s/\"'<>@]{0,80})?@",
     ),
     (
         ("jdbc:oracle",),
@@ -101,7 +112,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
         r"WIFI:[^\s]{0,200}?;P:((?:\\.|[^;\\\s]){3,100});",
     ),
     (
-        (" is ", " was ", " lautet "),
+        ("pass", "token", "secret", "api key", "api-key"),
         "password",  # the password is …
         (
             r"(?i)\b(?:password|passphrase|passwort|token|secret|api[ -]key)\s(?:is|was|lautet)"
@@ -109,15 +120,7 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
         ),
     ),
     (
-        ("|", ">"),
-        "secret",  # a YAML block: password: |
-        (
-            rf"(?i){NAME}[\w.-]{{0,30}}[\"']?:[ \t]{{1,10}}[|>][+-]?[ \t]{{0,10}}\r?\n"
-            r"[ \t]{1,80}(\S{4,200})"
-        ),
-    ),
-    (
-        ("identified by", "password '"),
+        ("identified", "password"),
         "password",  # SQL
         (r"(?i)\b(?:identified(?:\swith\s\w{1,40})?\sby|password)\s{1,4}'([^'\s]{4,200})'"),
     ),
@@ -146,17 +149,12 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
         r"(?:-pass(?:in|out)?\s{1,3}pass:|--passphrase[ =])[\"']?([^\s\"'$]{3,200})",
     ),
     (
-        ("setenv ", "set -", "env "),
+        ("setenv", "set", "env"),
         "secret",  # a variable of a shell or an image
         (
             rf"(?im)^[ \t]{{0,20}}(?:setenv|set\s-[a-z]{{1,4}}|env)\s{{1,4}}{_NAMED}\s{{1,4}}[\"']?"
             r"([^\s\"'$=][^\s\"']{3,200})"
         ),
-    ),
-    (
-        (",",),
-        "secret",  # define('DB_PASSWORD', '…'), get("PASSWORD", "…")
-        rf"(?i)[\"']{_NAMED}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)",
     ),
     (
         ("|", "**"),

@@ -5,6 +5,9 @@ that gets through costs the account. Each pattern reads in linear time: what is 
 bound is taken as a whole and never tried again from within (tests/attacks/test_patterns.py). The
 patterns are text: `re` compiles each at its first use and keeps it, so a program that looks for no
 secret does not wait for that.
+
+A long text is read in slices, and a pattern only where one of its literals is in the slice. No call
+of `re` reads much more than a slice, so another thread gets its turn between two calls.
 """
 
 from __future__ import annotations
@@ -13,10 +16,16 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from perdure.secrets.files import IN_FILES, NAME
+from perdure.secrets.files import BY_NAME, IN_FILES, NAME
+
+SLICE = 32_768
+"""Characters of a text that the patterns are tried in at a time."""
+
+REACH = 4_096
+"""Characters behind a slice by which a pattern decides whether a match begins in the slice."""
 
 
 class Find(NamedTuple):
@@ -61,6 +70,9 @@ _MARKED_KEY = (
     + ")"
 )
 
+_MARKED_BEGIN = r"[sprwgxhalndkfbAEGPSy0-9](?:(?<![A-Za-z0-9].)|(?<=\\[nrtbf].))(?=[\w.:/+=-]{14})"
+"""Where a marked key may begin: its first character, and as many of a key as the shortest has."""
+
 _TOKEN = rf"{BEGINS}eyJ[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?"
 """A JSON web token if it has a `rest`. One without takes its whole run of characters along:
 whatever begins in that run ends where it does, so each run is read once."""
@@ -99,7 +111,7 @@ _PLACED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         ("://",),
         "password",
-        r"(?i)[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@",
+        r"://(?<=[A-Za-z0-9+.-]://)[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@",
     ),
     (
         ("?", "&", ";"),
@@ -158,18 +170,14 @@ _WORD = r"^[A-Za-z_][a-z_]*(?:[A-Z][a-z]+)*[.:)\]}]*$"
 _NUMBER = r"[\d.,_]+"
 _CALL = r"^[A-Za-z_][\w.]*[(\[]"
 
-_ASSIGNED_HINTS = (
-    "pass",
-    "pwd",
-    "secret",
-    "token",
-    "credential",
-    "key",
-    "auth",
-    "sig",
-    "salt",
-    "seed",
+_NAME_HINT = r"pass|pwd|secret|token|credential|key|kennwort|contrase|wachtwoord|mot|senha"
+"""What every name of a secret holds, in lower case: found many times faster than the names are."""
+
+_BEFORE_KEY = (
+    r"(?:api|access|account|auth|client|deploy|encryption|master|private|secret|service|shared"
+    r"|signing|storage)[_-]?$"
 )
+_ENTROPIC_HINTS = ("key", "auth", "sig", "pass", "salt", "seed")
 
 ENTROPY_BITS = 3.2
 """Bits a character that a value has at least to count as random where only its name hints."""
@@ -177,36 +185,98 @@ ENTROPY_BITS = 3.2
 
 def finds(text: str) -> Iterator[Find]:
     """The secrets in `text`, in no order; they may overlap."""
-    for found in re.finditer(_MARKED_KEY, text):
-        kind = (found.lastgroup or "").replace("_", "-")
-        yield Find(found.start(), found.end(), kind)
-    for found in re.finditer(_TOKEN, text):
-        if found["rest"]:
-            yield Find(found.start(), found.end(), "jwt")
-    lowered = text.lower()
-    for hints, kind, shape in (*_PLACED, *IN_FILES):
-        if not any(hint in lowered for hint in hints):
-            continue
-        for found in re.finditer(shape, text):
-            if not _is_reference(found[1]):
-                yield Find(found.start(1), found.end(1), kind)
-    if any(hint in lowered for hint in _ASSIGNED_HINTS):
-        yield from _assignments(text)
+    ends: dict[str, int] = {}  # pattern -> where its last match ends
+    for begin in range(0, len(text), SLICE):
+        yield from _Slice(text, begin, ends).finds()
 
 
-def _assignments(text: str) -> Iterator[Find]:
-    placeholders = [each.span() for each in re.finditer(PLACEHOLDER, text)]
-    begins = [start for start, _ in placeholders]
-    for found in re.finditer(_ASSIGNED, text):
-        kind = "password" if found[1].lower().startswith(("pass", "pwd")) else "secret"
-        is_marked = bool(found[3]) or (kind == "password" and found[2] == "=")
-        before = bisect_left(begins, found.start())
-        is_of_ours = before > 0 and found.start() < placeholders[before - 1][1]
-        if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
-            yield Find(found.start(4), found.end(4), kind)
-    for found in re.finditer(_ENTROPIC, text):
-        if not found["call"] and is_random(found[1]):
-            yield Find(found.start(1), found.end(1), "secret")
+class _Slice:
+    """The part of `text` from `begin` on in which matches begin. They may end behind it."""
+
+    def __init__(self, text: str, begin: int, ends: dict[str, int]) -> None:
+        self._text = text
+        self._begin = begin
+        self._end = min(len(text), begin + SLICE)
+        self._stop = min(len(text), begin + SLICE + REACH)
+        self._lowered = text[begin : self._stop].lower()
+        self._ends = ends
+
+    def finds(self) -> Iterator[Find]:
+        for found in self._matches_at(_MARKED_KEY, self._begins(_MARKED_BEGIN)):
+            kind = (found.lastgroup or "").replace("_", "-")
+            yield Find(found.start(), found.end(), kind)
+        if self._has("eyj"):
+            for found in self._matches(_TOKEN):
+                if found["rest"]:
+                    yield Find(found.start(), found.end(), "jwt")
+        for hints, kind, shape in (*_PLACED, *IN_FILES):
+            if self._has(*hints):
+                yield from _placed(kind, self._matches(shape))
+        names = self._names()
+        for shape in BY_NAME:
+            yield from _placed("secret", self._matches_at(shape, names))
+        yield from self._assignments(names)
+
+    def _assignments(self, names: list[int]) -> Iterator[Find]:
+        placeholders = [each.span() for each in self._matches(PLACEHOLDER)] if names else []
+        begins = [start for start, _ in placeholders]
+        for found in self._matches_at(_ASSIGNED, names):
+            kind = "password" if found[1].lower().startswith(("pass", "pwd")) else "secret"
+            is_marked = bool(found[3]) or (kind == "password" and found[2] == "=")
+            before = bisect_left(begins, found.start())
+            is_of_ours = before > 0 and found.start() < placeholders[before - 1][1]
+            if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
+                yield Find(found.start(4), found.end(4), kind)
+        if self._has(*_ENTROPIC_HINTS):
+            for found in self._matches(_ENTROPIC):
+                if not found["call"] and is_random(found[1]):
+                    yield Find(found.start(1), found.end(1), "secret")
+
+    def _has(self, *hints: str) -> bool:
+        return any(hint in self._lowered for hint in hints)
+
+    def _begins(self, shape: str) -> Iterator[int]:
+        for found in re.compile(shape).finditer(self._text, self._begin, self._stop):
+            yield found.start()
+
+    def _names(self) -> list[int]:
+        """Where names of secrets may begin, in order."""
+        lowered, begins = self._lowered, list[int]()
+        if len(lowered) != self._stop - self._begin:  # a letter whose lower case is two
+            return list(range(self._begin, self._end))
+        before = re.compile(_BEFORE_KEY)
+        for hint in re.finditer(_NAME_HINT, lowered):
+            at = hint.start()
+            keyed = before.search(lowered, max(0, at - 11), at) if hint[0] == "key" else None
+            begins.append(self._begin + (keyed.start() if keyed else at))
+        return begins
+
+    def _matches_at(self, shape: str, begins: Iterable[int]) -> Iterator[re.Match[str]]:
+        """The matches that begin at one of `begins`, none within another."""
+        pattern, after = re.compile(shape), self._ends.get(shape, 0)
+        for at in begins:
+            if after <= at < self._end and (found := pattern.match(self._text, at)):
+                after = self._ends[shape] = found.end()
+                yield found
+
+    def _matches(self, shape: str) -> Iterator[re.Match[str]]:
+        """The matches that begin in the slice, as reading the whole text at once finds them."""
+        pattern, at = re.compile(shape), max(self._begin, self._ends.get(shape, 0))
+        while at < self._end:
+            found = pattern.search(self._text, at, self._stop)
+            if found is None or (begin := found.start()) >= self._end:
+                return
+            if self._stop < len(self._text) and found.end() > self._stop - REACH // 2:
+                found = pattern.match(self._text, begin)  # it may go on behind what was looked at
+            at = self._ends[shape] = begin + 1 if found is None else found.end()
+            if found is not None:
+                yield found
+
+
+def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
+    for found in matches:
+        if not _is_reference(found[1]):
+            yield Find(found.start(1), found.end(1), kind)
 
 
 def is_secret_name(name: str) -> bool:

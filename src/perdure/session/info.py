@@ -259,7 +259,10 @@ def _beginning(entry: Entry) -> str | None:
         message = entry.message
     except (CorruptLog, UnsupportedVersion):
         return None
-    return None if message is None else shortened(one_line(message.text))
+    if message is None:
+        return None
+    words = message.text.split(None, TITLE_LENGTH)  # the others are never part of the beginning
+    return shortened(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
 
 
 def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:

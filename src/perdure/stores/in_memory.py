@@ -141,9 +141,10 @@ class _Writing(_Handle):
 
     async def commit(self, commit: Commit) -> Committed:
         heap, limits = self._heap, self._limits
+        marked = await self.marks.mark(commit)
         committed = append(
             heap,
-            self.marks.marked(commit),
+            marked,
             self._memory.random,
             lambda entries: limits.check(heap, commit, entries),
             self._memory.clock.now_ms(),

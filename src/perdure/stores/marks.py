@@ -7,6 +7,7 @@ of no use in another session, and a copied store keeps it. ``docs/log-format.md`
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,6 +40,9 @@ from perdure.stores.protocol import Commit, Write
 
 KEY_BYTES = 32
 _MARK_BYTES = 16
+_LARGE_BYTES = 131_072
+"""Bytes of entries from which on they are marked in a thread."""
+
 _MARK = re.compile(rb',?"mark":"(?:(\d{1,18})\.(\d{1,9})\.)?([0-9a-f]{32})"\}$')
 
 TURN_KINDS = frozenset(
@@ -130,6 +134,13 @@ class Marks:
             self._marked(write, key) if _has_authority(write) else write for write in commit.writes
         )
         return msgspec.structs.replace(commit, writes=writes)
+
+    async def mark(self, commit: Commit) -> Commit:
+        """`marked`, in a thread where `commit` is so large that its digest takes a while."""
+        sizes = [len(new.body) for write in commit.writes for new in write.entries]
+        if sum(sizes) < _LARGE_BYTES:
+            return self.marked(commit)
+        return await asyncio.to_thread(self.marked, commit)
 
     def is_own(self, entry: Entry) -> bool:
         """Whether the user's perdure wrote `entry`, or the user trusts it."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from perdure.client.agents.resting import Resting
-from perdure.client.agents.saying import Said, message_of
+from perdure.client.agents.saying import Said, message_of, screened
 from perdure.client.agents.standing import note_if_idle
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
@@ -56,17 +56,20 @@ class Chat(Resting):
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
         it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
-        agent refuses them. WrongArgument for a selection in another file than `active_file`, and
-        for a variable with a name of the workspace's own (``working_dir``).
+        agent refuses them; of a message over 64 kB, the turn raises it. WrongArgument for a
+        selection in another file than `active_file`, and for a variable with a name of the
+        workspace's own (``working_dir``).
         """
         self._require_idle("send")
         durable, contents = settled(said)
-        message = message_of(durable, self.agent.on_pasted)
+        policy = self.agent.on_pasted
+        message = message_of(durable, policy)
         self._place.show(Shown(active_file, selection, variables or {}))
 
         async def work(signals: Signals) -> TurnState:
+            whole = await screened(message, policy)
             await self._place.record()
-            return await self._running.new_turn(message, contents, signals, self._place.follow)
+            return await self._running.new_turn(whole, contents, signals, self._place.follow)
 
         self.turn = self._turn(work, while_waiting)
         return self.turn
@@ -93,8 +96,10 @@ class Chat(Resting):
         order of the calls, also while `send` has not stored its own yet.
         """
         durable, contents = settled(said)
-        message = message_of(durable, self.agent.on_pasted)
+        policy = self.agent.on_pasted
+        message = message_of(durable, policy)
         async with self._order.place():
+            message = await screened(message, policy)
             return (await self.session.append_many([message], contents=contents))[0]
 
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -103,9 +108,11 @@ class Chat(Resting):
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
         durable, contents = settled(said)
-        message = message_of(durable, self.agent.on_pasted)
-        body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
+        policy = self.agent.on_pasted
+        message = message_of(durable, policy)
         async with self._order.place():
+            message = await screened(message, policy)
+            body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
             return await self._queued(body, contents)
 
     async def abort(self) -> None:

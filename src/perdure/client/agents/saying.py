@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import msgspec
@@ -15,12 +16,16 @@ Said = str | Message
 """What a person says: text, or a message of role ``user``."""
 
 _PLACE = "the message"
+_LONG = 65_536
+"""Characters of a message from which on it is looked through in a thread."""
+
 _log = logging.getLogger(__name__)
 
 
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     """`said` as it is to be written under `policy`; a warning goes to the log of the program.
 
+    A long message is only checked: `screened` looks through it before it is written.
     Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, and for what
     is neither text nor a message that can be kept.
     """
@@ -34,6 +39,24 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
             f"send what a person says, such as user('...'); to add a message of role "
             f"{message.role} to the conversation, append it to the session"
         )
+    return message if _is_long(message) else _screened(message, policy)
+
+
+async def screened(message: Message, policy: PastePolicy) -> Message:
+    """A `message` of `message_of` that may be written. A long one is looked through in a thread.
+
+    Raises: SecretPasted under ``refuse``.
+    """
+    if not _is_long(message):
+        return message
+    return await asyncio.to_thread(_screened, message, policy)
+
+
+def _is_long(message: Message) -> bool:
+    return sum(len(part.text) for part in message.parts if isinstance(part, TextPart)) > _LONG
+
+
+def _screened(message: Message, policy: PastePolicy) -> Message:
     parts: list[Part] = []
     kinds: set[str] = set()
     for part in message.parts:

@@ -22,7 +22,7 @@ from perdure.session.durable.settling import settled_data, settled_message
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Custom, CustomMessage, TreeBody
-from perdure.session.messages import InFlightMessage, Message, decode_message
+from perdure.session.messages import InFlightMessage, Message, TextPart, decode_message
 from perdure.session.notes import SideBody
 from perdure.stores.entering.contents import check_contents
 from perdure.stores.protocol import Commit, Write
@@ -42,6 +42,8 @@ ExpectedLeaf = EntryRef | msgspec.UnsetType | None
 
 _LIMIT = "message_bytes"
 _MESSAGE = "the message"
+_LARGE = 1_048_576
+"""Characters of text from which on a message is made an entry in a thread."""
 
 
 @takes_all_declared_but("items")
@@ -93,7 +95,7 @@ class Appender(ContextReader):
             parent = await self._in_tree(parent)
         durable, taken = _settled(items)
         return await self._commit(
-            tuple(_new(item, LEAF if n else parent) for n, item in enumerate(durable)),
+            await _all_new(durable, parent),
             bodies=durable,
             expected_head=expected_head,
             expected_leaf=await self._expected(expected_leaf),
@@ -190,6 +192,22 @@ def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
             return msgspec.structs.replace(item, details=data.value), data.contents
         case _:
             return item, ()
+
+
+async def _all_new(items: Sequence[Message | TreeBody], parent: ParentRef) -> tuple[NewEntry, ...]:
+    """`items` as entries, one after the other. Large ones are made in a thread, one at a time."""
+    made: list[NewEntry] = []
+    for number, item in enumerate(items):
+        after = LEAF if number else parent
+        if isinstance(item, Message) and sum(map(_text_length, item.parts)) > _LARGE:
+            made.append(await asyncio.to_thread(_new, item, after))
+        else:
+            made.append(_new(item, after))
+    return tuple(made)
+
+
+def _text_length(part: object) -> int:
+    return len(part.text) if isinstance(part, TextPart) else 0
 
 
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:

@@ -751,8 +751,9 @@ class Chat(Handle[AsyncChat]):
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
         process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
         it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
-        agent refuses them. WrongArgument for a selection in another file than `active_file`, and
-        for a variable with a name of the workspace's own (``working_dir``).
+        agent refuses them; of a message over 64 kB, the turn raises it. WrongArgument for a
+        selection in another file than `active_file`, and for a variable with a name of the
+        workspace's own (``working_dir``).
         """
         return Turn(
             self.portal,

@@ -55,6 +55,8 @@ _DROPPED = "\u00ad\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
 _VOICED = "\u3099\u309a\uff9e\uff9f"
 
 _ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
+_ASCII_SEPARATOR = re.compile("[^a-z0-9]")
+_SLICE = 65_536
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
 _HAS_ASCII = re.compile("[a-z0-9]")
 
@@ -102,8 +104,20 @@ _SEPARATED = _Separated()
 def terms(text: str) -> list[str]:
     """The words of `text` as they are compared, in order."""
     if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
+        if len(text) <= _SLICE:
+            return _ASCII_WORD.findall(text.lower())
+        return [term for piece in _slices(text.lower()) for term in _ASCII_WORD.findall(piece)]
     return [term for run in _RUN.findall(text) for term, _, _ in _pieces(run)]
+
+
+def _slices(text: str) -> Iterator[str]:
+    """`text`, cut between words, so that no call of `re` keeps other threads waiting for long."""
+    begin = 0
+    while begin < len(text):
+        found = _ASCII_SEPARATOR.search(text, begin + _SLICE)
+        end = len(text) if found is None else found.start()
+        yield text[begin:end]
+        begin = end
 
 
 def words(text: str) -> Iterator[Word]:

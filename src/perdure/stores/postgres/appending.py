@@ -31,7 +31,7 @@ from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
-from perdure.stores.postgres.growth import Facts, NotLookedUp, Share, share_of
+from perdure.stores.postgres.growth import Facts, NotLookedUp, Share, share_off_loop
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
@@ -196,7 +196,7 @@ class Appender:
     async def _believed_share(self, request: Request, write: Write, stream: Stream) -> Share | None:
         facts = Facts()
         try:
-            return share_of(stream, write, request.commit.at, request.salts, facts)
+            return await share_off_loop(stream, write, request.commit.at, request.salts, facts)
         except NotLookedUp:
             pass
         except PerdureError:
@@ -221,7 +221,9 @@ class Appender:
         async with self._db.connection() as db:
             created = await _born(db, self._db.namespace, write.create, write.above_epoch)
             try:
-                share = share_of(created, write, request.commit.at, request.salts, Facts())
+                share = await share_off_loop(
+                    created, write, request.commit.at, request.salts, Facts()
+                )
             except (PerdureError, NotLookedUp):
                 return None
             statements = _creation(self._db.namespace, created)
@@ -308,7 +310,8 @@ class Appender:
             await _look_up_nodes(db, self._db.namespace, stream, facts, named)
         while True:
             try:
-                return share_of(stream, write, request.commit.at, request.salts_of(number), facts)
+                salts = request.salts_of(number)
+                return await share_off_loop(stream, write, request.commit.at, salts, facts)
             except NotLookedUp as unknown:
                 await look_up(db, self._db.namespace, stream, facts, unknown)
 

@@ -386,11 +386,11 @@ class _ArrayDumper(Dumper):
         if not obj:
             return pack(">iiI", 0, 0, self.element_oid)
         head = pack(">iiIii", 1, 0, self.element_oid, len(obj), 1)
-        return head + self.elements(obj)
+        return b"".join([head, *self.elements(obj)])
 
-    def elements(self, obj: Any) -> bytes:
-        """Each as its length and its bytes."""
-        return b"".join([part for each in obj for part in (pack(">i", len(each)), each)])
+    def elements(self, obj: Any) -> list[bytes]:
+        """Each as its length and its bytes, not yet joined: they may be large."""
+        return [part for each in obj for part in (pack(">i", len(each)), each)]
 
 
 _AT_ONCE = 100
@@ -400,18 +400,18 @@ _AT_ONCE = 100
 class _NumbersDumper(_ArrayDumper):
     oid, element_oid = 1016, 20
 
-    def elements(self, obj: Numbers) -> bytes:
+    def elements(self, obj: Numbers) -> list[bytes]:
         if len(obj) > _AT_ONCE:
-            return b"".join([pack(">iq", 8, number) for number in obj])
+            return [pack(">iq", 8, number) for number in obj]
         sized = [8] * (2 * len(obj))
         sized[1::2] = obj
-        return pack(">" + "iq" * len(obj), *sized)
+        return [pack(">" + "iq" * len(obj), *sized)]
 
 
 class _TextsDumper(_ArrayDumper):
     oid, element_oid = 1009, 25
 
-    def elements(self, obj: Texts) -> bytes:
+    def elements(self, obj: Texts) -> list[bytes]:
         return super().elements([text.encode() for text in obj])
 
 

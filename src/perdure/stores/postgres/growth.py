@@ -6,6 +6,7 @@ The rules ask about entries that may be anywhere in the log. What is not known y
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from perdure.stores.postgres.rows import Contents, Node, Numbers, Salts, State, 
 from perdure.stores.protocol import Write
 
 _INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
+_LARGE_BYTES = 131_072
 _TURN_ENDS = frozenset((TurnStarted.kind, TurnFinished.kind))
 _NONE = -1
 
@@ -115,6 +117,15 @@ def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) 
         rows.append((entry, salt, digest))
     chain = commit_hash(stream.state.hash, at, admission.epoch, lines) if lines else b""
     return share_placed(stream, admission, rows, facts, chain)
+
+
+async def share_off_loop(
+    stream: Stream, write: Write, at: int, salts: bytes, facts: Facts
+) -> Share:
+    """`share_of`, in a thread where the entries are so large that their digests take a while."""
+    if sum([len(new.body) for new in write.entries]) < _LARGE_BYTES:
+        return share_of(stream, write, at, salts, facts)
+    return await asyncio.to_thread(share_of, stream, write, at, salts, facts)
 
 
 def share_placed(

@@ -85,7 +85,7 @@ class _Writing(_Handle):
     async def commit(self, commit: Commit) -> Committed:
         self._db.check_usable()
         check_commit(commit)
-        commit = self.marks.marked(commit)
+        commit = await self.marks.mark(commit)
         if wants_leases(commit):
             raise Unsupported("leases_in_commits", "postgres")
         blobs: list[tuple[str, bytes]] = []

@@ -145,7 +145,7 @@ class _Writing(_Handle):
 
     async def commit(self, commit: Commit) -> Committed:
         check_commit(commit)
-        commit = self.marks.marked(commit)
+        commit = await self.marks.mark(commit)
         writes, blobs = commit.writes, list[Packed]()
         if commit.blobs:
             blobs = await asyncio.to_thread(_all_packed, commit.blobs)

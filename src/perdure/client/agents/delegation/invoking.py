@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.narrowing import carved, narrowed_child, resumed_agent
-from perdure.client.agents.saying import message_of
+from perdure.client.agents.saying import message_of, screened
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.lineage import (
     child_id,
@@ -176,7 +176,8 @@ class Invoking:
             state = await self._store.state(child)
             work = running.lost_turn
             if state.open_turn is None:
-                work = partial(running.new_turn, message_of(said, "warn"), ())
+                message = await screened(message_of(said, "warn"), "warn")
+                work = partial(running.new_turn, message, ())
             try:
                 await _performed(work, is_aborted)
             except (LeaseHeld, LeaseLost, TurnOpen):

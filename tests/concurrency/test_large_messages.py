@@ -1,0 +1,84 @@
+"""A message at the size limit keeps no other task of the event loop waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import tracemalloc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import perdure
+from tests.fakes.postgres import PostgresServer
+
+SIZE = 15 * 2**20
+TEXT = ("some words of a long text with numbers 12345 and more. " * (SIZE // 54))[:SIZE]
+MOST_ON_LOOP_S = 0.06
+"""CPU of the loop's thread between two turns of the loop: other processes do not count in it."""
+MOST_CPU_S = 5.0
+
+
+@asynccontextmanager
+async def watched() -> AsyncGenerator[list[float]]:
+    """The CPU that the thread of the event loop spends between two turns of the loop."""
+    spent: list[float] = []
+
+    async def tick() -> None:
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            spent.append(now - before)
+            before = now
+
+    gc.collect()
+    gc.freeze()  # what the test program holds is no part of the work
+    ticking = asyncio.create_task(tick())
+    await asyncio.sleep(0.01)
+    try:
+        yield spent
+    finally:
+        ticking.cancel()
+        gc.unfreeze()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/s.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database()
+
+
+async def test_turn_of_message_at_size_limit_does_not_hold_event_loop(address: str) -> None:
+    async with perdure.open(address) as store, perdure.Runtime(store) as runtime:
+        chat = await runtime.start(perdure.Agent("a", model="scripted:echo"))
+        await chat.send("hello")
+        session = await store.create()
+        async with watched() as spent:
+            await session.append(perdure.user(TEXT))
+            began = time.process_time()
+            await chat.send(TEXT)
+            cpu_s = time.process_time() - began
+        assert max(spent) <= MOST_ON_LOOP_S
+        assert cpu_s <= MOST_CPU_S
+
+
+async def test_turn_of_message_at_size_limit_takes_four_times_its_size(tmp_path: Path) -> None:
+    async with (
+        perdure.open(f"sqlite:///{tmp_path}/s.db") as store,
+        perdure.Runtime(store) as runtime,
+    ):
+        chat = await runtime.start(perdure.Agent("a", model="scripted:echo"))
+        await chat.send("hello")
+        tracemalloc.start()
+        try:
+            await chat.send(TEXT)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= 4 * SIZE

@@ -1,0 +1,76 @@
+"""A long text is read in slices; what is found in it does not depend on where they are cut."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import pytest
+
+from perdure.secrets import shapes
+from tests.unit.secrets.test_shapes import MARKED
+
+PLACED = [
+    "password=" + "Tr0ub4dor" * 3,
+    'define("DB_PASSWORD", "hunter2hunter2");',
+    "Authorization: Bearer abcdefghijklmnop",
+    "postgres://user:s3cr3tpass@db/x",
+    "password: |\n    hunter2hunter2\n",
+    "my api_key = 'Ab3dE6gH9jK2mN5p'",
+    "machine example.com login ann password hunter2",
+    "db.example.com:5432:main:ann:hunter2",
+    "-----BEGIN RSA PRIVATE KEY-----\n" + "QUJD" * 200 + "\n-----END RSA PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize("secret", [*(key for _, key in MARKED), *PLACED])
+def test_secret_at_every_cut_of_a_slice_is_found_whole(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shapes, "SLICE", 256)
+    alone = {secret[find.start : find.end] for find in shapes.finds(secret)}
+    assert alone
+    for before in range(256 - len(secret) % 256 - 3, 260, 5):
+        text = "x\n" * (before // 2) + "." * (before % 2) + f"\n{secret}\n" + "y z\n" * 300
+        found = {text[find.start : find.end] for find in shapes.finds(text)}
+        assert found == alone, before
+
+
+def test_key_longer_than_a_slice_is_one_find() -> None:
+    key = "sk-ant-" + "a1" * shapes.SLICE
+    token = "eyJ" + "b" * 2 * shapes.SLICE + "." + "c" * 2 * shapes.SLICE + ".d"
+    text = f"first {key} then {token} end"
+    found = {(find.kind, text[find.start : find.end]) for find in shapes.finds(text)}
+    assert found == {("anthropic-key", key), ("jwt", token)}
+
+
+def test_pattern_is_tried_only_in_slices_that_hold_its_hint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str] = []
+    compiled = re.compile
+
+    def counted(shape: str) -> re.Pattern[str]:
+        tried.append(shape)
+        return compiled(shape)
+
+    monkeypatch.setattr(re, "compile", counted)
+    plain = "some words of a long text " * (10 * shapes.SLICE // 26)
+    assert list(shapes.finds(plain)) == []
+    assert not [shape for shape in tried if "cookie" in shape]
+    cookie = plain[: 5 * shapes.SLICE] + "\ncookie: abcdefghij\n" + plain
+    assert [find.kind for find in shapes.finds(cookie)] == ["cookie"]
+    assert len([shape for shape in tried if "cookie" in shape]) <= 2
+
+
+def test_other_thread_runs_while_a_long_text_is_searched() -> None:
+    text = '{"path": "/src/main.py", "token_count": 55, "ok": true}\n' * 40_000
+    searching = threading.Thread(target=lambda: list(shapes.finds(text)))
+    turns, began = 0, time.thread_time()
+    searching.start()
+    while searching.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns >= 10
+    assert time.thread_time() - began < 1
