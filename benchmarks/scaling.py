@@ -37,6 +37,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import Message, assistant, user
 from perdure.session.notes import Answer, Question
+from perdure.stores.keeping.retention import Retention
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.postgres import serving
 
@@ -119,7 +120,7 @@ async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
         Operation("end the idle, of which there are none", runtime.end_idle),
         Operation("what a quota has left", lambda: keeping.quota(store)),
         Operation("facts of the store", store.info),
-        Operation("a retention that removes nothing", lambda: keeping.apply_retention(store)),
+        Operation("a retention that removes nothing", lambda: _retained(store)),
         Operation("all sessions", lambda: store.recent(None), LINEAR),
     ]
 
@@ -326,6 +327,11 @@ def _sessions(numbers: range) -> Commit:
         for number in numbers
     ]
     return Commit(writes=tuple(writes), at=at)
+
+
+async def _retained(store: Store) -> None:
+    await keeping.apply_retention(store, Retention(max_age_s=10**8, max_idle_s=10**8))
+    await keeping.apply_retention(store, Retention(max_sessions=10**8, max_bytes=2**60))
 
 
 async def _created(store: Store) -> None:

@@ -19,6 +19,7 @@ from perdure.client.operating.repairs import repair
 from perdure.errors import PerdureError
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import SearchQuery
+from perdure.stores.keeping.retention import Retention
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.planted import FIRST, PATH_FORK, STREAMS, TREE_FORK, plant
@@ -129,6 +130,11 @@ FORMS = {
     "spans-of-none": "UPDATE span SET namespace = 99",
     "spans-gone": "DELETE FROM span",
     "spans-huge": f"INSERT INTO span VALUES ({MOST}, 1)",
+    "usage-gone": "DELETE FROM usage",
+    "usage-huge": f"UPDATE usage SET sessions = {MOST}, entries = {MOST}, body_bytes = {MOST}",
+    "usage-negative": "UPDATE usage SET sessions = -5, kept = -5, body_bytes = -5",
+    "questions-of-nothing": f"INSERT INTO open_question VALUES (1, 4711, 0), (1, {A}, {MOST})",
+    "questions-that-are-none": "INSERT INTO open_question SELECT 1, stream, seq FROM entry",
     "search-pages-not-ours": "UPDATE search_page SET body = x'ffffffffffffffffffff'",
     "search-texts-not-ours": "UPDATE search_text SET said = x'ffffffffffffff', n = -n",
     "search-parts-huge": f"UPDATE search_part SET size = {MOST}, last = {MOST}",
@@ -181,6 +187,10 @@ async def use_store(path: Path, do: Calls) -> None:
             ("position", store.position()),
             ("search", store.search(SearchQuery(text=WORD))),
             ("holdings", store.holdings()),
+            ("is_due", store.is_due(Retention(max_idle_s=1, max_age_s=1, max_sessions=1))),
+            ("questions", store.open_questions_of_all()),
+            ("idle", store.idle_sessions(MOST)),
+            ("info", store.info()),
             ("verify", store.verify()),
             ("say", say(store, "more", stream=FIRST)),
             ("quota", store.quota()),

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.client.keeping import set_quota
+from perdure.client.keeping import quota, set_quota
 from perdure.client.operating.backups import back_up
 from perdure.client.operating.copying import copy_sessions
 from perdure.client.operating.repairs import repair
@@ -36,11 +36,14 @@ from perdure.stores.operating.manifest import (
 from perdure.stores.sqlite import schema
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrations
 from perdure.stores.sqlite.packing.cipher import unlock
+from perdure.stores.sqlite.quota_triggers import quota_triggers
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.planted import STREAMS as PLANTED
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import create, say
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "sqlite" / "schema-4.sqlite"
 KEY = StoreKey(b"\x03" * 32)
 SECRET = "erased-text-4711"
 
@@ -272,15 +275,48 @@ async def test_repair_keeps_the_sessions_without_the_foreign_schema(tmp_path: Pa
     await verify(path)
 
 
-async def test_quota_of_our_own_is_part_of_the_schema(tmp_path: Path) -> None:
+async def test_store_without_a_trigger_that_counts_is_refused(tmp_path: Path) -> None:
     path = await good_store(tmp_path / "own.db")
     async with perdure.open(address(path)) as store:
         await set_quota(store, Quota(max_sessions=3))
     await verify(path)
     with raw_database(path) as db:
+        db.execute("DROP TRIGGER usage_content_made")
+    with pytest.raises(StoreSchemaForeign, match="usage_content_made"):
+        await verify(path)
+
+
+async def test_store_of_schema_7_with_a_quota_is_migrated_with_it(tmp_path: Path) -> None:
+    path = schema_7_with_a_quota(tmp_path / "old.db")
+
+    async with perdure.open(address(path)) as store:
+        limits, used = await quota(store)
+        found = await store.verify()
+
+    assert limits == Quota(max_entries=1_000)
+    assert (used.sessions, used.entries) == (len(PLANTED), found.entries - found.erased)
+    assert found.problems == ()
+
+
+async def test_some_of_the_triggers_of_schema_7_are_refused(tmp_path: Path) -> None:
+    path = schema_7_with_a_quota(tmp_path / "old.db")
+    with raw_database(path) as db:
         db.execute("DROP TRIGGER quota_blob_made")
     with pytest.raises(StoreSchemaForeign, match="not all 7"):
         await verify(path)
+
+
+def schema_7_with_a_quota(path: Path) -> Path:
+    """A store that a program of schema 7 wrote, while its namespace had a quota."""
+    shutil.copyfile(GOLDEN, path)
+    with raw_database(path) as db:
+        for number in (5, 6, 7):
+            db.execute(migrations()[number])
+        db.execute("INSERT INTO quota VALUES (1, NULL, 1000, NULL, 9, 9, 9, 0)")
+        for _, _, sql in quota_triggers():
+            db.execute(sql)
+        db.execute("PRAGMA user_version = 7")
+    return path
 
 
 def test_digest_of_each_schema_is_the_one_its_migrations_make() -> None:

@@ -33,6 +33,7 @@ _EMPTY = "; ".join(
     for table in (
         *(
             "backup",
+            "open_question",
             "retention",
             "quota",
             "erasure",

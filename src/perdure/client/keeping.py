@@ -42,7 +42,8 @@ async def apply_retention(
     backend = _retaining(store)
     own = await backend.retention() if policy is None else policy
     now = store.outside.clock.now_ms()
-    plan = expiring([] if own.is_empty else await backend.holdings(), own, now)
+    is_due = not own.is_empty and await backend.is_due(own)
+    plan = expiring(await backend.holdings() if is_due else (), own, now)
     if is_dry_run:
         return Removed(plan=plan)
     gone = [each for each in plan.expiring if await _is_removed(backend, each.stream)]

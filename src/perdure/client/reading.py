@@ -21,7 +21,7 @@ from perdure.session.ids import EntryId, StreamId, is_number, number_of
 from perdure.session.info import info_after
 from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
-from perdure.session.notes import CLOSING, Label, LeafMoved, Question
+from perdure.session.notes import Label, LeafMoved, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.draft import Backing
 from perdure.stores.protocol import EMPTY, ReadingAtOnce, StreamState
@@ -51,23 +51,15 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     target: str | None = None
 
 
-INBOX_KINDS = (Question.kind, *CLOSING)
-"""Kinds of the side entries that `open_questions` looks at."""
-
-
-def open_questions(notes: Iterable[Entry], at: int) -> list[OpenQuestion]:
-    """The questions among `notes` that can still be answered at `at`, oldest first.
+def open_questions(asked: Iterable[Entry], at: int) -> list[OpenQuestion]:
+    """Return those of the questions `asked` that can still be answered at `at`, oldest first.
 
     Units: `at` is Unix milliseconds.
     """
-    notes = tuple(notes)
-    closed = {entry.about for entry in notes if entry.kind in CLOSING}
     found = [
         OpenQuestion(entry.id, entry.at, entry.about, body)
-        for entry in notes
-        if entry.id not in closed
-        and isinstance(body := body_of(entry), Question)
-        and not body.is_expired(at)
+        for entry in asked
+        if isinstance(body := body_of(entry), Question) and not body.is_expired(at)
     ]
     return sorted(found, key=lambda question: question.at)
 
@@ -183,9 +175,8 @@ class SessionReader:
 
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""
-        notes = await self._backing.log.notes(self.id, INBOX_KINDS)
-        own = (note for note in notes if note.stream == self.id)
-        return open_questions(own, self._outside.clock.now_ms())
+        asked = await self._backing.log.open_questions(self.id)
+        return open_questions(asked, self._outside.clock.now_ms())
 
     async def find(self, prefix: str) -> EntryId:
         """Resolve a typed entry: an id, a seq (of an origin: ``↑3``), a foreign id, or a prefix.

@@ -23,7 +23,7 @@ from perdure.client.inbox.finding import FLOW_KINDS, stream_asking
 from perdure.client.looking.identifiers import find_flow, find_stream
 from perdure.client.looking.session_files import find_file
 from perdure.client.looking.verifying import verified
-from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
+from perdure.client.reading import OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.titles import title_of
 from perdure.client.watching import Watch, watch_namespace
@@ -222,8 +222,8 @@ class Store:
 
         Questions that came with an import or an unknown store are not listed: no turn waits.
         """
-        notes = await self.backend.notes_of_all(INBOX_KINDS)
-        asked = open_questions(notes, self.outside.clock.now_ms())
+        unclosed = await self.backend.open_questions_of_all()
+        asked = open_questions(unclosed, self.outside.clock.now_ms())
         asked = await authority.questions_in_force(self.backend, asked)
         flows = await self.backend.notes_of_all(FLOW_KINDS)
         if not flows:

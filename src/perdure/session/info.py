@@ -32,6 +32,9 @@ Origin = Literal["user", "role", "subagent", "import"]
 Status = Literal["active", "importing", "exported", "ended", "erased"]
 """``importing``: a file is being read into it, or was when the import was cut off."""
 
+LISTED_STATUSES: tuple[Status, ...] = ("active", "importing", "exported", "ended")
+"""Status of the sessions that lists show: erased ones are in none."""
+
 ORIGINS: Mapping[str, tuple[Origin, ...]] = {
     "listed": ("user", "import"),
     "all": ("user", "role", "subagent", "import"),

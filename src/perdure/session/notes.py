@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import msgspec
 
-from perdure.session.entries import Lane
+from perdure.session.entries import Entry, Lane
 from perdure.session.ids import EntryId
 
 EndedBy = Literal["user", "idle", "agent"]
@@ -369,3 +370,13 @@ class QuestionWithdrawn(SideBody, frozen=True):
 
 CLOSING = (Answer.kind, QuestionWithdrawn.kind)
 """Kinds of the entries after which the question they are about is no longer open."""
+
+INBOX_KINDS = (Question.kind, *CLOSING)
+"""Kinds of the entries that `unanswered` needs."""
+
+
+def unanswered(notes: Iterable[Entry]) -> list[Entry]:
+    """Return the questions among `notes`, of `INBOX_KINDS`, that none of the others closes."""
+    notes = tuple(notes)
+    closed = {note.about for note in notes if note.kind in CLOSING}
+    return [note for note in notes if note.kind == Question.kind and note.id not in closed]

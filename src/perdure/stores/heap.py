@@ -21,9 +21,16 @@ from perdure.session.fold import (
     undone_of,
 )
 from perdure.session.ids import EntryId, StreamId, entry_place, is_number
-from perdure.session.notes import CompactionUndone
-from perdure.stores.protocol import Committed, StreamState
-from perdure.stores.verification import StoredCommit, StoredEntry
+from perdure.session.notes import INBOX_KINDS, CompactionUndone, unanswered
+from perdure.stores.protocol import Committed, Problem, StreamState
+from perdure.stores.verification import (
+    StoredCommit,
+    StoredEntry,
+    content_lost,
+    contents_shown,
+    origin_hash_of,
+    stream_problems,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +262,19 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
     return [entry for part in reversed(parts) for entry in part]
 
 
+def open_questions_in(held: HeldStream) -> list[Entry]:
+    """The questions of the stream's own log that no entry of it closes, in order."""
+    return unanswered(note for kind in INBOX_KINDS for note in held.notes.get(kind, ()))
+
+
+def idle_in(heap: Heap, upto: int) -> list[StreamId]:
+    """The active sessions without activity after `upto`, newest activity first."""
+    infos = (held.state.info for held in heap.streams.values())
+    idle = (i for i in infos if i.kind == "session" and i.status == "active")
+    found = sorted(((i.updated_at, i.id) for i in idle if i.updated_at <= upto), reverse=True)
+    return [stream for _, stream in found]
+
+
 def resolve(heap: Heap, held: HeldStream, reference: str) -> EntryId:
     """What ``SessionStore.resolve`` promises.
 
@@ -296,3 +316,32 @@ def _foreign_ids(heap: Heap, held: HeldStream, fits: Callable[[str], bool]) -> d
         fitting = (pair for pair in near.aliases if fits(pair[0]))
         found.update(pair for pair in fitting if entry_in(heap, held, pair[1]) is not None)
     return found
+
+
+# ---------------------------------------------------------------- checking
+
+
+def problems_in(heap: Heap, held: HeldStream) -> list[Problem]:
+    """Every fault of a stream."""
+    lost = [
+        content_lost(row.entry, name)
+        for row in held.rows
+        for name in contents_shown(row.entry)
+        if name not in heap.blobs
+    ]
+    fork = held.state.header.fork
+    origin_hash = b""
+    if fork is not None:
+        origin = heap.streams[fork.stream]
+        origin_hash = origin_hash_of(origin.genesis, origin.commits, fork.head)
+    return lost + list(
+        stream_problems(
+            held.state,
+            held.commits,
+            held.rows,
+            lambda id_: is_tree_entry(heap, held, id_),
+            origin_hash=origin_hash,
+            shared_messages=held.shared_messages,
+            genesis=held.genesis,
+        )
+    )

@@ -43,8 +43,10 @@ from perdure.stores.heap import (
     entry_in,
     find_entry,
     held_in,
-    is_tree_entry,
+    idle_in,
     notes_in,
+    open_questions_in,
+    problems_in,
     resolve,
     tree_entry_in,
     tree_in,
@@ -68,7 +70,6 @@ from perdure.stores.protocol import (
     Lease,
     OnProgress,
     Positioned,
-    Problem,
     SessionScope,
     StoreInfo,
     StreamState,
@@ -79,11 +80,7 @@ from perdure.stores.scanning import fitting, hits_among
 from perdure.stores.verification import (
     Steps,
     blob_problems,
-    content_lost,
     content_steps,
-    contents_shown,
-    origin_hash_of,
-    stream_problems,
 )
 from perdure.stores.watching import Changes, Watches
 
@@ -233,6 +230,9 @@ class _Reading(_Handle):
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return notes_in(self._heap, self._held(stream), kinds)
 
+    async def open_questions(self, stream: StreamId) -> list[Entry]:
+        return open_questions_in(self._held(stream))
+
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         return self._held(stream).partial
 
@@ -276,6 +276,13 @@ class _Namespace(_Handle):
         found = [info for info in near if is_about(info, subject, metadata)]
         found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
         return found[:limit]
+
+    async def idle_sessions(self, upto: int) -> list[StreamId]:
+        return idle_in(self._heap, upto)
+
+    async def open_questions_of_all(self) -> list[Entry]:
+        streams = self._heap.streams.values()
+        return [entry for held in streams for entry in open_questions_in(held)]
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         found: list[Entry] = []
@@ -366,6 +373,10 @@ class _Retaining(_Handle):
         self._check_open()
         self._limits.policy = policy
 
+    async def is_due(self, policy: Retention) -> bool:
+        self._check_open()
+        return not policy.is_empty
+
     async def holdings(self) -> list[Holding]:
         return heap_limits.holdings(self._heap, self._memory.clock.now_ms())
 
@@ -419,7 +430,7 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         heap = self._heap
-        problems = [each for held in heap.streams.values() for each in _problems_of(heap, held)]
+        problems = [each for held in heap.streams.values() for each in problems_in(heap, held)]
         entries = [entry for entry in heap.log if entry is not None]
         sizes = (len(content) for content in heap.blobs.values())
         steps = Steps(on_progress, len(entries) + sum(map(content_steps, sizes)))
@@ -453,31 +464,6 @@ class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing
         self._is_closed = True
         for watch in tuple(self._own_watches):
             watch.end()
-
-
-def _problems_of(heap: Heap, held: HeldStream) -> list[Problem]:
-    lost = [
-        content_lost(row.entry, name)
-        for row in held.rows
-        for name in contents_shown(row.entry)
-        if name not in heap.blobs
-    ]
-    fork = held.state.header.fork
-    origin_hash = b""
-    if fork is not None:
-        origin = heap.streams[fork.stream]
-        origin_hash = origin_hash_of(origin.genesis, origin.commits, fork.head)
-    return lost + list(
-        stream_problems(
-            held.state,
-            held.commits,
-            held.rows,
-            lambda id_: is_tree_entry(heap, held, id_),
-            origin_hash=origin_hash,
-            shared_messages=held.shared_messages,
-            genesis=held.genesis,
-        )
-    )
 
 
 async def open_memory(

@@ -267,10 +267,7 @@ class LogReading(Protocol):
     """Reading one stream."""
 
     async def state(self, stream: StreamId) -> StreamState:
-        """Where `stream` stands now.
-
-        Raises: SessionNotFound.
-        """
+        """Where `stream` stands now. Raises: SessionNotFound."""
         ...
 
     async def entries(
@@ -313,19 +310,19 @@ class LogReading(Protocol):
         ...
 
     async def tree(self, stream: StreamId) -> list[Entry]:
-        """Every tree entry the stream sees, in log order, a fork's origin first.
-
-        Raises: SessionNotFound.
-        """
+        """Every tree entry the stream sees, a fork's origin first. Raises: SessionNotFound."""
         ...
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         """The side entries of `kinds` that the stream sees, in order.
 
         A fork sees its origin's up to the fork. Erased ones are left out.
-
         Raises: SessionNotFound.
         """
+        ...
+
+    async def open_questions(self, stream: StreamId) -> list[Entry]:
+        """The questions of the stream's own log that no entry of it closes, in order."""
         ...
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
@@ -359,10 +356,7 @@ class ReadingAtOnce(Protocol):
     async def newest(
         self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
     ) -> tuple[StreamState, list[Entry]]:
-        """``state``, and ``branch`` to its leaf, as they are at one moment.
-
-        Raises: SessionNotFound.
-        """
+        """``state``, and ``branch`` to its leaf, at one moment. Raises: SessionNotFound."""
         ...
 
 
@@ -370,10 +364,7 @@ class NamespaceReading(Protocol):
     """Reading across the streams of the namespace."""
 
     async def find(self, prefix: str) -> StreamId:
-        """For `Store.find`: the stream whose id is `prefix`, or the only one that begins with it.
-
-        Raises: SessionNotFound, AmbiguousId.
-        """
+        """For `Store.find`: the one stream that `prefix` names. Raises: as `Store.find`."""
         ...
 
     async def sessions(
@@ -391,6 +382,14 @@ class NamespaceReading(Protocol):
         Of `cwd`, with `query` in name or id (in any letter case), about `subject`, with each value
         of `metadata`. Erased sessions are no sessions any more.
         """
+        ...
+
+    async def idle_sessions(self, upto: int) -> list[StreamId]:
+        """Active sessions of any origin without activity after `upto`, newest activity first."""
+        ...
+
+    async def open_questions_of_all(self) -> list[Entry]:
+        """`open_questions` of all streams, in any order. Costs what it returns."""
         ...
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.terms import guarded_cost
-from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
+from perdure.client.reading import OpenQuestion, open_questions
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget, OnExceed
 from perdure.models.prices import Cost, in_dollars
@@ -57,9 +57,9 @@ class QuestionCalls:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _called(self, session: StreamId, question: EntryId, on_question: OnQuestion) -> None:
-        notes = await self._store.backend.notes(session, INBOX_KINDS)
+        open_now = await self._store.backend.open_questions(session)
         now = self._store.outside.clock.now_ms()
-        for asked in open_questions(notes, now):
+        for asked in open_questions(open_now, now):
             if asked.id != question:
                 continue
             try:

@@ -240,11 +240,10 @@ class Runtime:
         whose question has expired are closed first, also those that no process runs.
         """
         ended: list[str] = []
-        infos = await self._store.recent(limit=None, scope="all")
-        for info in await ending(self._store, infos, self._idle_timeout_s):
-            with suppress(SessionNotFound, Erased):  # somebody took it out meanwhile
-                if await expire_or_end(self._store, info.id, self._idle_timeout_s):
-                    ended.append(info.id)
+        for session in await ending(self._store, self._idle_timeout_s):
+            with suppress(SessionNotFound, Erased):  # another process removed it meanwhile
+                if await expire_or_end(self._store, session, self._idle_timeout_s):
+                    ended.append(session)
         return ended
 
     async def __aenter__(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 import msgspec
 
@@ -18,7 +18,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import Spending
-from perdure.session.notes import GrantRevoked, Question, SessionEnded, SideBody
+from perdure.session.notes import GrantRevoked, SessionEnded, SideBody
 from perdure.stores.protocol import Commit, StreamState, Write
 
 
@@ -79,16 +79,16 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     return True
 
 
-async def ending(
-    store: Store, infos: Sequence[SessionInfo], timeout_s: float | None
-) -> list[SessionInfo]:
-    """Return those of `infos` that `expire_or_end` may close; the others need not be read.
+async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
+    """Return the sessions that `expire_or_end` may close: idle ones, and those that ask.
 
-    A turn that waits has asked, so only sessions with a question can have one that expired.
+    A turn that waits has asked, so only sessions with an open question can have one that expired.
     """
-    questions = await store.backend.notes_of_all((Question.kind,))
-    asking = {question.stream for question in questions}
-    return [each for each in infos if each.id in asking or _is_silent(store, each, timeout_s)]
+    found = [question.stream for question in await store.backend.open_questions_of_all()]
+    if timeout_s is not None:
+        upto = math.floor(store.outside.clock.now_ms() - timeout_s * 1000)
+        found += await store.backend.idle_sessions(upto)
+    return list(dict.fromkeys(found))
 
 
 def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:
@@ -102,6 +102,8 @@ async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> 
     """Close the open turn of `session` if its question has expired, then do as `end_if_idle`."""
     stream, clock = StreamId(session), store.outside.clock
     state = await store.backend.state(stream)
+    if state.header.kind != "session":
+        return False
     if state.open_turn is not None and await expire_question(store.backend, clock, stream):
         state = await store.backend.state(stream)
     return await end_if_idle(store, state, timeout_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.client.inbox.consenting import allowing, is_freed
-from perdure.client.reading import INBOX_KINDS, open_questions
+from perdure.client.reading import open_questions
 from perdure.engine.flows.journal import Journal
 from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
@@ -89,10 +89,10 @@ async def _freed(
         if session == but:
             continue
         head = (await store.state(session)).head
-        notes = await store.notes(session, INBOX_KINDS)
+        own = await store.open_questions(session)
         answers = tuple(
             new_side(Answer("allow", change.by, NOTE), asked.id)
-            for asked in open_questions(notes, at)
+            for asked in open_questions(own, at)
             if is_freed(asked.question, consent)
         )
         if answers:

@@ -32,6 +32,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
+from perdure.session.notes import INBOX_KINDS, unanswered
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
@@ -253,6 +254,9 @@ class _Reading(_Handle):
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return await self._read(stream, lambda log: reading.notes(log, kinds))
 
+    async def open_questions(self, stream: StreamId) -> list[Entry]:
+        return await self._read(stream, lambda log: unanswered(reading.notes(log, INBOX_KINDS)))
+
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         def work() -> tuple[int, bytes] | None:
             turn = self._standing(stream).open_turn
@@ -309,6 +313,18 @@ class _Namespace(_Handle):
             return found[:limit]
 
         return await self._run(work)
+
+    async def idle_sessions(self, upto: int) -> list[StreamId]:
+        def work() -> list[StreamId]:
+            infos = {s.header.id: s.info for _, s in self._shelf.standings()}.values()
+            idle = (i for i in infos if i.kind == "session" and i.status == "active")
+            found = sorted((i.updated_at, i.id) for i in idle if i.updated_at <= upto)
+            return [stream for _, stream in reversed(found)]
+
+        return await self._run(work)
+
+    async def open_questions_of_all(self) -> list[Entry]:
+        return unanswered(await self.notes_of_all(INBOX_KINDS))
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         def work() -> list[Entry]:

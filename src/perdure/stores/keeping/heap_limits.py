@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from perdure.errors import QuotaExceeded
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, blob_hash
-from perdure.session.notes import CLOSING, Question
+from perdure.session.ids import StreamId, blob_hash
 from perdure.stores.access.lease_term import is_running
-from perdure.stores.heap import Heap, HeldStream, held_in
+from perdure.stores.heap import Heap, HeldStream, held_in, open_questions_in
 from perdure.stores.keeping.heap_erasing import forget_keys_of, without_contents
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.keeping.retention import Hold, Holding, Retention
@@ -95,13 +94,7 @@ def _hold(held: HeldStream, now: int) -> Hold | None:
         return "turn"
     if is_running(held.until, now):
         return "lease"
-    return "question" if _asked(held) else None
-
-
-def _asked(held: HeldStream) -> set[EntryId]:
-    """The questions that wait."""
-    closed = {note.about for kind in CLOSING for note in held.notes.get(kind, ())}
-    return {note.id for note in held.notes.get(Question.kind, ())} - closed
+    return "question" if open_questions_in(held) else None
 
 
 def remove(heap: Heap, stream: StreamId, now: int) -> bool:

@@ -105,6 +105,10 @@ class Retaining(Protocol):
         """
         ...
 
+    async def is_due(self, policy: Retention) -> bool:
+        """Whether `policy` may let go of a session now. False is certain, and costs no scan."""
+        ...
+
     async def holdings(self) -> list[Holding]:
         """Every session of the namespace, as `expiring` wants them. Reads the whole namespace."""
         ...
@@ -173,6 +177,16 @@ def _wanted(oldest_first: list[Holding], policy: Retention, now: int) -> dict[St
             found[each.stream] = "bytes"
             total -= each.bytes
     return found
+
+
+def is_over(held: int, limit: int | None) -> bool:
+    """Whether more is held than `limit`; None limits nothing."""
+    return limit is not None and held > limit
+
+
+def oldest_kept(limit_s: int | None, now: int) -> int | None:
+    """The earliest moment that `limit_s` keeps at `now`; None keeps any."""
+    return None if limit_s is None else now - limit_s * 1000
 
 
 def _is_over(passed_ms: int, limit_s: int | None) -> bool:

@@ -32,6 +32,7 @@ from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
 from perdure.stores.postgres.growth import Facts, NotLookedUp, Share, share_off_loop
+from perdure.stores.postgres.lists import kept_beside, listing
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
@@ -413,7 +414,7 @@ def statements_of(
     if share.aliases:
         names, seqs = [name for name, _ in share.aliases], [seq for _, seq in share.aliases]
         statements.append(Statement(_KEEP_ALIASES, (ns, id_, names, seqs)))
-    return statements
+    return statements + kept_beside(ns, share)
 
 
 def keeping(namespace: str, digest: str, content: bytes) -> Statement:
@@ -492,7 +493,7 @@ def _creation(namespace: str, stream: Stream) -> list[Statement]:
         *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
         fork.scope == "path" if fork else None,
     )
-    statements = [Statement(_CREATE, values)]
+    statements = [Statement(_CREATE, values), listing(namespace, stream)]
     if state.epoch:
         own = (state.epoch, namespace, state.header.id)
         statements.append(Statement(_BEGIN_EPOCH, own))

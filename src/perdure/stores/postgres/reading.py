@@ -14,10 +14,12 @@ from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
 from perdure.session.info import ORIGINS, SessionInfo, described, is_about, is_found
+from perdure.session.notes import Question
 from perdure.stores.admission import with_lease
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
 from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.lists import folder_key
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     NODE_COLUMNS,
@@ -81,12 +83,36 @@ SELECT id FROM perdure.stream WHERE namespace = %s AND id >= %s AND id < %s ORDE
 _SESSIONS: LiteralString = """
 SELECT s.id, s.updated_at, s.info, b.header FROM (
     SELECT namespace, id, updated_at, info FROM perdure.stream
-    WHERE namespace = %s AND kind = 'session' AND origin = %s AND (updated_at, id) < (%s, %s)
-        AND NOT is_erased
+    WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active = %s
+        AND (updated_at, id) < (%s, %s) AND NOT is_erased
     ORDER BY updated_at DESC, id DESC LIMIT %s
 ) AS s JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
 ORDER BY s.updated_at DESC, s.id DESC
 """
+
+_SESSIONS_OF_FOLDER: LiteralString = """
+SELECT s.id, s.updated_at, s.info, b.header FROM (
+    SELECT namespace, id, updated_at, info FROM perdure.stream
+    WHERE namespace = %s AND kind = 'session' AND origin = %s AND folder = %s
+        AND (updated_at, id) < (%s, %s) AND NOT is_erased
+    ORDER BY updated_at DESC, id DESC LIMIT %s
+) AS s JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+ORDER BY s.updated_at DESC, s.id DESC
+"""
+
+_IDLE: LiteralString = """
+SELECT updated_at, id FROM perdure.stream
+WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active AND updated_at <= %s
+    AND NOT is_erased
+"""
+
+_OPEN_QUESTIONS: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.open_question AS q
+JOIN perdure.entry AS e ON e.namespace = q.namespace AND e.stream = q.stream AND e.seq = q.seq
+WHERE q.namespace = %s AND e.kind = %s AND e.run IS NULL AND e.salt IS NOT NULL
+"""  # noqa: S608 - put together from constants
+
+_OPEN_QUESTIONS_OF = _OPEN_QUESTIONS + " AND q.stream = %s ORDER BY q.seq"
 
 _SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
 
@@ -297,12 +323,12 @@ async def sessions(
     metadata: Mapping[str, object] | None,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first; read page by page until enough of them fit."""
-    is_any = (cwd, query, subject, metadata) == (None, None, None, None)
+    is_any = (query, subject, metadata) == (None, None, None)
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
     found: list[SessionInfo] = []
     last: tuple[int, str] = (2**63 - 1, "\U0010ffff")
     while limit is None or len(found) < limit:
-        rows = await _page_of_sessions(db, scope, last, page)
+        rows = await _page_of_sessions(db, scope, cwd, last, page)
         for name, _, info, header in rows:
             one = described(info_of_row(name, info), header_of_row(name, header))
             if is_found(one, cwd, query) and is_about(one, subject, metadata):
@@ -314,12 +340,37 @@ async def sessions(
 
 
 async def _page_of_sessions(
-    db: Database, scope: SessionScope, last: tuple[int, str], page: int
+    db: Database, scope: SessionScope, cwd: str | None, last: tuple[int, str], page: int
 ) -> list[Row]:
-    asked = [Statement(_SESSIONS, (db.namespace, origin, *last, page)) for origin in ORIGINS[scope]]
+    sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
+    asked = [
+        Statement(sql, (db.namespace, origin, part, *last, page))
+        for origin in ORIGINS[scope]
+        for part in ((True, False) if cwd is None else (folder_key(cwd),))
+    ]
     rows = [row for part in await db.ask(*asked) for row in part]
     rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
     return rows[:page]
+
+
+async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
+    """What ``NamespaceReading.idle_sessions`` promises."""
+    asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in ORIGINS["all"]]
+    rows = sorted((row for part in await db.ask(*asked) for row in part), reverse=True)
+    return [StreamId(row[1]) for row in rows]
+
+
+async def open_questions_of_all(db: Database) -> list[Entry]:
+    """The questions of all streams that no entry closes."""
+    (rows,) = await db.ask(Statement(_OPEN_QUESTIONS, (db.namespace, Question.kind)))
+    return [entry_of(row) for row in rows]
+
+
+async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
+    """The questions of the stream's own log that no entry of it closes."""
+    values = (db.namespace, Question.kind, stream)
+    rows = await _of_stream(db, stream, Statement(_OPEN_QUESTIONS_OF, values))
+    return [entry_of(row) for row in rows]
 
 
 async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:

@@ -158,6 +158,9 @@ class _Reading(_Handle):
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return await reading.notes(self._db, stream, tuple(kinds))
 
+    async def open_questions(self, stream: StreamId) -> list[Entry]:
+        return await reading.open_questions(self._db, stream)
+
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         return await reading.partial(self._db, stream)
 
@@ -197,6 +200,12 @@ class _Namespace(_Handle):
             subject=subject,
             metadata=metadata,
         )
+
+    async def idle_sessions(self, upto: int) -> list[StreamId]:
+        return await reading.idle_sessions(self._db, upto)
+
+    async def open_questions_of_all(self) -> list[Entry]:
+        return await reading.open_questions_of_all(self._db)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await reading.notes_of_all(self._db, tuple(kinds))
@@ -293,6 +302,9 @@ class _Retaining(_Handle):
 
     async def set_retention(self, policy: Retention) -> None:
         await retaining.set_policy(self._db, policy)
+
+    async def is_due(self, policy: Retention) -> bool:
+        return await retaining.is_due(self._db, policy, self._now())
 
     async def holdings(self) -> list[Holding]:
         return await retaining.holdings(self._db, self._now())

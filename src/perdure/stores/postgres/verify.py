@@ -19,11 +19,13 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, info_after, info_of
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
+from perdure.session.notes import CLOSING, Question
 from perdure.stores.chain import genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.growth import left_behind
+from perdure.stores.postgres.lists import folder_key
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
@@ -107,7 +109,24 @@ WHERE a.namespace = %s AND a.stream = %s AND NOT EXISTS (
 """
 
 _COLUMNS: LiteralString = """
-SELECT kind, origin, updated_at FROM perdure.stream WHERE namespace = %s AND id = %s
+SELECT kind, origin, updated_at, folder, is_active, created_at
+FROM perdure.stream WHERE namespace = %s AND id = %s
+"""
+
+# Questions that the log leaves open, and those that are kept as open: each in one of the two.
+_QUESTIONS: LiteralString = """
+WITH open AS (
+    SELECT q.stream, q.seq FROM perdure.entry AS q
+    WHERE q.namespace = %s AND q.kind = %s AND q.run IS NULL AND q.salt IS NOT NULL
+        AND NOT EXISTS (
+            SELECT FROM perdure.entry AS a WHERE a.namespace = q.namespace
+                AND a.stream = q.stream AND a.kind = ANY(%s) AND a.run IS NULL AND a.ref = q.seq)
+), kept AS (SELECT stream, seq FROM perdure.open_question WHERE namespace = %s)
+(SELECT o.*, 'is missing in' FROM open AS o EXCEPT SELECT k.*, 'is missing in' FROM kept AS k)
+UNION ALL
+(SELECT k.*, 'does not belong in' FROM kept AS k
+ EXCEPT SELECT o.*, 'does not belong in' FROM open AS o)
+LIMIT 100
 """
 
 _HAS_CONTENT: LiteralString = """
@@ -158,6 +177,7 @@ class _Check:
             erased += check.erased
         for (stream,) in self.rows(Statement(_HOMELESS, (self.namespace,))):
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
+        problems += self.tried(self._questions, "its open questions cannot be read")
         problems += self.tried(self._contents, "its contents cannot all be read")
         problems += self.tried(self._index, "its search index cannot be read")
         self.steps.end()
@@ -173,6 +193,11 @@ class _Check:
             if is_lost(error):
                 raise
             return 0
+
+    def _questions(self) -> Iterator[Problem]:
+        values = (self.namespace, Question.kind, list(CLOSING), self.namespace)
+        for stream, seq, is_what in self.rows(Statement(_QUESTIONS, values)):
+            yield Problem(stream, seq, f"this question {is_what} the inbox")
 
     def _contents(self) -> Iterator[Problem]:
         for digest, content in self.streamed(Statement(_BLOBS, (self.namespace,)), 1):
@@ -272,7 +297,8 @@ class _StreamCheck:
         for (name,) in self._check.rows(Statement(_LOST_ALIASES, (ns, self._id))):
             self._report(None, f"the foreign id {bytes(name)!r} stands for no entry")
         (columns,) = self._check.rows(Statement(_COLUMNS, (ns, self._id)))
-        if columns != (info.kind, info.origin, info.updated_at):
+        place = folder_key(info.cwd), info.status == "active", info.created_at
+        if columns != (info.kind, info.origin, info.updated_at, *place):
             self._report(None, "the columns it is listed by are not what its info says")
 
     def _entries(self, shape: _Shape) -> Iterator[StoredEntry]:

@@ -21,6 +21,7 @@ from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
+from perdure.session.notes import INBOX_KINDS
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.admission import (
     Admission,
@@ -34,11 +35,12 @@ from perdure.stores.admission import (
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Committed, Lease, StreamState, Taking
 from perdure.stores.sqlite.branches import node_seen
+from perdure.stores.sqlite.log.inbox import note_questions
+from perdure.stores.sqlite.log.spans import begin_span
 from perdure.stores.sqlite.packing.contents import Packed
 from perdure.stores.sqlite.packing.requests import Request, Share
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
-    NEWEST_SPAN,
     Node,
     Stream,
     Tables,
@@ -49,12 +51,13 @@ from perdure.stores.sqlite.rows import (
 
 _INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
 _TURN_ENDS = frozenset((TurnStarted.kind, TurnFinished.kind))
+_INBOX = frozenset(INBOX_KINDS)
 
 _ABOVE_ROOT = Node(-1, 0, EMPTY, EMPTY, -1, 0, None)
 
 _INSERT_STREAM = """
 INSERT INTO stream (namespace, id, kind, origin, parent, created_at, head, leaf, hash, epoch, until,
-    messages, updated_at, title, first_text, cwd, status, turns)
+    messages, updated_at, title, first_text, turns, cwd, status)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)
 """
 
@@ -65,9 +68,12 @@ UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages
 
 _UPDATE_STREAM = """
 UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages = ?,
-    updated_at = ?, title = ?, first_text = ?, cwd = ?, status = ?, turns = ?
+    updated_at = ?, title = ?, first_text = ?, turns = ?
 WHERE no = ?
 """
+
+# Apart: SQLite writes the indexes of what is set, changed or not.
+_PLACE_STREAM = "UPDATE stream SET cwd = ?, status = ? WHERE no = ?"
 
 _INSERT_ENTRY = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -263,7 +269,7 @@ def _inserted(
         _INSERT_STREAM,
         (
             *(namespace, header.id, header.kind, header.origin, info.parent, header.created_at),
-            *(EMPTY, leaf_n, state.hash, info.messages, *_listed(info)),
+            *(EMPTY, leaf_n, state.hash, info.messages, *_listed(info), *_place(info)),
         ),
     )
     number = tables.db.last_insert_rowid()
@@ -284,8 +290,13 @@ def _inserted(
 
 
 def _listed(info: SessionInfo) -> tuple[object, ...]:
-    """What of a session's info its entries change, but for their number."""
-    return (info.updated_at, info.title, info.first_text, info.cwd, info.status, info.turns)
+    """What of a session's info its entries change, but for their number and `_place`."""
+    return (info.updated_at, info.title, info.first_text, info.turns)
+
+
+def _place(info: SessionInfo) -> tuple[object, ...]:
+    """Folder and status, which entries seldom change."""
+    return (info.cwd, info.status)
 
 
 # ---------------------------------------------------------------- entries
@@ -323,7 +334,7 @@ def placed(
     tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
     tables.next_n = first + len(entries)
     if tables.newest_namespace != stream.namespace:
-        _begin_span(tables, stream.namespace, first)
+        begin_span(tables, stream.namespace, first)
     tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
     leaf = growth.leaf(admission.leaf)
     info, listed = admission.info, _listed(admission.info)
@@ -332,19 +343,17 @@ def placed(
         tables.run(_MOVE_STREAM, (*moved, info.messages, stream.no))
     else:
         tables.run(_UPDATE_STREAM, (*moved, info.messages, *listed, stream.no))
+    if _place(info) != _place(stream.state.info):
+        tables.run(_PLACE_STREAM, (*_place(info), stream.no))
     for alias, entry in admission.aliases:
         tables.run(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
-    if not _TURN_ENDS.isdisjoint([entry.kind for entry in entries]):
+    kinds = [entry.kind for entry in entries]
+    if not _TURN_ENDS.isdisjoint(kinds):
         tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
+    if not _INBOX.isdisjoint(kinds):
+        note_questions(tables, stream, entries)
     state = advanced(stream.state, admission, chain)
     return Stream(stream.no, stream.namespace, state, leaf, growth.tip, stream.owner, stream.until)
-
-
-def _begin_span(tables: Tables, namespace: int, first: int) -> None:
-    """Note that entries of `namespace` follow those of another from position `first` on."""
-    if tables.value(NEWEST_SPAN) != namespace:
-        tables.run("INSERT INTO span VALUES (?, ?)", (first, namespace))
-    tables.newest_namespace = namespace
 
 
 class _Growth:

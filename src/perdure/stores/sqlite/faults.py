@@ -27,7 +27,7 @@ from perdure.stores.access.lock_holder import holder_of_byte
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 QUOTA = "perdure quota "
-"""How the words begin with which a trigger of ``keeping.quotas`` refuses a commit."""
+"""How the words begin with which a trigger of the schema refuses a commit."""
 
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 

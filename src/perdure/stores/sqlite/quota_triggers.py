@@ -1,10 +1,16 @@
-"""The triggers that count what a namespace holds; part of the schema while one has a quota."""
+"""Triggers that schemas 4 to 7 had while a namespace had a quota, to recognize such a file.
+
+Since schema 8 the triggers of the schema count for every namespace (``migrations/0008_lists.sql``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from perdure.stores.sqlite.faults import QUOTA
+
+NEWEST = 7
+"""The newest schema that may have these triggers."""
 
 _PREFIX = "quota_"
 

@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import islice
+
+import apsw
 
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
-from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
+from perdure.session.info import LISTED_STATUSES, ORIGINS, SessionInfo, is_about, is_found
+from perdure.session.notes import Question
 from perdure.stores.admission import with_lease
-from perdure.stores.protocol import Positioned, SessionScope, StreamState
+from perdure.stores.key import StoreKey
+from perdure.stores.protocol import Positioned, SessionScope, StoreInfo, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.migrate import version_of
+from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
@@ -68,9 +73,32 @@ _NAMESPACE = "SELECT no FROM namespace WHERE name = ?"
 _SESSIONS = f"""
 SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
 WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
-    AND s.origin = ?
+    AND s.origin = ? AND s.status = ?
 ORDER BY s.updated_at DESC, s.id DESC
 """  # noqa: S608 - put together from constants
+
+_SESSIONS_OF_FOLDER = f"""
+SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
+WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND s.origin = ? AND s.cwd = ?
+ORDER BY s.updated_at DESC, s.id DESC
+"""  # noqa: S608 - put together from constants
+
+_IDLE = """
+SELECT updated_at, id FROM stream
+WHERE kind = 'session' AND namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND origin = ? AND status = 'active' AND updated_at <= ?
+ORDER BY updated_at DESC, id DESC
+"""
+
+_OPEN_QUESTIONS = """
+SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
+FROM open_question AS q CROSS JOIN entry AS e ON e.stream = q.stream AND e.seq = q.seq
+WHERE q.namespace = (SELECT no FROM namespace WHERE name = ?1) AND e.kind = ?2
+    AND e.run IS NULL AND e.salt IS NOT NULL
+"""
+
+_OPEN_QUESTIONS_OF = _OPEN_QUESTIONS + " AND q.stream = ?3 ORDER BY e.seq"
 
 _STREAMS_LIKE = """
 SELECT id FROM stream
@@ -87,10 +115,9 @@ SELECT digest, size, packing, content FROM blob
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
 """
 
-_BODIES = """
-SELECT count(*), coalesce(sum(length(e.body)), 0)
-FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
-WHERE s.namespace = ?
+_HELD = """
+SELECT streams, entries, body_bytes + content_bytes FROM usage
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 """
 
 
@@ -289,7 +316,13 @@ def sessions(
     metadata: Mapping[str, object] | None,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first."""
-    cursors = [tables.db.execute(_SESSIONS, (namespace, origin)) for origin in ORIGINS[scope]]
+    if cwd is not None and not is_text(cwd):
+        return []
+    cursors = [
+        tables.db.execute(_SESSIONS if cwd is None else _SESSIONS_OF_FOLDER, (namespace, *of))
+        for origin in ORIGINS[scope]
+        for of in ([(origin, each) for each in LISTED_STATUSES] if cwd is None else [(origin, cwd)])
+    ]
     newest_first = merge(*cursors, key=lambda row: (row[5], row[1]), reverse=True)
     infos = ((info_of_row(row), row[14]) for row in newest_first)
     whole = (described_row(*each) for each in infos if is_found(each[0], cwd, query))
@@ -297,6 +330,31 @@ def sessions(
     for cursor in cursors:
         cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
     return found
+
+
+def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
+    """What ``NamespaceReading.idle_sessions`` promises."""
+    rows = [row for each in ORIGINS["all"] for row in tables.rows(_IDLE, namespace, each, upto)]
+    return [StreamId(row[1]) for row in sorted(rows, reverse=True)]
+
+
+def open_questions_of_all(tables: Tables, namespace: str) -> list[Entry]:
+    """The questions of all streams that no entry closes."""
+    return _asked(tables, tables.rows(_OPEN_QUESTIONS, namespace, _asking(tables)))
+
+
+def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
+    """The questions of the stream's own log that no entry of it closes."""
+    number = _number(tables, namespace, stream)
+    return _asked(tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, _asking(tables), number))
+
+
+def _asking(tables: Tables) -> int:
+    return tables.kind_number(Question.kind) or -1
+
+
+def _asked(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
+    return [tables.entry(tables.stream_id(row[7]), _entry_part(row)) for row in list(rows)]
 
 
 def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[Entry]:
@@ -336,13 +394,22 @@ def blob(tables: Tables, namespace: str, digest: str) -> bytes:
     return content_in(Packed(*row))
 
 
-def figures(tables: Tables, namespace: str) -> tuple[int, int, int, int, int]:
-    """How many streams and entries, bytes of their bodies and blobs, of the file; its schema."""
-    number = tables.value(_NAMESPACE, namespace)
-    streams = tables.value("SELECT count(*) FROM stream WHERE namespace = ?", number)
-    row = tables.row(_BODIES, number)
-    entries, bodies = row or (0, 0)
-    blobs = tables.value("SELECT coalesce(sum(size), 0) FROM blob WHERE namespace = ?", number)
-    pages = tables.db.pragma("page_count")
-    size_bytes = pages * tables.db.pragma("page_size")
-    return streams, entries, bodies + blobs, size_bytes, version_of(tables.db)
+def info(
+    tables: Tables, namespace: str, address: str, durability: str, key: StoreKey | None
+) -> StoreInfo:
+    """What ``SessionStore.info`` promises."""
+    streams, entries, payload_bytes = tables.row(_HELD, namespace) or (0, 0, 0)
+    return StoreInfo(
+        address=address,
+        backend="sqlite",
+        namespace=namespace,
+        durability=durability,
+        schema_version=version_of(tables.db),
+        streams=streams,
+        entries=entries,
+        size_bytes=tables.db.pragma("page_count") * tables.db.pragma("page_size"),
+        payload_bytes=payload_bytes,
+        is_encrypted=key is not None,
+        engine=f"SQLite {apsw.sqlite_lib_version()}",
+        cipher=cipher_of(key),
+    )

@@ -18,15 +18,15 @@ import apsw
 
 from perdure.errors import StoreSchemaForeign
 from perdure.stores.sqlite.migrate import migrations, version_of
-from perdure.stores.sqlite.quota_triggers import quota_triggers
+from perdure.stores.sqlite.quota_triggers import NEWEST, quota_triggers
 from perdure.stores.sqlite.rows import Connection, Row
 
 PAGE_BYTES = 4_096
 """Measured: larger pages store 4 % less and write twice as much for each small commit."""
 
 DIGESTS = {
-    6: "3412426581fd33a55caed7a3f61aa47b",
     7: "06cc48f93edb434340e8d16e88595741",
+    8: "7bce6b60d24b29d2b257d40a9b8df7d6",
 }
 """Version -> the digest of its schema. A version that is missing here is migrated in memory."""
 
@@ -80,7 +80,8 @@ def check_schema(db: Connection, path: Path) -> int:
     if len(set(roots)) < len(roots):
         raise StoreSchemaForeign(str(path), "two of its tables or indexes share a page")
     found = frozenset(row[:5] for row in objects)
-    own = found - _triggers() if found >= _triggers() else found
+    has_triggers = version <= NEWEST and found >= _triggers()
+    own = found - _triggers() if has_triggers else found
     if (objects or version) and digest_of(own) != DIGESTS.get(version):
         _check_each(own, version, path)
     return version
@@ -131,7 +132,7 @@ def _check_each(found: frozenset[Row], version: int, path: Path) -> None:
     made = made_by(version)
     if found == made:
         return
-    own = made | _triggers()
+    own = made | _triggers() if version <= NEWEST else made
     differences = list(_differences(found, made, own))
     more = len(differences) - NAMED
     reason = ", ".join(differences[:NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -148,7 +149,7 @@ def _differences(found: frozenset[Row], made: frozenset[Row], own: frozenset[Row
         yield f"{what} {_text(row[0])} {_text(row[1])!r}{on}"
     for row in gone.values():
         yield f"lacks the {_text(row[0])} {_text(row[1])!r}"
-    if found <= own:
+    if own > made and found <= own:
         yield f"holds some of the triggers of quotas, and not all {len(own - made)}"
 
 
@@ -158,7 +159,7 @@ def _text(value: bytes | None) -> str:
 
 @cache
 def _triggers() -> frozenset[Row]:
-    """The triggers that are there while a namespace has a quota."""
+    """The triggers that older schemas had while a namespace had a quota."""
     return frozenset(
         (b"trigger", name.encode(), table.encode(), 0, sql.encode())
         for name, table, sql in quota_triggers()

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-import apsw
-
 from perdure.errors import PerdureError, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
@@ -55,7 +53,6 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.sqlite import appending, reading
 from perdure.stores.sqlite.database import Database, attach, detach
-from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, packed
 from perdure.stores.sqlite.packing.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables
@@ -235,6 +232,9 @@ class _Reading(_Handle):
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return await self._read(reading.notes, stream, kinds)
 
+    async def open_questions(self, stream: StreamId) -> list[Entry]:
+        return await self._read(reading.open_questions, stream)
+
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         return await self._read(reading.partial, stream)
 
@@ -273,6 +273,12 @@ class _Namespace(_Handle):
             subject=subject,
             metadata=metadata,
         )
+
+    async def idle_sessions(self, upto: int) -> list[StreamId]:
+        return await self._read(reading.idle_sessions, upto)
+
+    async def open_questions_of_all(self) -> list[Entry]:
+        return await self._read(reading.open_questions_of_all)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await self._read(reading.notes_of_all, kinds)
@@ -387,6 +393,9 @@ class _Retaining(_Handle):
     async def set_retention(self, policy: Retention) -> None:
         await self._write(lambda tables: retaining.set_policy(tables, self.namespace, policy))
 
+    async def is_due(self, policy: Retention) -> bool:
+        return await self._read(retaining.is_due, policy, self._clock.now_ms())
+
     async def holdings(self) -> list[Holding]:
         return await self._read(retaining.holdings, self._clock.now_ms())
 
@@ -473,21 +482,8 @@ class SqliteStore(
         return await self._read(verify.verification, on_progress)
 
     async def info(self) -> StoreInfo:
-        streams, entries, payload_bytes, size_bytes, version = await self._read(reading.figures)
-        return StoreInfo(
-            address=self.address,
-            backend="sqlite",
-            namespace=self.namespace,
-            durability=self.durability,
-            schema_version=version,
-            streams=streams,
-            entries=entries,
-            size_bytes=size_bytes,
-            payload_bytes=payload_bytes,
-            is_encrypted=self._database.site.key is not None,
-            engine=f"SQLite {apsw.sqlite_lib_version()}",
-            cipher=cipher_of(self._database.site.key),
-        )
+        key = self._database.site.key
+        return await self._read(reading.info, self.address, self.durability, key)
 
     async def close(self) -> None:
         running_loop()

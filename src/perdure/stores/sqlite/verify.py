@@ -21,6 +21,7 @@ from perdure.session.messages import MESSAGE
 from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
+from perdure.stores.sqlite.log.counts import count_problems
 from perdure.stores.sqlite.packing.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.sqlite.search.checking import index_problems, indexed_texts
@@ -101,6 +102,7 @@ def verification(tables: Tables, namespace: str, told: OnProgress | None = None)
         erased += check.erased
     problems += _blob_problems(tables, namespace, steps)
     problems += stray_problems(tables, namespace)
+    problems += count_problems(tables, namespace)
     problems += index_problems(tables, namespace, steps)
     steps.end()
     return Verification(streams, entries, tuple(problems), erased)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.standing import Standing, revoke, standing_of
 from perdure.errors import RateLimited
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo
 from perdure.session.ledger import Spending
 from perdure.session.notes import SessionEnded
 from perdure.stores.keeping.retention import Retaining
@@ -130,15 +128,16 @@ async def test_a_session_that_is_removed_while_idle_ones_are_closed_is_passed_ov
     for name in ("stays", "goes"):
         await (await runtime.start(agent, id=name)).send("hi")
     theatre.clock.advance(100)
-    recent = theatre.store.recent
+    backend = theatre.store.backend
+    idle_sessions = backend.idle_sessions
 
-    async def then_removed(*arguments: Any, **named: Any) -> list[SessionInfo]:
-        found = await recent(*arguments, **named)
-        assert isinstance(theatre.store.backend, Retaining)
-        assert await theatre.store.backend.remove(StreamId("goes"))
+    async def then_removed(upto: int) -> list[StreamId]:
+        found = await idle_sessions(upto)
+        assert isinstance(backend, Retaining)
+        assert await backend.remove(StreamId("goes"))
         return found
 
-    monkeypatch.setattr(theatre.store, "recent", then_removed)
+    monkeypatch.setattr(backend, "idle_sessions", then_removed)
     assert await runtime.end_idle() == ["stays"]
 
 

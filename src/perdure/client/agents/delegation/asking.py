@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.client.conversation.lineage import Child, children_of
-from perdure.client.reading import INBOX_KINDS, OpenQuestion, open_questions
+from perdure.client.reading import OpenQuestion, open_questions
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import LogReading
 
@@ -32,7 +32,6 @@ async def asked_below(store: LogReading, session: StreamId, at: int) -> list[Ask
     while waiting:
         for child in await children_of(store, waiting.pop()):
             waiting.append(child.info.id)
-            notes = await store.notes(child.info.id, INBOX_KINDS)
-            own = (note for note in notes if note.stream == child.info.id)
+            own = await store.open_questions(child.info.id)
             found += [AskedBelow(asked, child) for asked in open_questions(own, at)]
     return sorted(found, key=lambda asked: asked.question.at)

@@ -188,6 +188,10 @@ class Limited(ABC):
         """What ``Retaining.set_retention`` promises."""
         await self._run(lambda: self._limits.set_policy(policy))
 
+    async def is_due(self, policy: Retention) -> bool:
+        """What ``Retaining.is_due`` promises."""
+        return not policy.is_empty
+
     async def holdings(self) -> list[Holding]:
         """What ``Retaining.holdings`` promises."""
         now = self._clock.now_ms()

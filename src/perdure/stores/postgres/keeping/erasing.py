@@ -44,6 +44,7 @@ from perdure.stores.postgres import branches
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.keeping.quotas import LIFT, counting
+from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import Row, Stream, Texts, info_of_row, stream_of
 from perdure.stores.postgres.search.parts import forget
@@ -377,6 +378,7 @@ class _Erasure:
             _, aliases = await self._ask(
                 Statement(_EMPTY, (*place, _KEPT)), Statement(_FORGET_NAMES, place)
             )
+            await self._ask(forgetting(self._ns, taking.stream, each))
             counts = counts.plus(foreign_ids=aliases[0][0])
         if not taking.is_whole:
             return counts

@@ -6,6 +6,7 @@ meanwhile comes before it, or finds no session.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import LiteralString
 
 import msgspec
@@ -13,8 +14,8 @@ import psycopg
 
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
-from perdure.session.notes import CLOSING, Question
-from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention
+from perdure.session.info import ORIGINS
+from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention, oldest_kept
 from perdure.stores.postgres.appending import LOCK
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.keeping.erasing import (
@@ -24,7 +25,8 @@ from perdure.stores.postgres.keeping.erasing import (
     without_contents,
 )
 from perdure.stores.postgres.keeping.quotas import counting
-from perdure.stores.postgres.rows import Row
+from perdure.stores.postgres.lists import forgetting
+from perdure.stores.postgres.rows import MAX_SEQ, Row
 
 _POLICY: LiteralString = "SELECT policy FROM perdure.retention WHERE namespace = %s"
 
@@ -41,13 +43,8 @@ _HOLDING: LiteralString = f"""
 SELECT s.id, b.header, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
     s.owner IS NOT NULL AND s.until - {_NOW} BETWEEN 1 AND 86400000,
     EXISTS (
-        SELECT FROM perdure.entry AS q
-        WHERE q.namespace = s.namespace AND q.stream = s.id AND q.kind = %s AND q.run IS NULL
-            AND NOT EXISTS (
-                SELECT FROM perdure.entry AS a
-                WHERE a.namespace = s.namespace AND a.stream = s.id AND a.kind = ANY(%s)
-                    AND a.run IS NULL AND a.ref = q.seq
-            )
+        SELECT FROM perdure.open_question AS q
+        WHERE q.namespace = s.namespace AND q.stream = s.id
     ),
     (SELECT coalesce(sum(octet_length(e.body)), 0)::bigint FROM perdure.entry AS e
      WHERE e.namespace = s.namespace AND e.stream = s.id),
@@ -61,6 +58,17 @@ WHERE s.namespace = %s
 """  # noqa: S608 - put together from constants
 
 _ALL: LiteralString = _HOLDING + " AND s.kind = 'session' AND NOT s.is_erased ORDER BY b.n"
+
+_HAS_OLDER: LiteralString = """
+SELECT 1 FROM perdure.stream
+WHERE namespace = %s AND kind = 'session' AND NOT is_erased AND created_at < %s LIMIT 1
+"""
+
+_HAS_IDLE: LiteralString = """
+SELECT 1 FROM perdure.stream
+WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active = %s AND updated_at < %s
+    AND NOT is_erased LIMIT 1
+"""
 
 _ONE: LiteralString = _HOLDING + " AND s.id = %s"
 
@@ -126,6 +134,30 @@ async def set_policy(db: Database, policy: Retention) -> None:
     await db.ask(Statement(_KEEP_POLICY, (db.namespace, msgspec.json.encode(policy))))
 
 
+async def is_due(db: Database, policy: Retention, now: int | None) -> bool:
+    """What ``Retaining.is_due`` promises; `now` None is the server's."""
+    if policy.max_sessions is not None or policy.max_bytes is not None:
+        return True
+    ((at,),) = (await db.ask(Statement(_AT, (now,))))[0]
+    asked = [
+        *_asking(_HAS_OLDER, [(db.namespace,)], oldest_kept(policy.max_age_s, at)),
+        *_asking(_HAS_IDLE, _parts(db.namespace), oldest_kept(policy.max_idle_s, at)),
+    ]
+    return bool(asked) and any(await db.ask(*asked))
+
+
+def _asking(
+    sql: LiteralString, parts: Sequence[tuple[object, ...]], before: int | None
+) -> list[Statement]:
+    return [] if before is None else [Statement(sql, (*part, before)) for part in parts]
+
+
+def _parts(namespace: str) -> list[tuple[object, ...]]:
+    return [
+        (namespace, origin, is_active) for origin in ORIGINS["all"] for is_active in (True, False)
+    ]
+
+
 async def holdings(db: Database, now: int | None) -> list[Holding]:
     """What ``Retaining.holdings`` promises; `now` None is the server's."""
     (rows,) = await db.ask(Statement(_ALL, _values(db, now)))
@@ -133,7 +165,7 @@ async def holdings(db: Database, now: int | None) -> list[Holding]:
 
 
 def _values(db: Database, now: int | None) -> tuple[object, ...]:
-    return (now, Question.kind, list(CLOSING), db.namespace)
+    return (now, db.namespace)
 
 
 def _holding(row: Row) -> Holding:
@@ -175,7 +207,9 @@ async def _removed(db: Connected, namespace: str, stream: StreamId, *, sessions:
     names, positions, ((entries, size),) = await asked(db, namespace, statements)
     await forget_texts(db, namespace, [row[0] for row in positions])
     await forget_session(db, namespace, stream)
-    await asked(db, namespace, [Statement(_REMOVE, (stream,))])
+    await asked(
+        db, namespace, [forgetting(namespace, stream, (0, MAX_SEQ)), Statement(_REMOVE, (stream,))]
+    )
     _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
     less = counting(namespace, sessions=sessions, entries=-entries, size=-size - content_bytes)
     await asked(db, namespace, [less])

@@ -6,11 +6,17 @@ import msgspec
 
 from perdure.session.clock import RandomSource
 from perdure.session.ids import StreamId
-from perdure.session.notes import CLOSING, Question
+from perdure.session.info import LISTED_STATUSES, ORIGINS
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.keeping.cascade import Taking
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
-from perdure.stores.keeping.retention import Hold, Holding, Retention
+from perdure.stores.keeping.retention import (
+    Hold,
+    Holding,
+    Retention,
+    is_over,
+    oldest_kept,
+)
 from perdure.stores.sqlite.appending import namespace_number
 from perdure.stores.sqlite.keeping.deciding import forgotten, marked, plan_of
 from perdure.stores.sqlite.keeping.records import keep_new
@@ -32,10 +38,24 @@ WHERE b.origin IS NOT NULL AND s.namespace = (SELECT no FROM namespace WHERE nam
 """
 
 _WAITS = """
-SELECT 1 FROM entry AS q WHERE q.stream = ? AND q.kind = ? AND q.kind > 31 AND NOT EXISTS (
-    SELECT 1 FROM entry AS a WHERE a.stream = q.stream AND a.kind IN (?, ?) AND a.kind > 31
-        AND a.ref = q.seq)
-LIMIT 1
+SELECT 1 FROM open_question WHERE stream = ?1
+    AND namespace = (SELECT namespace FROM stream WHERE no = ?1) LIMIT 1
+"""
+
+_HAS_OLDER = """
+SELECT 1 FROM stream WHERE kind = 'session' AND status <> 'erased'
+    AND namespace = (SELECT no FROM namespace WHERE name = ?) AND created_at < ? LIMIT 1
+"""
+
+_HAS_IDLE = """
+SELECT 1 FROM stream WHERE kind = 'session'
+    AND namespace = (SELECT no FROM namespace WHERE name = ?) AND origin = ? AND status = ?
+    AND updated_at < ? LIMIT 1
+"""
+
+_HELD = """
+SELECT sessions, body_bytes FROM usage
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 """
 
 _POLICY = """
@@ -56,6 +76,29 @@ def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
     number = namespace_number(tables, namespace)
     content = msgspec.json.encode(policy)
     tables.run("INSERT OR REPLACE INTO retention VALUES (?, ?)", (number, content))
+
+
+def is_due(tables: Tables, namespace: str, policy: Retention, now: int) -> bool:
+    """What ``Retaining.is_due`` promises."""
+    sessions, size = tables.row(_HELD, namespace) or (0, 0)
+    return (
+        is_over(sessions, policy.max_sessions)
+        or is_over(size, policy.max_bytes)
+        or _has_older(tables, namespace, oldest_kept(policy.max_age_s, now))
+        or _has_idle(tables, namespace, oldest_kept(policy.max_idle_s, now))
+    )
+
+
+def _has_older(tables: Tables, namespace: str, before: int | None) -> bool:
+    return before is not None and tables.value(_HAS_OLDER, namespace, before) is not None
+
+
+def _has_idle(tables: Tables, namespace: str, before: int | None) -> bool:
+    return before is not None and any(
+        tables.value(_HAS_IDLE, namespace, origin, status, before) is not None
+        for origin in ORIGINS["all"]
+        for status in LISTED_STATUSES
+    )
 
 
 def holdings(tables: Tables, namespace: str, now: int) -> list[Holding]:
@@ -84,11 +127,7 @@ def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold |
         return "turn"
     if is_led:
         return "lease"
-    asking = tables.kind_number(Question.kind)
-    if asking is None:
-        return None
-    closing = (tables.kind_number(kind) or -1 for kind in CLOSING)
-    return None if tables.value(_WAITS, stream, asking, *closing) is None else "question"
+    return None if tables.value(_WAITS, stream) is None else "question"
 
 
 def begin_removal(

@@ -1,0 +1,69 @@
+"""What is kept beside a log for lists and the inbox, in the transaction that changes the log."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import LiteralString
+
+from perdure.session.info import SessionInfo
+from perdure.session.notes import CLOSING, INBOX_KINDS, Question
+from perdure.stores.postgres.database import Statement
+from perdure.stores.postgres.growth import Share
+from perdure.stores.postgres.rows import Stream
+
+_LIST: LiteralString = """
+UPDATE perdure.stream SET folder = %s, is_active = %s, created_at = %s
+WHERE namespace = %s AND id = %s
+"""
+
+_ASK: LiteralString = "INSERT INTO perdure.open_question VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+
+_CLOSE: LiteralString = """
+DELETE FROM perdure.open_question WHERE namespace = %s AND stream = %s AND seq = %s
+"""
+
+_FORGET: LiteralString = """
+DELETE FROM perdure.open_question WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s
+"""
+
+_INBOX = frozenset(INBOX_KINDS)
+
+
+def folder_key(cwd: str | None) -> bytes | None:
+    """What stands for a folder in the index: PostgreSQL cannot hold, or index, every text."""
+    if cwd is None:
+        return None
+    return hashlib.sha256(cwd.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def listing(namespace: str, stream: Stream) -> Statement:
+    """Keeps where lists find the stream."""
+    info = stream.state.info
+    values = (*_place(info), info.created_at, namespace, info.id)
+    return Statement(_LIST, values)
+
+
+def kept_beside(namespace: str, share: Share) -> list[Statement]:
+    """Keeps what `share` changes of lists and of the inbox; mostly nothing."""
+    after = share.after
+    moved = _place(share.before.state.info) != _place(after.state.info)
+    found = [listing(namespace, after)] if moved else []
+    if _INBOX.isdisjoint(share.columns.kinds):
+        return found
+    stream = after.state.header.id
+    for entry in share.entries:
+        if entry.kind == Question.kind and entry.lane == "side" and not entry.is_erased:
+            found.append(Statement(_ASK, (namespace, stream, entry.seq)))
+        elif entry.kind in CLOSING and (entry.about or "").startswith(f"{stream}/"):
+            seq = int((entry.about or "").rpartition("/")[2])
+            found.append(Statement(_CLOSE, (namespace, stream, seq)))
+    return found
+
+
+def forgetting(namespace: str, stream: str, seqs: tuple[int, int]) -> Statement:
+    """Takes the questions of entries that are erased out of the inbox."""
+    return Statement(_FORGET, (namespace, stream, *seqs))
+
+
+def _place(info: SessionInfo) -> tuple[bytes | None, bool]:
+    return folder_key(info.cwd), info.status == "active"

@@ -1,0 +1,94 @@
+"""Checking what a namespace keeps beside its log: counts, open questions, the indexes of lists.
+
+All of it can be computed from the log; a received file may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apsw
+
+from perdure.session.notes import CLOSING, Question
+from perdure.stores.protocol import Problem
+from perdure.stores.sqlite.rows import Tables
+
+_KEPT = """
+SELECT streams, sessions, flows, entries, kept, body_bytes, content_bytes, packed_bytes
+FROM usage WHERE namespace = ?
+"""
+
+_COUNTED = """
+SELECT (SELECT count(*) FROM stream WHERE namespace = ?1),
+    (SELECT count(*) FROM stream
+     WHERE namespace = ?1 AND kind = 'session' AND status <> 'erased'),
+    (SELECT count(*) FROM stream
+     WHERE namespace = ?1 AND kind <> 'session' AND status <> 'erased'),
+    count(e.n), count(e.salt), coalesce(sum(length(e.body)), 0),
+    (SELECT coalesce(sum(size), 0) FROM blob WHERE namespace = ?1),
+    (SELECT coalesce(sum(length(content)), 0) FROM blob WHERE namespace = ?1)
+FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no WHERE s.namespace = ?1
+"""
+
+_NAMES = (
+    "sessions and flows",
+    "sessions that are not erased",
+    "flows that are not erased",
+    "entries",
+    "entries that are not erased",
+    "bytes of bodies",
+    "bytes of contents",
+    "bytes of contents as they are stored",
+)
+
+# Questions that the log leaves open, and those that the file says are open: each in one of the two.
+_QUESTIONS = """
+WITH open AS (
+    SELECT q.stream, q.seq FROM stream AS s CROSS JOIN entry AS q ON q.stream = s.no
+    WHERE s.namespace = ?1 AND q.kind = ?2 AND q.kind > 31 AND q.run IS NULL
+        AND q.salt IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM entry AS a WHERE a.stream = q.stream AND a.kind IN (?3, ?4)
+                AND a.kind > 31 AND a.run IS NULL AND a.ref = q.seq)
+), kept AS (SELECT stream, seq FROM open_question WHERE namespace = ?1)
+SELECT stream, seq, 'is missing in' FROM (SELECT * FROM open EXCEPT SELECT * FROM kept)
+UNION ALL
+SELECT stream, seq, 'does not belong in' FROM (SELECT * FROM kept EXCEPT SELECT * FROM open)
+LIMIT 100
+"""
+
+
+def count_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
+    """Every count that is wrong, and every question that is wrongly open or closed."""
+    try:
+        number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+        if number is not None:
+            yield from _wrong_counts(tables, number)
+            yield from _wrong_questions(tables, number)
+        yield from _wrong_indexes(tables)
+    except (apsw.Error, UnicodeDecodeError) as error:
+        yield Problem(None, None, f"what the namespace holds cannot be counted ({error})")
+
+
+def _wrong_counts(tables: Tables, number: int) -> Iterator[Problem]:
+    kept = tables.row(_KEPT, number)
+    if kept is None:
+        yield Problem(None, None, "the counts of the namespace are missing")
+        return
+    counted = tables.row(_COUNTED, number) or ()
+    for name, value, given in zip(_NAMES, kept, counted, strict=True):
+        if value != given:
+            text = f"the count of {name} is kept as {value}, it should be {given}"
+            yield Problem(None, None, text)
+
+
+def _wrong_questions(tables: Tables, number: int) -> Iterator[Problem]:
+    kinds = [tables.kind_number(kind) or -1 for kind in (Question.kind, *CLOSING)]
+    for stream, seq, is_what in list(tables.rows(_QUESTIONS, number, *kinds)):
+        yield Problem(None, None, f"entry {seq} of session number {stream} {is_what} the inbox")
+
+
+def _wrong_indexes(tables: Tables) -> Iterator[Problem]:
+    """What the lists of sessions are read from."""
+    for row in list(tables.rows("PRAGMA integrity_check(stream)")):
+        if row[0] != "ok":
+            yield Problem(None, None, f"an index of the sessions is damaged: {row[0]}")

@@ -1,0 +1,24 @@
+"""Which questions are open, kept in the transaction that asks or closes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.session.entries import Entry
+from perdure.session.notes import CLOSING, Question
+from perdure.stores.sqlite.rows import Stream, Tables
+
+_ASK = "INSERT OR IGNORE INTO open_question VALUES (?, ?, ?)"
+
+_CLOSE = "DELETE FROM open_question WHERE namespace = ? AND stream = ? AND seq = ?"
+
+
+def note_questions(tables: Tables, stream: Stream, entries: Iterable[Entry]) -> None:
+    """Keep which questions of the stream no entry of it closes, now that `entries` are in it."""
+    own = stream.state.header.id + "/"
+    for entry in entries:
+        if entry.kind == Question.kind and entry.lane == "side" and not entry.is_erased:
+            tables.run(_ASK, (stream.namespace, stream.no, entry.seq))
+        elif entry.kind in CLOSING and entry.about is not None and entry.about.startswith(own):
+            seq = int(entry.about[len(own) :])
+            tables.run(_CLOSE, (stream.namespace, stream.no, seq))
