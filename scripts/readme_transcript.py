@@ -4,8 +4,9 @@
 with 1; with `--write` it puts the real output there instead.
 
 Rules: in a block marked ``console`` a line with ``$ `` is a command, what follows is its output.
-All blocks are run in order in one new folder, which holds ``session.jsonl`` (the sample) and every
-``python`` block that begins with the comment ``# <name>.py``. A line ``...`` stands for any lines.
+All blocks are run in order, as in one shell (``cd`` lasts), which begins in a new folder. It holds
+``session.jsonl`` (the sample) and every ``python`` block that begins with the comment
+``# <name>.py``. A line ``...`` stands for any lines.
 What differs from run to run (ids, times, process numbers) is not compared. `make demo` is run as
 the command that it runs; `make test` is not run: it runs this.
 """
@@ -94,8 +95,10 @@ class Place:
 README_PLACE = Place()
 
 
-def run(command: str, folder: Path, place: Place = README_PLACE) -> list[str]:
-    """The lines that `command` prints, in a shell in `folder`."""
+def run(
+    command: str, folder: Path, place: Place = README_PLACE, at: Path | None = None
+) -> list[str]:
+    """The lines that `command` prints in a shell in `at`; in the home `folder` without it."""
     environment = {
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
         "HOME": str(folder),
@@ -106,7 +109,7 @@ def run(command: str, folder: Path, place: Place = README_PLACE) -> list[str]:
     }
     done = subprocess.run(
         ["sh", "-c", INSTEAD.get(command, command)],
-        cwd=folder,
+        cwd=at or folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -143,9 +146,17 @@ def played(text: str, place: Place = README_PLACE) -> Iterator[tuple[Exchange, l
         place.prepare(folder)
         for file, content in programs(text).items():
             (folder / file).write_text(content, encoding="utf-8")
+        at = folder
         for exchange in exchanges(text):
             if exchange.command not in NOT_RUN:
-                yield exchange, run(exchange.command, folder, place)
+                yield exchange, run(exchange.command, folder, place, at)
+                at = folder_after(exchange.command, folder, at)
+
+
+def folder_after(command: str, home: Path, at: Path) -> Path:
+    """The folder of the shell after `command`, which ran in `at`."""
+    gone = re.match(r"cd (\S+)(?: && |$)", command)
+    return at if gone is None else Path(os.path.normpath(at / gone[1].replace("~", str(home))))
 
 
 def rewritten(text: str, place: Place = README_PLACE) -> str:

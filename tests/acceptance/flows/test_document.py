@@ -16,4 +16,4 @@ def test_every_command_prints_what_the_document_says() -> None:
 
 def test_all_three_examples_are_shown() -> None:
     for name in ("single-owner", "review", "fan-out"):
-        assert f"cd {name} && perdure flow run" in TEXT
+        assert f"{name} && perdure flow run" in TEXT

@@ -33,7 +33,8 @@ def test_what_a_role_asks_is_allowed_for_the_whole_flow_from_elsewhere(project: 
     assert asked["choices"] == ["allow", "allow-flow", "deny"]
     assert asked["answer"] == f"perdure inbox answer {asked['id']} allow|allow-flow|deny"
     told = answered(project, asked["id"], "allow-flow").out
-    assert told == "Answered 'allow-flow'. `perdure flow resume f` goes on, if nobody runs it.\n"
+    resume = "If no process runs the flow, `perdure flow resume f` continues it."
+    assert told == f"Answered 'allow-flow'. {resume}\n"
     assert answered(project, asked["id"], "deny", code=4).err
     state = flow(project, "show", "f", "--json").json
     assert state["consentState"]["mode"] == "partial-access"
@@ -147,7 +148,7 @@ def test_ctrl_c_suspends_a_flow_and_says_how_to_go_on(project: World) -> None:
         running.send_signal(signal.SIGINT)
         _, problem = running.communicate(timeout=PATIENCE_S)
         assert running.returncode == 130
-        assert "suspended; `perdure flow resume f` goes on" in problem.decode()
+        assert "suspended; `perdure flow resume f` continues it" in problem.decode()
     finally:
         running.kill()
         running.communicate()

@@ -75,9 +75,10 @@ class NothingToImport(PerdureError):
 
     code: ClassVar[str] = "nothing_to_import"
 
-    def __init__(self, paths: Iterable[object], sought: str) -> None:
+    def __init__(self, paths: Iterable[object], sought: str, hint: str = "") -> None:
         places = ", ".join(str(path) for path in paths)
-        super().__init__(f"nothing to import: there is no {sought} in {places}")
+        told = f"nothing to import: there is no {sought} in {places}"
+        super().__init__(f"{told}; {hint}" if hint else told)
 
 
 class WholeIdNeeded(SessionNotFound):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from perdure.apps.cli.exits import (
     UsageMistake,
     exit_code_of,
 )
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
 from perdure.apps.opening import NAMESPACE, own_folders, store_address, writable_store
 from perdure.apps.terminal.output import counted, out_style, show, show_error, show_json
 from perdure.apps.terminal.text import safe
@@ -44,13 +45,6 @@ ImportFormat = Literal[
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure import`` known."""
     program.command("import")(import_sessions)
-
-
-def _path(text: str) -> Path:
-    """`text` as a path. An empty one, as of a variable that is not set, is not the folder here."""
-    if not text:
-        raise typer.BadParameter("an empty path names nothing; name a file or a folder")
-    return Path(text)
 
 
 def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
@@ -75,13 +69,18 @@ def _check(
     if workspace is not None and not workspace.is_dir():
         raise PathNotFound(str(workspace))
     for path in paths:
+        if path.name == "flow.json":
+            raise UsageMistake(
+                f"{path} is one file of a flow; name its folder: "
+                f"`perdure import {shlex.quote(str(path.parent))} --format a-society`"
+            )
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UsageMistake(f"{path} is not a file or folder")
 
 
 PathsArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH", parser=_path, help="Files, or folders of .jsonl files."),
+    typer.Argument(metavar="PATH", parser=named_path, help="Files, or folders of .jsonl files."),
 ]
 FormatOption = Annotated[
     ImportFormat,
@@ -188,9 +187,17 @@ async def _import_once(
     files = list(_files(paths, own, closed.append))
     if not files and not closed:
         outside = " outside the store's own folder" if own else ""
-        raise NothingToImport(paths, f"{SUFFIX} file{outside}")
+        raise NothingToImport(paths, f"{SUFFIX} file{outside}", _hint(paths))
     total = await _imported(store, files, how, closed, as_json=as_json)
     return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
+
+
+def _hint(paths: Sequence[Path]) -> str:
+    """What to add to the command, if `paths` hold flows."""
+    folder: Any = importlib.import_module("perdure.interop.a_society.folder")
+    if not any(folder.flow_folders(path) for path in paths):
+        return ""
+    return "it holds flows: add --format a-society"
 
 
 async def _imported(

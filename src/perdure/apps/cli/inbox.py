@@ -238,7 +238,7 @@ async def _resuming(store: Store, stream: StreamId) -> str:
         header = (await store.backend.state(stream)).header
     flow = stream if header.kind == "flow" else header.parent if header.origin == "role" else None
     if flow is not None:
-        return f"`perdure flow resume {flow}` goes on, if nobody runs it."
+        return f"If no process runs the flow, `perdure flow resume {flow}` continues it."
     return f"`perdure chat --session {stream}` goes on with the turn."
 
 

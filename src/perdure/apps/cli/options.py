@@ -29,14 +29,22 @@ def only_text(words: str | None) -> str | None:
 
 
 def named_path(typed: str | Path) -> Path:
-    """The path that an option or argument names.
+    """The path that an option or argument names; "" is not the folder here.
+
+    Raises: typer.BadParameter when it is empty, as a variable that is not set.
+    """
+    if typed == "":
+        raise typer.BadParameter("an empty path names nothing; name a file or a folder")
+    return Path(typed)
+
+
+def stored_path(typed: str | Path) -> Path:
+    """As `named_path`, for a path that goes into the log.
 
     Raises: typer.BadParameter when it is empty or not UTF-8.
     """
-    if typed == "":
-        raise typer.BadParameter("it is empty; name a file or folder, '.' for this folder")
     only_text(str(typed))
-    return Path(typed)
+    return named_path(typed)
 
 
 def model_name(named: str | None) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run, stored_path
 from perdure.apps.flow.options import flows_of
 from perdure.apps.flow.scaffold import Mode, initialization, scaffold
 from perdure.apps.opening import NAMESPACE, writable_store
@@ -20,7 +20,7 @@ from perdure.session.flows.run import FeedbackContext
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", parser=named_path, help="The project.")
+        Path, typer.Argument(metavar="DIR", parser=stored_path, help="The project.")
     ] = Path(),
     *,
     is_greenfield: Annotated[

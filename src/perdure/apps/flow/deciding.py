@@ -1,4 +1,7 @@
-"""What people decide in a flow, from any process: it is in the log when the command returns."""
+"""Commands by which people decide in a flow, from any process.
+
+A decision is in the log when its command returns.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def _decided(
         if as_json:
             show_json({"flow": handle.id, "status": state.run.status})
         else:
-            hint = f"; `perdure flow resume {handle.id}` goes on, if nobody runs it"
+            hint = f"; if no process runs the flow, `perdure flow resume {handle.id}` continues it"
             show(told if state.run.status == "completed" else told + hint)
 
     return run(work)
@@ -62,7 +65,7 @@ def reply(
         4  it does not wait for a reply, or has one
     """
     if not text.strip():
-        raise UsageMistake("there is nothing to say in the reply; write it in quotes")
+        raise UsageMistake("the reply is empty; write it in quotes")
     return _decided(
         store,
         namespace,
@@ -80,7 +83,7 @@ def approve(
     ] = None,
     *,
     is_declined: Annotated[
-        bool, typer.Option("--decline", help="Drop it; the node then waits for a reply.")
+        bool, typer.Option("--decline", help="Decline it; the node then waits for a reply.")
     ] = False,
     note: Annotated[
         str | None, typer.Option(metavar="TEXT", callback=only_text, help="Why it is declined.")
@@ -90,7 +93,7 @@ def approve(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Let a handoff pass that waits for you, as it is; or decline it.
+    """Approve a handoff that waits for you, or decline it.
 
     Examples:
         perdure flow approve 20260527T14
@@ -100,7 +103,7 @@ def approve(
         4  no handoff of it waits
     """
     if note is not None and not is_declined:
-        raise UsageMistake("--note says why a handoff is declined: add --decline")
+        raise UsageMistake("--note is the reason for declining a handoff: add --decline")
 
     async def decide(handle: Flow) -> FlowState:
         if is_declined:
@@ -120,7 +123,7 @@ def stop(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Have the turn of a node end, in whichever process it runs; it then waits for a reply.
+    """End the turn of a node, in whichever process it runs; the node then waits for a reply.
 
     Examples:
         perdure flow stop 20260527T14 build
@@ -149,10 +152,10 @@ def improve(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Decide how the roles look back at a flow whose work is closed.
+    """Choose how the roles look back at a flow whose work is closed.
 
-    graph-based: each after those it handed work to, with their findings. parallel: all at once, the
-    owner last. none: the flow is completed.
+    graph-based: each role after those it handed work to, with their findings. parallel: all at
+    once, the owner last. none: the flow is completed.
 
     Examples:
         perdure flow improve 20260527T14 graph-based
@@ -237,9 +240,9 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     if command is not None and tool is not None:
         raise UsageMistake("--allow-command and --allow-tool are two decisions: make one")
     if mode is None and command is None and tool is None:
-        raise UsageMistake("say a mode, or what to allow; add --help to see what is possible")
+        raise UsageMistake("name a mode, or what to allow; add --help to see what is possible")
     if is_revoked and command is None and tool is None:
-        raise UsageMistake("--revoke takes back what was allowed: name it")
+        raise UsageMistake("--revoke needs --allow-command or --allow-tool: name what to revoke")
     return _decided(
         store,
         namespace,
@@ -276,17 +279,17 @@ def configure(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     skills: Annotated[
         list[str] | None,
-        typer.Option("--skill", metavar="NAME", help="It is taught this; none: nothing."),
+        typer.Option("--skill", metavar="NAME", help="A skill of the role; none: no skills."),
     ] = None,
     by: ByOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Say with which model, tools and skills a role works from its next turn on.
+    """Set the model, tools and skills of a role, from its next turn on.
 
-    Skills are told when the role begins: choose them before. Without options the role works as its
-    agent and its own files say.
+    Choose skills before the role begins: they are part of its first prompt. Without options the
+    role works as its agent and its own files say.
 
     Examples:
         perdure flow configure 20260527T14 developer_2 -m openai:gpt-5
@@ -294,8 +297,8 @@ def configure(  # noqa: PLR0913 - each is an option of the command
         perdure flow configure 20260527T14 reviewer  # as it is, where it waits for that
 
     Exit codes:
-        2  the project has no such skill, the role no such tool, nobody such a model
-        4  the workflow has no such role, or it has begun and was told its skills
+        2  unknown skill, tool or model
+        4  the workflow has no such role, or the role has begun and its skills are fixed
     """
     taught = None if skills is None else [name for name in skills if name != "none"]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
 from perdure.apps.opening import writable_store
-from perdure.apps.terminal.output import counted, remark, show, show_error, show_json
+from perdure.apps.terminal.output import counted, remark, show, show_failure, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.erasing import free_flow_ids, taken
 from perdure.client.store import Store
@@ -63,7 +63,7 @@ async def imported(
         (folder, Readable(path, workspace)) for path in paths for folder in flow_folders(path)
     ]
     if not folders:
-        raise NothingToImport(paths, "flow.json, nor up to two folders further down,")
+        raise NothingToImport(paths, "flow.json, up to two folders further down,")
     async with writable_store(store, namespace) as opened:
         outcomes = [
             await import_folder(opened, folder, readable, again=again)
@@ -161,7 +161,7 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
             "openable": error is None or error.code != "format_error",
             "erased": outcome.is_erased,
         }
-        show_json(told if error is None else {**told, "error": str(error)})
+        show_json(told if error is None else {**told, "error": _message(outcome, error)})
     elif outcome.is_erased:
         show(f"{outcome.flow}  nothing new  from {outcome.folder}")
         remark(f"flow {safe(outcome.flow)} was erased; nothing was imported")
@@ -171,4 +171,14 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
         for reason in outcome.left_out:
             remark(f"not imported: {safe(reason)}")
     else:
-        show_error(error, as_json=False)
+        show_failure(error.code, _message(outcome, error), as_json=False)
+
+
+def _message(outcome: FolderOutcome, error: PerdureError) -> str:
+    """`error` with the folder that it is about."""
+    if isinstance(error, SessionExists) and not error.is_erased:
+        flow = safe(outcome.flow)
+        told = f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"
+        return f"{outcome.folder}: {told}"
+    place = str(outcome.folder)
+    return str(error) if str(error).startswith(place) else f"{place}: {error}"

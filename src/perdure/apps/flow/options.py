@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.options import named_path, only_text
+from perdure.apps.cli.options import only_text, stored_path
 from perdure.apps.flow.roles import Acting, role_agent, role_agents, roles_of
 from perdure.apps.flow.run_settings import permissions_in
 from perdure.apps.opening import existing_store
@@ -34,7 +34,7 @@ WorkspaceOption = Annotated[
     typer.Option(
         "--workspace",
         metavar="DIR",
-        parser=named_path,
+        parser=stored_path,
         help="Where the flow's workspace is now.",
     ),
 ]
@@ -63,7 +63,7 @@ RoleDomainsOption = Annotated[
 ]
 ScenarioOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", parser=named_path, help="Let the scripted model act a scenario."),
+    typer.Option(metavar="FILE", parser=stored_path, help="Let the scripted model act a scenario."),
 ]
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Draw the graph as it changes; lines without a terminal.")

@@ -22,6 +22,7 @@ from perdure.apps.cli.options import (
     model_names,
     named_path,
     run,
+    stored_path,
 )
 from perdure.apps.flow.added_permissions import grant_added
 from perdure.apps.flow.documents.results import output_data, output_lines
@@ -107,7 +108,7 @@ RecordOption = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        parser=named_path,
+        parser=stored_path,
         help="The folder of what is handed over; left out: .perdure/records/ID in the workspace.",
     ),
 ]
@@ -118,7 +119,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     *,
     workspace: Annotated[
         Path,
-        typer.Option(metavar="DIR", parser=named_path, help="The folder the roles work in."),
+        typer.Option(metavar="DIR", parser=stored_path, help="The folder the roles work in."),
     ] = Path(),
     record: RecordOption = None,
     project: ProjectOption = None,
@@ -142,7 +143,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Begin a flow and run it until it is done or waits for you.
 
-    Whatever happens to this process, `perdure flow resume` goes on, here or on another machine.
+    If this process ends, `perdure flow resume` continues the flow, here or on another machine.
 
     Examples:
         perdure flow run workflow.yaml --watch
@@ -157,7 +158,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     Exit codes:
         0  the flow is completed
         1  it waits for a person: `perdure flow show` says for what
-        2  the workflow, or something it needs to be read, is not in order
+        2  an error in the workflow, or in a file it refers to
     """
     if not file.is_file():
         raise PathNotFound(str(file))
@@ -344,7 +345,7 @@ async def worked(store: Store, flow: Flow, shown: Shown) -> int:
         if running.done():
             running.result()
     except asyncio.CancelledError:
-        remark(f"suspended; `perdure flow resume {flow.id}` goes on")
+        remark(f"suspended; `perdure flow resume {flow.id}` continues it")
         raise
     finally:
         for each in (running, *beside):

@@ -1,0 +1,48 @@
+"""What `perdure import` says of folders of flows that it does not import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli.conftest import World
+from tests.acceptance.flows.test_consent import RUN, SCENARIO, WORKFLOW, flow
+
+
+@pytest.fixture
+def exported(world: World) -> Path:
+    """A state folder with one exported flow, which is in the store too."""
+    (world.folder / "workflow.yaml").write_text(WORKFLOW)
+    (world.folder / "scenario.yaml").write_text(SCENARIO)
+    flow(world, *RUN, code=1)
+    flow(world, "export", "f", "-o", "state/one")
+    return world.folder / "state" / "one"
+
+
+def test_import_of_flow_without_format_names_the_option(world: World, exported: Path) -> None:
+    for path in ("state/one", "state"):
+        ended = world.run("import", path)
+        assert (ended.code, ended.out) == (3, "")
+        assert "it holds flows: add --format a-society" in ended.err
+    ended = world.run("import", "state/one/flow.json")
+    assert ended.code == 2
+    assert "`perdure import state/one --format a-society`" in ended.err
+    (world.folder / "empty").mkdir()
+    assert "a-society" not in world.run("import", "empty").err
+
+
+def test_each_folder_that_is_not_imported_is_named_once(world: World, exported: Path) -> None:
+    for name, file, text in (
+        ("two", "flow.json", "{}"),
+        ("three", "flow.json", "{}"),
+        ("four", "record/workflow.yaml", "nodes: 1"),
+    ):
+        flow(world, "export", "f", "-o", f"state/{name}")
+        (world.folder / "state" / name / file).write_text(text)
+    ended = world.run("import", "state", "--format", "a-society")
+    told = ended.err.splitlines()
+    assert (ended.code, ended.out, len(told)) == (1, "", 4), ended.err
+    for name, line in zip(("four", "one", "three", "two"), told, strict=True):
+        assert line.startswith(f"perdure: state/{name}")
+    assert "is in this store already; `perdure flow show f` prints it" in told[1]
