@@ -99,7 +99,9 @@ AgainOption = Annotated[
 ]
 WorkspaceOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The workspace of the flows, if it is not in PATH."),
+    typer.Option(
+        metavar="DIR", parser=named_path, help="The workspace of the flows, if it is not in PATH."
+    ),
 ]
 
 
