@@ -17,7 +17,7 @@ from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
-from perdure.session.ids import EntryId, StreamId, is_number, number_of
+from perdure.session.ids import EntryId, StreamId, entry_place, is_number, number_of
 from perdure.session.info import info_after
 from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
@@ -125,6 +125,10 @@ class SessionReader:
         """Every branch as nested nodes, roots first, with their labels."""
         return nodes_of(index_of(await self._backing.log.tree(self.id)), await self.labels())
 
+    async def tree_entries(self) -> list[Entry]:
+        """The entries of `tree` as a flat list, in log order, a fork's origin first."""
+        return await self._backing.log.tree(self.id)
+
     async def messages(self, last: int | None = None) -> list[Message]:
         """The newest `last` messages of the branch (all by default), oldest first.
 
@@ -166,12 +170,20 @@ class SessionReader:
     async def labels(self) -> dict[EntryId, str]:
         """Entry -> label, for every entry of this session that has one."""
         labels = labels_of(await self._backing.log.notes(self.id, (Label.kind,)))
-        fork = self._state.header.fork
-        if not labels or fork is None or fork.scope == "tree":
+        if self._state.header.fork is None:
             return labels
         # The origin's notes speak of branches too that a fork of one path does not share.
-        shared = {entry.id for entry in await self._backing.log.tree(self.id)}
-        return {entry: label for entry, label in labels.items() if entry in shared}
+        return {entry: label for entry, label in labels.items() if await self._is_seen(entry)}
+
+    async def _is_seen(self, entry: EntryId) -> bool:
+        """Whether `entry`, which a note is about, is the session's own or shared with it."""
+        if entry_place(entry)[0] == self.id:
+            return True
+        try:
+            await self._backing.log.entry(self.id, entry)
+        except EntryNotFound:
+            return False
+        return True
 
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""

@@ -199,7 +199,7 @@ class Session(Appender):
         """
         if compaction is None:
             leaf = (await self._look()).leaf
-            window = await self._backing.log.context_window(self.id, leaf)
+            window = await self._backing.log.context_window(self.id, leaf, 1)
             target = window.state.compaction
         else:
             target = await self._backing.log.entry(self.id, await self._resolve(compaction))

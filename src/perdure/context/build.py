@@ -12,9 +12,15 @@ from typing import Literal
 
 import msgspec
 
-from perdure.context.emission import ContextMessage, emitted, readable_body
+from perdure.context.emission import ContextMessage, Emitted, emitted, readable_body
 from perdure.context.pairing import repaired
-from perdure.context.tokens import CUT_SHORT, SCALE_MAX, context_tokens, estimate_tokens
+from perdure.context.tokens import (
+    CUT_SHORT,
+    SCALE_MAX,
+    context_tokens,
+    estimate_tokens,
+    reported_tokens,
+)
 from perdure.context.validity import alternating
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -28,9 +34,10 @@ History = Literal["full", "text_only"]
 class Context(msgspec.Struct, frozen=True):
     """What a model would be sent.
 
-    `thinking_level` None is "off". `dropped` counts the entries that were left out to fit the
-    budget or the most messages, `skipped` the entries and parts of messages that this version
-    cannot read.
+    `thinking_level` None is "off". `dropped` counts the entries before the oldest exchange that is
+    sent, where older ones were left out to fit the budget or the most messages; pinned ones, and
+    the compaction whose summary is sent, are not among them. `skipped` counts the entries and parts
+    of messages behind those that this version cannot read.
     Units: `tokens` are what a call with it is expected to use, by the newest reported usage and
     estimates for the rest; where that exceeds the budget, what the messages alone take.
     Shape: `messages` are valid for every provider (``validity``); empty when nothing was said.
@@ -45,11 +52,17 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """What is left of messages, how many entries are not in it, and what it takes in tokens."""
+    """What is left of messages, how many entries are not in it, and what it takes in tokens.
+
+    `first` is the message that the oldest exchange left begins with, where older ones were left
+    out; `spared` counts the entries of those that stay.
+    """
 
     messages: tuple[ContextMessage, ...]
     dropped: int
     tokens: int
+    first: ContextMessage | None = None
+    spared: int = 0
 
 
 def build_context(
@@ -73,6 +86,7 @@ def build_context(
     where there are more of them, the summary and what is pinned not counted.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
+    assert not window.earlier  # `window_end` knows what to do with the end of a window
     said = emitted(window)
     messages = said.messages if history == "full" else text_only(said.messages)
     paired = repaired(messages)
@@ -88,14 +102,34 @@ def build_context(
             pins=window.pins,
             max_messages=max_messages,
         )
+    return context_of(window, said, trim, model)
+
+
+def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | None) -> Context:
+    """The context of what is left of the messages of `window`."""
+    dropped, skipped = 0, said.skipped
+    if trim.first is not None:
+        dropped, skipped = _left_out(window, said, trim)
     return Context(
         model=model or _model_of(window),
         thinking_level=_thinking_level_of(window),
         tokens=trim.tokens,
         messages=alternating(trim.messages),
-        dropped=trim.dropped,
-        skipped=said.skipped,
+        dropped=dropped,
+        skipped=skipped,
     )
+
+
+def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, int]:
+    """How many entries stand before the first exchange of `trim`; what is skipped behind them."""
+    assert trim.first is not None
+    places = {entry.id: place for place, entry in enumerate(window.entries)}
+    place = places.get(trim.first.entry_id, 0) if trim.first.entry_id else 0
+    compaction = window.state.compaction
+    is_summary_before = compaction is not None and places.get(compaction.id, -1) < place
+    dropped = window.earlier + place - trim.spared - is_summary_before
+    skipped = sum(count for id_, count in said.skips if places.get(id_, place) >= place)
+    return dropped, skipped
 
 
 def _model_of(window: ContextWindow) -> str | None:
@@ -169,10 +203,13 @@ def trimmed(
 
     Of the exchanges that are left out, what is among `pins` stays. With `max_messages` no more stay
     behind the first `pinned`, as far as that leaves the newest exchange whole.
+    What was reported counts while what follows the report may be all that is sent.
     Units: `sizes` are the messages' estimates in tokens, `reported` what `context_tokens` says.
     """
     if not messages:
         return Trim(messages, 0, reported)
+    if is_report_out_of_reach(messages, sizes, budget_tokens, max_messages):
+        reported = sum(sizes)
     factor = _correction(reported, sum(sizes))
     start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
     if max_messages is not None:
@@ -184,8 +221,26 @@ def trimmed(
     kept = (*messages[:pinned], *(messages[n] for n in spared), *messages[start:])
     left = sum(sizes[:pinned]) + sum(sizes[n] for n in spared) + sum(sizes[start:])
     dropped = sum(len(messages[n].entry_ids) for n in out)
-    dropped -= sum(len(messages[n].entry_ids) for n in spared)
-    return Trim(kept, dropped, round(left * factor))
+    spared_ids = sum(len(messages[n].entry_ids) for n in spared)
+    first = messages[start] if start > pinned else None
+    return Trim(kept, dropped - spared_ids, round(left * factor), first, spared_ids)
+
+
+def is_report_out_of_reach(
+    messages: Sequence[ContextMessage],
+    sizes: Sequence[int],
+    budget_tokens: float,
+    max_messages: int | None,
+) -> bool:
+    """Whether what follows the newest reported usage leaves no room for the answer it is of."""
+    room = budget_tokens
+    for behind, at in enumerate(range(len(messages) - 1, -1, -1)):
+        if room <= 0 or (max_messages is not None and behind >= max_messages):
+            return True
+        if reported_tokens(messages[at].message):
+            return False
+        room -= sizes[at]
+    return False
 
 
 def _correction(reported: int, estimated: int) -> float:

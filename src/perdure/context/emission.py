@@ -49,13 +49,18 @@ class Shown(msgspec.Struct, frozen=True):
 class Emitted(msgspec.Struct, frozen=True):
     """What a window says.
 
-    Shape: with `has_summary` the first of `messages` is the compaction's summary. `skipped` counts
-    entries, and parts of messages, that this version cannot read.
+    Shape: with `has_summary` the first of `messages` is the compaction's summary. `skips` are the
+    entries that this version cannot read, or only in part: for each, how much of it.
     """
 
     messages: tuple[ContextMessage, ...]
     has_summary: bool
-    skipped: int
+    skips: tuple[tuple[EntryId, int], ...] = ()
+
+    @property
+    def skipped(self) -> int:
+        """How many entries, and parts of messages, this version cannot read."""
+        return sum(count for _, count in self.skips)
 
 
 def emitted(window: ContextWindow) -> Emitted:
@@ -64,15 +69,19 @@ def emitted(window: ContextWindow) -> Emitted:
     Reported usage stays only on answers that were given to the context of now: it is taken off
     whatever stands before the newest compaction, or after one that was taken back.
     """
-    summary, skipped = _summary_of(window), 0
+    summary = _summary_of(window)
     said = [*_pinned(window), *_retained(window)]
+    skips: list[tuple[EntryId, int]] = []
     for shown in shown_entries(window):
         if shown.message is not None:
             said.append(ContextMessage(shown.message, shown.entry.id))
         elif not is_readable(shown.entry):
-            skipped += 1
-    skipped += sum(_unknown_parts(each.message) for each in said)
-    return Emitted((*summary, *said), bool(summary), skipped)
+            skips.append((shown.entry.id, 1))
+    for each in said:
+        count = _unknown_parts(each.message)
+        if count and each.entry_id is not None:
+            skips.append((each.entry_id, count))
+    return Emitted((*summary, *said), bool(summary), tuple(skips))
 
 
 def stays_fresh(window: ContextWindow) -> bool:
@@ -174,6 +183,10 @@ def _position(entries: Sequence[Entry], wanted: Entry | None) -> int:
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:
     """Where answers may have been given to a context that was smaller than it is now."""
+    if not window.undone:
+        return len(window.entries)
+    if window.earlier and window.undone - {entry.id for entry in window.entries}:
+        return 0  # it is one of the earlier entries
     for position, entry in enumerate(window.entries):
         if position > at and entry.id in window.undone:
             return position

@@ -37,6 +37,8 @@ class ContextWindow(msgspec.Struct, frozen=True):
     branch before them. `leaf` is where it ends. `undone` are compactions among `entries` that
     were taken back. `pins` are the entries of the branch that stay in the context in any case,
     `pinned` those of them that are not among `entries`; stores leave both to who asks for them.
+    A window that was read with a limit has only the newest `entries`, and `earlier` counts those
+    between `hidden` and them; `undone` then also has those that follow the compaction in force.
     """
 
     leaf: EntryId | None
@@ -46,6 +48,7 @@ class ContextWindow(msgspec.Struct, frozen=True):
     undone: frozenset[EntryId] = frozenset()
     pinned: tuple[Entry, ...] = ()
     pins: frozenset[EntryId] = frozenset()
+    earlier: int = 0
 
 
 def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:
@@ -73,7 +76,7 @@ def undone_among(shown: Iterable[Entry], undone: frozenset[EntryId]) -> frozense
     return frozenset(
         entry.id
         for entry in shown
-        if entry.id in undone or (entry.kind == Compaction.kind and entry.is_erased)
+        if entry.kind == Compaction.kind and (entry.id in undone or entry.is_erased)
     )
 
 
@@ -88,6 +91,26 @@ def state_after(
     if entry.kind == ThinkingChange.kind:
         return msgspec.structs.replace(state, thinking_change=entry)
     return state
+
+
+def end_of(window: ContextWindow, limit: int) -> ContextWindow:
+    """`window` with at most its newest `limit` entries, as a store reads it with that limit."""
+    if limit >= len(window.entries):
+        return window
+    earlier = len(window.entries) - limit
+    compaction = window.state.compaction
+    at = (
+        -1
+        if compaction is None
+        else next((n for n, entry in enumerate(window.entries) if entry.id == compaction.id), -1)
+    )
+    before_it = {entry.id for entry in window.entries[: min(earlier, at + 1)]}
+    return msgspec.structs.replace(
+        window,
+        entries=window.entries[earlier:],
+        undone=window.undone - before_it,
+        earlier=window.earlier + earlier,
+    )
 
 
 def first_kept_by(compaction: Entry) -> EntryId | None:

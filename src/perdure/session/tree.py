@@ -6,22 +6,120 @@ an entry a root, so that damaged or partial logs still show everything they hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.messages import MESSAGE, Message
 
+_encode = msgspec.json.Encoder().encode
 
-class TreeNode(msgspec.Struct, frozen=True):
-    """An entry with what grows from it, oldest first (by seq), and its label if it has one."""
+
+class TreeNode(msgspec.Struct, frozen=True, eq=False):
+    """An entry with what grows from it, oldest first (by seq), and its label if it has one.
+
+    A branch may be any number of entries deep: `repr` shows one level, and comparing, copying,
+    pickling and `to_json` use no recursion.
+    """
 
     entry: Entry
     label: str | None
     children: tuple[TreeNode, ...]
+
+    def to_json(self) -> bytes:
+        """Return the node and all below it as one line of JSON.
+
+        Shape: ``{"id", "kind", "role"?, "label"?, "children": []}``, nested as deep as the tree is.
+        `Session.tree_entries` gives the same entries as a flat list.
+        """
+        return b"".join(json_pieces((self,)))
+
+    def __repr__(self) -> str:
+        below = len(self.children)
+        return f"TreeNode({self.entry.id!r}, label={self.label!r}, {below} children)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TreeNode):
+            return NotImplemented
+        waiting: list[tuple[TreeNode, TreeNode]] = [(self, other)]
+        while waiting:
+            one, two = waiting.pop()
+            if one is two:
+                continue
+            if (one.entry, one.label) != (two.entry, two.label):
+                return False
+            if len(one.children) != len(two.children):
+                return False
+            waiting.extend(zip(one.children, two.children, strict=True))
+        return True
+
+    def __hash__(self) -> int:
+        return hash((self.entry, self.label, len(self.children)))
+
+    def __copy__(self) -> TreeNode:
+        return self
+
+    def __deepcopy__(self, memo: object) -> TreeNode:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _node_of_rows, (tuple(_rows_below(self)),)
+
+
+_Row = tuple[Entry, str | None, int]
+"""An entry, its label, and how many children follow it."""
+
+
+def _rows_below(node: TreeNode) -> Iterator[_Row]:
+    """Yield `node` and all below it, each after its parent."""
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        yield each.entry, each.label, len(each.children)
+        waiting += reversed(each.children)
+
+
+def _node_of_rows(rows: Sequence[_Row]) -> TreeNode:
+    """Return the node that `_rows_below` took apart."""
+    nodes: list[TreeNode] = []
+    for entry, label, count in reversed(rows):
+        children = tuple(nodes.pop() for _ in range(count))
+        nodes.append(TreeNode(entry, label, children))
+    return nodes[0]
+
+
+def json_pieces(nodes: Sequence[TreeNode]) -> Iterator[bytes]:
+    """Yield JSON of `nodes` and all below them in pieces, with a comma between `nodes`."""
+    waiting: list[TreeNode | bytes] = _separated(nodes)
+    while waiting:
+        piece = waiting.pop()
+        if isinstance(piece, bytes):
+            yield piece
+            continue
+        yield _opened(piece)
+        waiting += (b"]}", *_separated(piece.children))
+
+
+def _separated(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
+    """Return `nodes` with commas between them, last one first, as a stack wants it."""
+    pieces: list[TreeNode | bytes] = []
+    for node in reversed(nodes):
+        pieces += (node, b",")
+    return pieces[:-1]
+
+
+def _opened(node: TreeNode) -> bytes:
+    """Return the node's object up to the first of its children."""
+    fields: dict[str, object] = {"id": node.entry.id, "kind": node.entry.kind}
+    if role := role_of(node.entry):
+        fields["role"] = role
+    if node.label is not None:
+        fields["label"] = node.label
+    return _encode(fields)[:-1] + b',"children":['
 
 
 class TreeIndex(msgspec.Struct, frozen=True):

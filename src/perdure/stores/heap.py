@@ -196,17 +196,23 @@ def branch_in(
     return found
 
 
-def window_in(heap: Heap, held: HeldStream, leaf: EntryId | None) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`, without reading the whole of it."""
+def window_in(
+    heap: Heap, held: HeldStream, leaf: EntryId | None, limit: int | None = None
+) -> ContextWindow:
+    """What ``fold.window_of`` gives for the branch to `leaf`, without reading the whole of it.
+
+    With `limit` its end (``fold.end_of``).
+    """
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
     undone = undone_of(notes_in(heap, held, (CompactionUndone.kind,)))
     node = heap.nodes[leaf]
-    compaction = _compaction_in_force(heap, node, undone)
+    compaction, taken_back = _compaction_in_force(heap, node, undone)
     start = 0
     if compaction is not None:
         start = _depth_of_first_kept(heap, compaction)
-    shown = branch_in(heap, leaf, limit=node.depth + 1 - start)
+    size = node.depth + 1 - start
+    shown = branch_in(heap, leaf, limit=size if limit is None else min(size, limit))
     return ContextWindow(
         leaf=leaf,
         entries=tuple(shown),
@@ -216,18 +222,24 @@ def window_in(heap: Heap, held: HeldStream, leaf: EntryId | None) -> ContextWind
             thinking_change=_entry(heap, node.thinking_change) if node.thinking_change else None,
         ),
         hidden=start,
-        undone=undone_among(shown, undone),
+        undone=undone_among(shown, undone) | taken_back,
+        earlier=size - len(shown),
     )
 
 
-def _compaction_in_force(heap: Heap, node: Node, undone: frozenset[EntryId]) -> Entry | None:
+def _compaction_in_force(
+    heap: Heap, node: Node, undone: frozenset[EntryId]
+) -> tuple[Entry | None, frozenset[EntryId]]:
+    """The newest compaction that hides something, and those after it, which hide nothing."""
     newest = node.compaction
+    passed: list[EntryId] = []
     while newest is not None:
         entry = _entry(heap, newest)
         if newest not in undone and not entry.is_erased:
-            return entry
+            return entry, frozenset(passed)
+        passed.append(newest)
         newest = heap.nodes[entry.parent_id].compaction if entry.parent_id else None
-    return None
+    return None, frozenset(passed)
 
 
 def _depth_of_first_kept(heap: Heap, compaction: Entry) -> int:
@@ -240,8 +252,8 @@ def _depth_of_first_kept(heap: Heap, compaction: Entry) -> int:
 # ---------------------------------------------------------------- everything a stream sees
 
 
-def tree_in(heap: Heap, held: HeldStream) -> list[Entry]:
-    """Every tree entry the stream sees, in log order, a fork's origin first."""
+def tree_in(heap: Heap, held: HeldStream, limit: int | None = None) -> list[Entry]:
+    """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
     parts: list[list[Entry]] = []
     for near, upto in lineage(heap, held):
         own = (row.entry for row in near.rows[: upto + 1])
@@ -250,7 +262,8 @@ def tree_in(heap: Heap, held: HeldStream) -> list[Entry]:
         if fork is not None and fork.scope == "path":
             parts.append(branch_in(heap, fork.leaf))
             break
-    return [entry for part in reversed(parts) for entry in part]
+    found = [entry for part in reversed(parts) for entry in part]
+    return found if limit is None else found[max(len(found) - limit, 0) :]
 
 
 def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:

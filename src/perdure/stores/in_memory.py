@@ -218,14 +218,16 @@ class _Reading(_Handle):
             tree_entry_in(self._heap, held, leaf)
         return branch_in(self._heap, leaf, limit, kind)
 
-    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+    async def context_window(
+        self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
+    ) -> ContextWindow:
         held = self._held(stream)
         if leaf is not None:
             tree_entry_in(self._heap, held, leaf)
-        return window_in(self._heap, held, leaf)
+        return window_in(self._heap, held, leaf, limit)
 
-    async def tree(self, stream: StreamId) -> list[Entry]:
-        return tree_in(self._heap, self._held(stream))
+    async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
+        return tree_in(self._heap, self._held(stream), limit)
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return notes_in(self._heap, self._held(stream), kinds)

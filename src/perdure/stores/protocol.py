@@ -301,23 +301,24 @@ class LogReading(Protocol):
         """
         ...
 
-    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+    async def context_window(
+        self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
+    ) -> ContextWindow:
         """The end of the branch to `leaf` that its context is built from (`fold.window_of`).
 
-        Costs what it returns, however long the branch is before the compaction.
+        Costs what it returns, at most the newest `limit` entries (1 or more) of it (`fold.end_of`).
         Raises: EntryNotFound, SessionNotFound.
         """
         ...
 
-    async def tree(self, stream: StreamId) -> list[Entry]:
-        """Every tree entry the stream sees, a fork's origin first. Raises: SessionNotFound."""
+    async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
+        """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
         ...
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         """The side entries of `kinds` that the stream sees, in order.
 
-        A fork sees its origin's up to the fork. Erased ones are left out.
-        Raises: SessionNotFound.
+        A fork sees its origin's up to the fork. Erased ones are left out. Raises: SessionNotFound.
         """
         ...
 

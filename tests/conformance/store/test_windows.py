@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef
-from perdure.session.fold import BranchState, ContextWindow, undone_of, window_of
+from perdure.session.fold import BranchState, ContextWindow, end_of, undone_of, window_of
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.notes import CompactionUndone
@@ -247,5 +247,9 @@ async def test_every_window_and_branch_of_any_tree_is_the_one_by_definition(
             assert await store.branch(stream, leaf, kind="message", limit=2) == messages[-2:]
             window = await window_by_definition(store, stream, leaf)
             assert await store.context_window(stream, leaf) == window
+            for limit in (1, 2, 5):
+                assert await store.context_window(stream, leaf, limit) == end_of(window, limit)
+        for limit in (1, 3, len(tree) + 1):
+            assert await store.tree(stream, limit) == tree[-limit:]
     assert (await store.verify()).problems == ()
     await data.close()

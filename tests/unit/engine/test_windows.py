@@ -101,10 +101,12 @@ class Counting(MemoryStore):
 
     reads = 0
 
-    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+    async def context_window(
+        self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
+    ) -> ContextWindow:
         """See ``SessionStore``."""
         self.reads += 1
-        return await super().context_window(stream, leaf)
+        return await super().context_window(stream, leaf, limit)
 
 
 async def test_a_window_is_read_once_however_long_its_branch_becomes() -> None:

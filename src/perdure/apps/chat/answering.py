@@ -172,7 +172,7 @@ class Answering:
         if known.bound is None or known.withheld is not None:
             origin = (await handle.info()).origin
             self.require_choice("an imported session" if origin == "import" else "the session")
-        window = await self.store.backend.context_window(handle.id, handle.leaf)
+        window = await self.store.backend.context_window(handle.id, handle.leaf, 1)
         wanted = self._model or switched_in(window)
         if wanted is not None:
             self.require(wanted)

@@ -27,8 +27,8 @@ BINDING_KINDS = (SessionStarted.kind, AgentBound.kind)
 """Kinds of the entries that say which agent a session has."""
 
 
-_HIDDEN_LOOKED_AT = 64
-"""Entries before a compaction that are searched for the model of the last answer."""
+LOOKED_AT = 256
+"""Newest entries of a branch that are searched for the model of the last answer."""
 
 
 class Trimming(msgspec.Struct, frozen=True):
@@ -77,10 +77,11 @@ def switched_in(window: ContextWindow) -> str | None:
 async def _followed(log: LogReading, stream: StreamId, window: ContextWindow) -> str | None:
     change = window.state.model_change
     switched = None if change is None else _said_by(change)
-    found = _newest(window.entries, switched)
-    if found is None and window.hidden and window.leaf is not None:
-        limit = len(window.entries) + _HIDDEN_LOOKED_AT
-        found = _newest(await log.branch(stream, window.leaf, limit=limit), switched)
+    entries = window.entries[-LOOKED_AT:]
+    found = _newest(entries, switched)
+    has_more = window.hidden or window.earlier
+    if found is None and len(entries) < LOOKED_AT and has_more and window.leaf is not None:
+        found = _newest(await log.branch(stream, window.leaf, limit=LOOKED_AT), switched)
     return found or switched
 
 

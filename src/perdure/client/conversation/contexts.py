@@ -5,11 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from perdure.client.amounts import amount
-from perdure.client.conversation.binding import BINDING_KINDS, model_of, shaping_in
+from perdure.client.conversation.binding import (
+    BINDING_KINDS,
+    LOOKED_AT,
+    Shaping,
+    model_of,
+    shaping_in,
+)
 from perdure.client.reading import EntryRef, SessionReader
 from perdure.context.build import Context, build_context
 from perdure.context.compaction import LeftContext, left_context
 from perdure.context.pinning import pins_of
+from perdure.context.window_end import context_of_end
 from perdure.engine.windows import pinned_window
 from perdure.errors import InvalidEntry
 from perdure.session.declared.arguments import takes_all_declared
@@ -17,6 +24,9 @@ from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.notes import CompactionUndone, Pin
+
+_FIRST_READ, _READ_MORE = 64, 4
+"""Entries that a context within a budget reads at first, and how many times as many next."""
 
 
 @takes_all_declared
@@ -34,26 +44,51 @@ class ContextReader(SessionReader):
         """
         amount("budget_tokens", budget_tokens, least=1)
         leaf = (await self._look()).leaf
-        log = self._backing.log
-        window = await pinned_window(log, self.id, leaf)
-        shaping = shaping_in(await log.notes(self.id, BINDING_KINDS))
-        context = build_context(
-            window,
-            budget_tokens=budget_tokens,
-            history=shaping.history,
-            model=await model_of(log, self.id, window),
-            max_messages=shaping.compaction.max_messages,
-        )
+        shaping = shaping_in(await self._backing.log.notes(self.id, BINDING_KINDS))
+        context = None
+        if budget_tokens is not None or shaping.compaction.max_messages is not None:
+            context = await self._context_of_end(leaf, shaping, budget_tokens)
+        if context is None:
+            window = await pinned_window(self._backing.log, self.id, leaf)
+            context = build_context(
+                window,
+                budget_tokens=budget_tokens,
+                history=shaping.history,
+                model=await model_of(self._backing.log, self.id, window),
+                max_messages=shaping.compaction.max_messages,
+            )
         if context.thinking_level is None and shaping.thinking_level != "off":
             return msgspec.structs.replace(context, thinking_level=shaping.thinking_level)
         return context
+
+    async def _context_of_end(
+        self, leaf: EntryId | None, shaping: Shaping, budget_tokens: int | None
+    ) -> Context | None:
+        """The context within a budget, read from the end of the window; None if that takes all."""
+        log, limit = self._backing.log, _FIRST_READ
+        pins = await self.pins()
+        while True:
+            window = await log.context_window(self.id, leaf, limit)
+            if not window.earlier:
+                return None
+            context = context_of_end(
+                window,
+                pins,
+                budget_tokens=budget_tokens,
+                history=shaping.history,
+                max_messages=shaping.compaction.max_messages,
+            )
+            if context is not None:
+                model = await model_of(log, self.id, window)
+                return msgspec.structs.replace(context, model=model or context.model)
+            limit *= _READ_MORE
 
     async def info(self) -> SessionInfo:
         """Its row in a list of sessions as it is now, and the model that answers in it."""
         state, log = await self._look(), self._backing.log
         if state.info.status == "erased":
             return state.info
-        window = await log.context_window(self.id, state.leaf)
+        window = await log.context_window(self.id, state.leaf, LOOKED_AT)
         model = await model_of(log, self.id, window)
         return msgspec.structs.replace(state.info, model=model)
 
@@ -69,7 +104,7 @@ class ContextReader(SessionReader):
         """
         log = self._backing.log
         if compaction is None:
-            window = await log.context_window(self.id, (await self._look()).leaf)
+            window = await log.context_window(self.id, (await self._look()).leaf, 1)
             newest = window.state.compaction
             end = None if newest is None else newest.id
         else:

@@ -108,6 +108,10 @@ class Session(Handle[AsyncSession]):
         """Every branch as nested nodes, roots first, with their labels."""
         return self.portal.call(self.asynchronous.tree())
 
+    def tree_entries(self) -> list[Entry]:
+        """The entries of `tree` as a flat list, in log order, a fork's origin first."""
+        return self.portal.call(self.asynchronous.tree_entries())
+
     def messages(self, last: int | None = None) -> list[Message]:
         """The newest `last` messages of the branch (all by default), oldest first.
 

@@ -28,9 +28,10 @@ _MARGIN = 1 + 1e-9
 class Prompt(msgspec.Struct, frozen=True):
     """The messages of a request.
 
-    Shape: `messages`, `tokens` and `dropped` are as those of a `Context`; `call_ids` holds the ids
-    of all calls in them, `handles` are those of all media. `is_counted`: some of `tokens` was
-    reported by a provider, who counted what is around the messages too.
+    Shape: `messages` and `tokens` are as those of a `Context`; `dropped` counts the entries of the
+    messages that were left out. `call_ids` holds the ids of all calls in them, `handles` are those
+    of all media. `is_counted`: some of `tokens` was reported by a provider, who counted what is
+    around the messages too.
     Units: `size` is what the messages take, in tokens, unscaled.
     """
 

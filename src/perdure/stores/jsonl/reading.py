@@ -6,10 +6,11 @@ Everything is found in the index; only the entries that are returned are read fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from perdure.errors import AmbiguousId, EntryNotFound
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, first_kept_by
+from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
 from perdure.session.ids import EntryId, entry_id, entry_place, is_number
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
@@ -93,9 +94,11 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
     return seq
 
 
-def tree(log: Log) -> list[Entry]:
-    """Every tree entry."""
-    return entries_of(log, [seq for seq, row in enumerate(log.rows) if row.lane == "tree"])
+def tree(log: Log, limit: int | None = None) -> list[Entry]:
+    """The newest `limit` tree entries."""
+    seqs = range(len(log.rows) - 1, -1, -1)
+    newest = list(islice((seq for seq in seqs if log.rows[seq].lane == "tree"), limit))
+    return entries_of(log, reversed(newest))
 
 
 def notes(log: Log, kinds: Sequence[str]) -> list[Entry]:
@@ -105,8 +108,8 @@ def notes(log: Log, kinds: Sequence[str]) -> list[Entry]:
     return entries_of(log, [n for n, row in rows if row.lane == "side" and row.kind in wanted])
 
 
-def window(log: Log, leaf: EntryId | None) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`.
+def window(log: Log, leaf: EntryId | None, limit: int | None = None) -> ContextWindow:
+    """What ``fold.window_of`` gives for the branch to `leaf`; with `limit` its end.
 
     Raises: EntryNotFound.
     """
@@ -114,10 +117,11 @@ def window(log: Log, leaf: EntryId | None) -> ContextWindow:
     if at is None:
         return ContextWindow(None, (), BranchState(), 0)
     undone = _undone(log)
-    compaction = _in_force(log, at, undone)
+    compaction, taken_back = _in_force(log, at, undone)
     kept = None if compaction is None else entries_of(log, (compaction,))[0]
     start = 0 if compaction is None or kept is None else _start(log, compaction, kept)
-    shown = list(upwards(log, at))[: log.rows[at].depth + 1 - start]
+    size = log.rows[at].depth + 1 - start
+    shown = list(islice(upwards(log, at), size if limit is None else min(size, limit)))
     entries = tuple(entries_of(log, reversed(shown)))
     row = log.rows[at]
     return ContextWindow(
@@ -125,7 +129,8 @@ def window(log: Log, leaf: EntryId | None) -> ContextWindow:
         entries=entries,
         state=BranchState(kept, _one(log, row.model), _one(log, row.thinking)),
         hidden=start,
-        undone=frozenset(entry.id for entry in entries if entry.id in undone),
+        undone=undone_among(entries, undone) | taken_back,
+        earlier=size - len(entries),
     )
 
 
@@ -139,12 +144,17 @@ def _undone(log: Log) -> frozenset[EntryId]:
     )
 
 
-def _in_force(log: Log, leaf: int, undone: frozenset[EntryId]) -> int | None:
+def _in_force(
+    log: Log, leaf: int, undone: frozenset[EntryId]
+) -> tuple[int | None, frozenset[EntryId]]:
+    """The newest compaction that hides something, and those after it, which hide nothing."""
     newest = log.rows[leaf].compaction
-    while newest is not None and log.id_of(newest) in undone:
+    passed: list[EntryId] = []
+    while newest is not None and (id_ := log.id_of(newest)) in undone:
+        passed.append(id_)
         parent = log.rows[newest].parent
         newest = None if parent is None else log.rows[parent].compaction
-    return newest
+    return newest, frozenset(passed)
 
 
 def _start(log: Log, compaction: int, entry: Entry) -> int:

@@ -245,11 +245,13 @@ class _Reading(_Handle):
 
         return await self._run(work)
 
-    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-        return await self._read(stream, lambda log: reading.window(log, leaf))
+    async def context_window(
+        self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
+    ) -> ContextWindow:
+        return await self._read(stream, lambda log: reading.window(log, leaf, limit))
 
-    async def tree(self, stream: StreamId) -> list[Entry]:
-        return await self._read(stream, reading.tree)
+    async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
+        return await self._read(stream, lambda log: reading.tree(log, limit))
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return await self._read(stream, lambda log: reading.notes(log, kinds))

@@ -71,13 +71,13 @@ SELECT b.*, f.floor FROM (
             AND k.depth < c.depth AND perdure.is_on_branch(%s, k.stream, k.seq, c.stream, c.seq)
     ), c.depth) AS floor
     FROM perdure.entry AS c WHERE c.namespace = %s AND c.stream = %s AND c.seq = %s
-) AS f CROSS JOIN LATERAL perdure.branch(%s, %s, %s, f.floor, NULL, NULL) AS b
+) AS f CROSS JOIN LATERAL perdure.branch(%s, %s, %s, greatest(f.floor, %s), NULL, NULL) AS b
 """
 
 # An entry, and where the state of its branch stands: columns, since row-level security keeps a
 # function like `split_part` from being a condition of an index. OFFSET 0 keeps them columns.
 _WITH_STATE: LiteralString = """(
-    SELECT l.namespace, l.stream, l.seq,
+    SELECT l.namespace, l.stream, l.seq, l.depth,
         coalesce(split_part(l.state_far, '/', 1), l.stream) AS state_of,
         coalesce(split_part(l.state_far, '/', 2)::bigint, l.state) AS state_seq
     FROM perdure.entry AS l
@@ -105,13 +105,15 @@ FROM {_WITH_STATE}
 LEFT JOIN perdure.state AS s
     ON s.namespace = l.namespace AND s.stream = l.state_of AND s.seq = l.state_seq
 CROSS JOIN LATERAL perdure.branch(
-    %s, l.stream, l.seq, 0, NULL, CASE WHEN s.compaction IS NULL THEN NULL::bigint ELSE 0 END
+    %s, l.stream, l.seq, greatest(l.depth + 1 - %s::bigint, 0), NULL,
+    CASE WHEN s.compaction IS NULL THEN NULL::bigint ELSE 0 END
 ) AS b
 """  # noqa: S608 - put together from constants
 
 _TREE: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.stream = %s AND e.seq <= %s AND e.run IS NOT NULL ORDER BY e.seq
+WHERE e.namespace = %s AND e.stream = %s AND e.seq <= %s AND e.run IS NOT NULL
+ORDER BY e.seq DESC LIMIT %s::bigint
 """  # noqa: S608 - put together from constants
 
 _LINEAGE: LiteralString = """
@@ -155,6 +157,10 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
 
 
+_AT_ONCE = 100
+"""Streams whose tree entries are asked for in one round trip."""
+
+
 # ---------------------------------------------------------------- statements
 
 
@@ -183,8 +189,13 @@ def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Statement:
     return Statement(sql, (list(kinds), namespace))
 
 
-def _ask_branch(namespace: str, leaf: Node) -> Statement:
-    return Statement(_BRANCH, (namespace, leaf.stream, leaf.seq, 0, None, None))
+def _ask_branch(namespace: str, leaf: Node, floor: int) -> Statement:
+    return Statement(_BRANCH, (namespace, leaf.stream, leaf.seq, floor, None, None))
+
+
+def _ask_newest(namespace: str, leaf: EntryId, limit: int | None) -> Statement:
+    """Return the newest `limit` entries of the branch to `leaf`, newest first."""
+    return Statement(_BRANCH, (namespace, *_place(leaf), 0, None, limit))
 
 
 def _place(reference: EntryId | None) -> tuple[str, int]:
@@ -221,21 +232,24 @@ async def lineage(db: Database, stream: StreamId) -> list[Row]:
     return rows
 
 
-async def tree(db: Database, stream: StreamId) -> list[Entry]:
-    """Every tree entry the stream sees, in log order, a fork's origin first."""
+async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list[Entry]:
+    """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
     statements: list[Statement] = []
     for near, upto, leaf, is_path in await lineage(db, stream):
-        statements.append(Statement(_TREE, (db.namespace, near, upto)))
+        statements.append(Statement(_TREE, (db.namespace, near, upto, limit)))
         if is_path:
-            statements.append(Statement(_BRANCH, (db.namespace, *_place(leaf), 0, None, None)))
-            if leaf is None:
-                statements.pop()
+            if leaf is not None:
+                statements.append(_ask_newest(db.namespace, leaf, limit))
             break
-    parts = await db.ask(*statements)
-    found = [[entry_of(row) for row in part] for part in parts]
-    if statements[-1].sql is _BRANCH:
-        found[-1].reverse()
-    return [entry for part in reversed(found) for entry in part]
+    newest: list[Entry] = []
+    for first in range(0, len(statements), _AT_ONCE):
+        for rows in await db.ask(*statements[first : first + _AT_ONCE]):
+            newest += [entry_of(row) for row in rows]
+        if limit is not None and len(newest) >= limit:
+            break
+    newest = newest[:limit]
+    newest.reverse()
+    return newest
 
 
 async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
@@ -268,18 +282,19 @@ async def branch(
     return [entry_of(row) for row in reversed(rows)]
 
 
-async def window(db: Database, stream: StreamId, leaf: EntryId) -> ContextWindow:
+async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
     """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides.
 
+    With `limit` its end (``fold.end_of``).
     One round trip; two where a compaction is in force, some more where one was taken back.
     """
-    ns, at = db.namespace, _place(leaf)
+    ns, at, reach = db.namespace, _place(leaf), MAX_SEQ if limit is None else limit
     head, nodes, taken_back, named, rows = await db.ask(
         Statement(HEAD, (ns, stream)),
         ask_nodes(ns, stream, [leaf]),
         _ask_notes(ns, stream, (CompactionUndone.kind,)),
         Statement(_INHERITED, (ns, *at)),
-        Statement(_ALL_IF_NONE_HIDDEN, (ns, *at, ns)),
+        Statement(_ALL_IF_NONE_HIDDEN, (ns, *at, ns, reach)),
     )
     if not head:
         raise SessionNotFound(stream)
@@ -289,28 +304,46 @@ async def window(db: Database, stream: StreamId, leaf: EntryId) -> ContextWindow
     undone = frozenset(row[4] or entry_id(row[0], row[3]) for row in taken_back if _is_about(row))
     by_kind = {row[9]: entry_of(row[:9]) for row in named}
     state = BranchState(by_kind.get("compaction"), by_kind.get("model"), by_kind.get("thinking"))
+    passed: frozenset[EntryId] = frozenset()
     if state.compaction is not None and _hides_nothing(state.compaction, undone):
-        state = await _inherited(db, node, undone)
+        state, passed = await _inherited(db, node, undone)
         rows = []
-    return await _shown(db, node, state, undone, rows)
+    size, rows = await _shown(db, node, state, rows, reach)
+    shown = tuple(entry_of(row[:9]) for row in reversed(rows))
+    return ContextWindow(
+        leaf=shown[-1].id,
+        entries=shown,
+        state=state,
+        hidden=node.depth + 1 - size,
+        undone=undone_among(shown, undone) | passed,
+        earlier=size - len(shown),
+    )
 
 
 def _is_about(row: Row) -> bool:
     return row[3] is not None or row[4] is not None
 
 
-async def _inherited(db: Database, leaf: Node, undone: frozenset[EntryId]) -> BranchState:
-    """The compaction in force, the model change and the thinking change."""
+async def _inherited(
+    db: Database, leaf: Node, undone: frozenset[EntryId]
+) -> tuple[BranchState, frozenset[EntryId]]:
+    """The compaction in force, the model change and the thinking change.
+
+    Beside them, the compactions after the one in force: they hide nothing.
+    """
     state = await _state(db, leaf.state)
     compaction, before = state.compaction, state.before
+    passed: list[EntryId] = []
     while compaction is not None and (compaction in undone or await _is_erased(db, compaction)):
+        passed.append(compaction)
         earlier = await _state(db, before)
         compaction, before = earlier.compaction, earlier.before
     named = (compaction, state.model, state.thinking)
     if not any(named):
-        return BranchState()
+        return BranchState(), frozenset(passed)
     asked = [Statement(_ENTRY_AT, (db.namespace, *_place(id_))) for id_ in named]
-    return BranchState(*(entry_of(rows[0]) if rows else None for rows in await db.ask(*asked)))
+    found = (entry_of(rows[0]) if rows else None for rows in await db.ask(*asked))
+    return BranchState(*found), frozenset(passed)
 
 
 def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:
@@ -336,23 +369,20 @@ WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
 
 
 async def _shown(
-    db: Database, leaf: Node, state: BranchState, undone: frozenset[EntryId], rows: list[Row]
-) -> ContextWindow:
-    """The window, given the `rows` of the whole branch where they are known already."""
-    start = 0
-    if state.compaction is None and not rows:
-        (rows,) = await db.ask(_ask_branch(db.namespace, leaf))
-    if state.compaction is not None:
-        kept = _place(first_kept_by(state.compaction))
-        ns, compaction = db.namespace, (state.compaction.stream, state.compaction.seq)
-        values = (ns, *kept, ns, ns, *compaction, ns, leaf.stream, leaf.seq)
-        (rows,) = await db.ask(Statement(_WINDOW, values))
-        start = int(rows[0][9])
-    shown = tuple(entry_of(row[:9]) for row in reversed(rows))
-    return ContextWindow(
-        leaf=shown[-1].id,
-        entries=shown,
-        state=state,
-        hidden=start,
-        undone=undone_among(shown, undone),
-    )
+    db: Database, leaf: Node, state: BranchState, rows: list[Row], reach: int
+) -> tuple[int, list[Row]]:
+    """How many entries the window has, and the rows of the newest `reach` of them.
+
+    `rows` are those where no compaction is in force, if they are known already.
+    """
+    size = leaf.depth + 1
+    floor = max(size - reach, 0)
+    if state.compaction is None:
+        if not rows:
+            (rows,) = await db.ask(_ask_branch(db.namespace, leaf, floor))
+        return size, rows
+    kept = _place(first_kept_by(state.compaction))
+    ns, compaction = db.namespace, (state.compaction.stream, state.compaction.seq)
+    values = (ns, *kept, ns, ns, *compaction, ns, leaf.stream, leaf.seq, floor)
+    (rows,) = await db.ask(Statement(_WINDOW, values))
+    return size - int(rows[0][9]), rows

@@ -199,19 +199,21 @@ async def branch(
     return await branches.branch(db, stream, leaf, limit, kind)
 
 
-async def context_window(db: Database, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-    """The window of the branch to `leaf`."""
+async def context_window(
+    db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None
+) -> ContextWindow:
+    """The window of the branch to `leaf`, or the newest `limit` entries of it."""
     if leaf is None:
         await _of_stream(db, stream)
         return ContextWindow(None, (), BranchState(), 0)
     _check_name(db, stream)
-    return await branches.window(db, stream, leaf)
+    return await branches.window(db, stream, leaf, limit)
 
 
-async def tree(db: Database, stream: StreamId) -> list[Entry]:
-    """Every tree entry the stream sees."""
+async def tree(db: Database, stream: StreamId, limit: int | None) -> list[Entry]:
+    """The newest `limit` tree entries the stream sees."""
     _check_name(db, stream)
-    return await branches.tree(db, stream)
+    return await branches.tree(db, stream, limit)
 
 
 async def notes(db: Database, stream: StreamId, kinds: tuple[str, ...]) -> list[Entry]:

@@ -149,11 +149,13 @@ class _Reading(_Handle):
     ) -> list[Entry]:
         return await reading.branch(self._db, stream, leaf, limit=limit, kind=kind)
 
-    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-        return await reading.context_window(self._db, stream, leaf)
+    async def context_window(
+        self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
+    ) -> ContextWindow:
+        return await reading.context_window(self._db, stream, leaf, limit)
 
-    async def tree(self, stream: StreamId) -> list[Entry]:
-        return await reading.tree(self._db, stream)
+    async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
+        return await reading.tree(self._db, stream, limit)
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return await reading.notes(self._db, stream, tuple(kinds))

@@ -39,7 +39,8 @@ ORDER BY seq DESC LIMIT ?
 """  # noqa: S608 - put together from constants
 
 _TREE = f"""
-SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq <= ? AND run IS NOT NULL ORDER BY seq
+SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq <= ? AND run IS NOT NULL
+ORDER BY seq DESC LIMIT ?
 """  # noqa: S608 - put together from constants
 
 # `kind > 31` lets SQLite use the index entry_note, which holds no other kinds.
@@ -186,17 +187,22 @@ def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | 
     return tables.node_of(*place)
 
 
-def tree(tables: Tables, stream: int, head: int) -> list[Entry]:
-    """Every tree entry the stream sees, in log order, a fork's origin first."""
-    parts: list[list[Entry]] = []
+def tree(tables: Tables, stream: int, head: int, limit: int | None = None) -> list[Entry]:
+    """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
+    newest: list[Entry] = []
     for near, upto, fork in lineage(tables, stream, head):
         name = tables.stream_id(near)
-        parts.append([tables.entry(name, row) for row in tables.rows(_TREE, near, upto)])
+        left = -1 if limit is None else limit - len(newest)
+        newest += [tables.entry(name, row) for row in tables.rows(_TREE, near, upto, left)]
+        if limit is not None and len(newest) >= limit:
+            break
         if fork is not None and fork.is_path:
             if fork.leaf is not None:
-                parts.append(branch(tables, tables.node_at(fork.leaf)))
+                left = None if limit is None else limit - len(newest)
+                newest += reversed(branch(tables, tables.node_at(fork.leaf), left))
             break
-    return [entry for part in reversed(parts) for entry in part]
+    newest.reverse()
+    return newest
 
 
 def notes(tables: Tables, stream: int, head: int, kinds: Sequence[str]) -> list[Entry]:
@@ -233,16 +239,20 @@ def noted(sql: str, kind: int) -> str:
 # ---------------------------------------------------------------- context
 
 
-def window(tables: Tables, stream: int, head: int, leaf: Node) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides."""
+def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None) -> ContextWindow:
+    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides.
+
+    With `limit` its end (``fold.end_of``).
+    """
     undone = frozenset(
         note.about
         for note in notes(tables, stream, head, (CompactionUndone.kind,))
         if note.about is not None
     )
-    compaction, model, thinking = _inherited(tables, leaf, undone)
+    (compaction, model, thinking), taken_back = _inherited(tables, leaf, undone)
     start = 0 if compaction is None else _depth_of_first_kept(tables, compaction)
-    shown = branch(tables, leaf, limit=leaf.depth + 1 - start)
+    size = leaf.depth + 1 - start
+    shown = branch(tables, leaf, limit=size if limit is None else min(size, limit))
     if not shown:
         raise apsw.CorruptError(f"the depth of the entry at position {leaf.n} is none")
     return ContextWindow(
@@ -254,24 +264,33 @@ def window(tables: Tables, stream: int, head: int, leaf: Node) -> ContextWindow:
             thinking_change=None if thinking is None else tables.entry_at(thinking),
         ),
         hidden=start,
-        undone=undone_among(shown, undone),
+        undone=undone_among(shown, undone) | taken_back,
+        earlier=size - len(shown),
     )
 
 
 def _inherited(
     tables: Tables, leaf: Node, undone: frozenset[EntryId]
-) -> tuple[int | None, int | None, int | None]:
-    """Positions of the compaction in force, the model change and the thinking change."""
+) -> tuple[tuple[int | None, int | None, int | None], frozenset[EntryId]]:
+    """Positions of the compaction in force, the model change and the thinking change.
+
+    Beside them, the compactions after the one in force: they hide nothing.
+    """
     if leaf.state is None:
-        return None, None, None
+        return (None, None, None), frozenset()
+    passed: list[EntryId] = []
     compaction, model, thinking, before = _state(tables, leaf.state)
-    while compaction is not None and _hides_nothing(tables.entry_at(compaction), undone):
+    while compaction is not None:
+        newest = tables.entry_at(compaction)
+        if not _hides_nothing(newest, undone):
+            break
+        passed.append(newest.id)
         if before is None:
-            return None, model, thinking
+            return (None, model, thinking), frozenset(passed)
         known, (compaction, _, _, before) = before, _state(tables, before)
         if before is not None and before >= known:  # each state is made of an earlier one
             raise apsw.CorruptError(f"the inherited state {known} is made of itself")
-    return compaction, model, thinking
+    return (compaction, model, thinking), frozenset(passed)
 
 
 def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:

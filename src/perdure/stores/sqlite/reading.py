@@ -174,18 +174,18 @@ def newest(
 
 
 def context_window(
-    tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None
+    tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None, limit: int | None
 ) -> ContextWindow:
-    """The window of the branch to `leaf`."""
+    """The window of the branch to `leaf`, or the newest `limit` entries of it."""
     number, head = _standing(tables, namespace, stream)
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
-    return branches.window(tables, number, head, _node(tables, number, head, leaf))
+    return branches.window(tables, number, head, _node(tables, number, head, leaf), limit)
 
 
-def tree(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
-    """Every tree entry the stream sees."""
-    return branches.tree(tables, *_standing(tables, namespace, stream))
+def tree(tables: Tables, namespace: str, stream: StreamId, limit: int | None) -> list[Entry]:
+    """The newest `limit` tree entries the stream sees."""
+    return branches.tree(tables, *_standing(tables, namespace, stream), limit)
 
 
 def notes(tables: Tables, namespace: str, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:

@@ -223,11 +223,13 @@ class _Reading(_Handle):
     ) -> tuple[StreamState, list[Entry]]:
         return await self._read(reading.newest, stream, limit=limit, kind=kind)
 
-    async def context_window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-        return await self._read(reading.context_window, stream, leaf)
+    async def context_window(
+        self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
+    ) -> ContextWindow:
+        return await self._read(reading.context_window, stream, leaf, limit)
 
-    async def tree(self, stream: StreamId) -> list[Entry]:
-        return await self._read(reading.tree, stream)
+    async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
+        return await self._read(reading.tree, stream, limit)
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         return await self._read(reading.notes, stream, kinds)
@@ -400,10 +402,8 @@ class _Retaining(_Handle):
         return await self._read(retaining.holdings, self._clock.now_ms())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        at = self._clock.now_ms()
-        request = EraseRequest(
-            id=self._random(16).hex(), scope="session", by="retention", at=at, name=stream
-        )
+        at, id_ = self._clock.now_ms(), self._random(16).hex()
+        request = EraseRequest(id=id_, scope="session", by="retention", at=at, name=stream)
         return await running.remove(
             self._open_database(),
             self.namespace,

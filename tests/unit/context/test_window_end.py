@@ -1,0 +1,110 @@
+"""How much of a window the context within a budget needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.context.build import Context, build_context
+from perdure.context.pinning import with_pins
+from perdure.context.window_end import context_of_end
+from perdure.session.fold import end_of
+from perdure.session.kinds import Compaction, ModelChange
+from perdure.session.messages import Message, Usage, assistant, tool_call, tool_result, user
+from tests.fakes.tree_log import TreeLog
+
+BUDGET = 200
+
+
+def exchanges(count: int, usage: Usage | None = None) -> list[Message]:
+    said: list[Message] = []
+    for number in range(count):
+        said += [user(f"ask {number} " * 10), assistant(f"answer {number} " * 10, usage=usage)]
+    return said
+
+
+def needed(log: TreeLog, budget: int | None = BUDGET, most: int | None = None) -> int:
+    """How many of the newest entries give a context; it is the one of all of them."""
+    window = log.window()
+    whole = build_context(window, budget_tokens=budget, max_messages=most)
+    for limit in range(1, len(window.entries)):
+        found = at_limit(log, limit, budget, most)
+        if found is not None:
+            assert found == whole
+            return limit
+    return len(window.entries)
+
+
+def at_limit(
+    log: TreeLog, limit: int, budget: int | None = BUDGET, most: int | None = None
+) -> Context | None:
+    end = end_of(log.window(), limit)
+    return context_of_end(end, budget_tokens=budget, max_messages=most)
+
+
+@pytest.mark.parametrize("usage", [None, Usage(120)])
+def test_end_of_long_window_suffices_whatever_its_length(usage: Usage | None) -> None:
+    found: set[int] = set()
+    for count in (20, 200):
+        log = TreeLog()
+        log.append(ModelChange("openai:one"))
+        log.extend(*exchanges(count, usage))
+        found.add(needed(log))
+    assert len(found) == 1
+    assert max(found) < 16
+
+
+def test_message_limit_alone_needs_end_only() -> None:
+    log = TreeLog()
+    log.extend(*exchanges(100))
+    assert needed(log, None, 6) < 12
+
+
+def test_report_greater_than_estimates_needs_older_entries() -> None:
+    log = TreeLog()
+    log.extend(*exchanges(100, Usage(1_000)))
+    assert 40 < needed(log) < 100
+
+
+def test_report_too_far_back_does_not_count() -> None:
+    log = TreeLog()
+    log.extend(*exchanges(1, Usage(100_000)), *exchanges(100))
+    assert needed(log) < 16
+
+
+def test_result_needs_its_call() -> None:
+    log = TreeLog()
+    log.extend(*exchanges(50), user("look"), assistant(tool_call("far", "read", {})))
+    log.extend(*exchanges(10), tool_result("far", "at last"), user("and?"), assistant("so"))
+    assert needed(log, 1) >= 24
+
+
+def test_pinned_entry_is_needed() -> None:
+    log = TreeLog()
+    pinned, *_ = log.extend(*exchanges(50))
+    window = log.window()
+    whole = build_context(
+        with_pins(window, window.entries, frozenset({pinned})), budget_tokens=BUDGET
+    )
+    pins = frozenset({pinned})
+    assert context_of_end(end_of(window, 99), pins, budget_tokens=BUDGET) is None
+    assert whole.messages[0].entry_ids[0] == pinned
+
+
+def test_summary_stays_before_end() -> None:
+    log = TreeLog()
+    kept, *_ = log.extend(*exchanges(2))
+    log.append(Compaction("so far", kept))
+    log.extend(*exchanges(50))
+    assert needed(log) < 16
+    found = at_limit(log, 20)
+    assert found is not None
+    assert "so far" in found.messages[0].message.text
+
+
+def test_usage_from_before_compaction_taken_back_does_not_count() -> None:
+    log = TreeLog()
+    log.extend(*exchanges(2))
+    undone = log.append(Compaction("gone", None))
+    log.undone = {undone}
+    log.extend(*exchanges(50, Usage(1_000)))
+    assert needed(log) < 16

@@ -1,0 +1,56 @@
+"""Nodes of deep trees: shown, compared, copied, pickled and written as JSON without recursion."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import sys
+
+from perdure.apps.terminal.trees import tree_json
+from perdure.session.ids import EntryId
+from perdure.session.messages import assistant, user
+from perdure.session.tree import TreeNode, index_of, nodes_of
+from tests.fakes.tree_log import TreeLog
+
+DEEP = 100_000
+
+
+def chain(length: int, label: str | None = None) -> TreeNode:
+    log = TreeLog()
+    log.extend(*(user("a") if n % 2 else assistant("b") for n in range(length)))
+    last = log.entries[-1].id
+    (root,) = nodes_of(index_of(log.entries), {} if label is None else {last: label})
+    return root
+
+
+def test_deep_tree_can_be_shown_compared_copied_and_pickled() -> None:
+    assert sys.getrecursionlimit() < DEEP
+    root, same, other = chain(DEEP), chain(DEEP), chain(DEEP, "end")
+    assert repr((root,)) == "(TreeNode('s/0', label=None, 1 children),)"
+    assert root == same
+    assert root != other
+    assert len({root, same}) == 1
+    assert copy.deepcopy((root,)) == (root,)
+    assert copy.copy(root) is root
+    assert pickle.loads(pickle.dumps(other)) == other
+    assert other.to_json().count(b'"id"') == DEEP
+    assert tree_json((root,), EntryId("s/1")).count(b'"children"') == DEEP
+
+
+def test_node_to_json_nests_children_with_roles_and_labels() -> None:
+    log = TreeLog()
+    first, second = log.extend(user("a"), assistant("b"))
+    log.append(assistant("c"), parent=first)
+    (root,) = nodes_of(index_of(log.entries), {second: "kept"})
+    assert json.loads(root.to_json()) == {
+        "id": "s/0",
+        "kind": "message",
+        "role": "user",
+        "children": [
+            {"id": "s/1", "kind": "message", "role": "assistant", "label": "kept", "children": []},
+            {"id": "s/2", "kind": "message", "role": "assistant", "children": []},
+        ],
+    }
+    assert pickle.loads(pickle.dumps(root)) == root
+    assert root.children[0] != root.children[1]
