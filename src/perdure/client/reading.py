@@ -121,13 +121,29 @@ class SessionReader:
             return await self._newest()
         return await self._backing.log.branch(self.id, await self._resolve(leaf))
 
-    async def tree(self) -> tuple[TreeNode, ...]:
-        """Every branch as nested nodes, roots first, with their labels."""
-        return nodes_of(index_of(await self._backing.log.tree(self.id)), await self.labels())
+    async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
+        """Return every branch as nested nodes, roots first, with their labels.
 
-    async def tree_entries(self) -> list[Entry]:
-        """The entries of `tree` as a flat list, in log order, a fork's origin first."""
-        return await self._backing.log.tree(self.id)
+        Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
+        Raises: ValueError when `last` is negative, or greater than any store can count.
+        """
+        return nodes_of(index_of(await self.tree_entries(last)), await self.labels())
+
+    async def tree_entries(self, last: int | None = None) -> list[Entry]:
+        """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
+
+        With `last` only the newest of all branches; where the leaf is not among them, the newest
+        of its branch too. Raises: as `tree`.
+        """
+        amount("last", last)
+        log = self._backing.log
+        entries = await log.tree(self.id, last)
+        leaf = (await self._look()).leaf
+        if last is None or leaf is None or any(entry.id == leaf for entry in entries):
+            return entries
+        known = {entry.id for entry in entries}
+        branch = await log.branch(self.id, leaf, limit=last)
+        return [*(entry for entry in branch if entry.id not in known), *entries]
 
     async def messages(self, last: int | None = None) -> list[Message]:
         """The newest `last` messages of the branch (all by default), oldest first.

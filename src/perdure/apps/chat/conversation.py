@@ -253,7 +253,9 @@ class Conversation:
         if chat is None:
             return
         await chat.session.info()
-        lines = lines_of(await chat.session.tree(), chat.session.leaf, limit=TREE_LINES)
+        lines = lines_of(
+            await chat.session.tree(TREE_LINES * 5), chat.session.leaf, limit=TREE_LINES
+        )
         show_lines(drawn(lines, chat.id, width(), out_style()))
 
     async def _branch(self, entry: str) -> None:

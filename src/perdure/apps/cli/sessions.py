@@ -33,7 +33,9 @@ from perdure.apps.terminal.output import (
     width,
 )
 from perdure.apps.terminal.reports import (
+    MOST_READ,
     children_lines,
+    earlier_line,
     report_data,
     report_lines,
     report_of,
@@ -43,8 +45,12 @@ from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
 from perdure.apps.terminal.trees import tree_json
 from perdure.client.conversation.lineage import children_of
+from perdure.client.session import Session
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
+from perdure.session.tree import branch_to, index_of, nodes_of
+from perdure.stores.protocol import SessionStore
 
 _BY_NAME = (
     "perdure.apps.picker.command",
@@ -55,6 +61,9 @@ _BY_NAME = (
 
 TREE_LINES = 200
 """Lines that `sessions tree` fits a tree into unless it is told otherwise."""
+
+_READ_PER_LINE = 5
+"""Entries that `sessions tree` reads for each line."""
 
 HELP = """Look at sessions, and change where they go on.
 
@@ -167,7 +176,8 @@ def show_session(
     """Show a session and the branch it is on.
 
     Its title, folder, times, how much was said, what it used, what waits for an answer, and the
-    messages of the branch that the conversation goes on from, the older ones folded.
+    messages of the branch that the conversation goes on from, the older ones folded. Of a long branch
+    the newest 400 entries are read; --json has all of it.
 
     Examples:
         perdure sessions show 01jd                # by the beginning of its id
@@ -179,7 +189,8 @@ def show_session(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            report = await report_of(await opened_session(opened, session), opened.backend)
+            most = None if as_json else MOST_READ
+            report = await report_of(await opened_session(opened, session), opened.backend, most)
         if as_json:
             show_json(report_data(report))
         else:
@@ -209,7 +220,8 @@ def show_tree(
 ) -> int:
     """Draw the tree of a session.
 
-    It shows every branch, label and compaction. The straight line is the branch the conversation
+    It shows every branch, label and compaction, of a long session those among its newest entries
+    (five for each line); --all shows every entry. The straight line is the branch the conversation
     goes on from; the others stand right of it. The numbers are what other commands call the
     entries.
 
@@ -221,12 +233,17 @@ def show_tree(
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
             handle = await opened_session(opened, session)
-            roots = await handle.tree()
-            children = await children_of(opened.backend, handle.id)
+            last = None if is_all or as_json else limit * _READ_PER_LINE
+            entries = await handle.tree_entries(last)
+            roots = nodes_of(index_of(entries), await handle.labels())
+            children = await children_of(opened.backend, handle.id, last)
+            earlier = await _earlier(handle, opened.backend, entries) if last else 0
         if as_json:
             show_encoded(tree_json(roots, handle.leaf))
             return
         lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
+        if earlier:
+            show(earlier_line(earlier, "--all"))
         show_lines(drawn(lines, handle.id, width(), out_style()))
         show_lines(_foreign(lines, handle.id))
         show_lines(children_lines(children, out_style()))
@@ -234,6 +251,13 @@ def show_tree(
             show("Nothing was said in this session yet.")
 
     return run(work)
+
+
+async def _earlier(session: Session, store: SessionStore, entries: Sequence[Entry]) -> int:
+    """How many entries of the branch to the leaf are not among `entries`."""
+    window = await store.context_window(session.id, session.leaf, 1)
+    length = window.hidden + window.earlier + len(window.entries)
+    return length - len(branch_to(session.leaf, {entry.id: entry for entry in entries}))
 
 
 def _foreign(lines: Sequence[Line], own: StreamId) -> Iterator[str]:
@@ -271,7 +295,7 @@ def show_context(
         async with existing_store(store, namespace) as opened:
             handle = await opened_session(opened, session)
             context = await handle.context(budget)
-            report = await report_of(handle, opened.backend)
+            report = await report_of(handle, opened.backend, 1)
         if as_json:
             show_json(context_data(context, report.system_prompt))
         else:

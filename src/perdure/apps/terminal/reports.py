@@ -20,11 +20,12 @@ from perdure.client.conversation.authority import (
     authority_of,
     questions_in_force,
 )
+from perdure.client.conversation.binding import BINDING_KINDS, shaping_in
 from perdure.client.conversation.lineage import Child, children_of, invocation_of
 from perdure.client.reading import OpenQuestion
 from perdure.client.session import Session
-from perdure.context.build import Context
-from perdure.engine.windows import pinned_window
+from perdure.context.build import Context, build_context
+from perdure.context.tokens import reported_tokens
 from perdure.errors import SessionError
 from perdure.session.clock import timestamp
 from perdure.session.codec import body_of, encode, role_of
@@ -41,6 +42,12 @@ from perdure.stores.protocol import SessionStore
 
 BRANCH_LINES = 40
 """Lines that the branch is fitted into."""
+
+MOST_READ = 400
+"""Entries of a branch, and of a tree, that are read to show a session to a person."""
+
+_LOG_OF_TREE = 5
+"""How many times as many entries of the log are looked at as of its tree."""
 
 _TEXT_CELLS = 200
 
@@ -66,7 +73,9 @@ class Report(msgspec.Struct, frozen=True):
     Shape: `branch` are the entries root -> leaf, `system_prompt` what its agent was told at the
     start. `cut` is the part of an answer that was cut after the last message of the branch, and is
     not in the context. `branches` counts the ends of branches in its tree. `usage` sums all
-    reported usage.
+    reported usage. `earlier` counts the entries of the branch before those in `branch`. `newest`
+    is how many entries of the tree `branches` and `usage` are of; None: of all. With
+    `is_context_larger` the context takes more tokens than it says.
     """
 
     info: SessionInfo
@@ -87,22 +96,32 @@ class Report(msgspec.Struct, frozen=True):
     authority: Authority = Authority(None)
     cut: str | None = None
     exports: tuple[ReportedExport, ...] = ()
+    earlier: int = 0
+    newest: int | None = None
+    is_context_larger: bool = False
 
 
-async def report_of(session: Session, store: SessionStore) -> Report:
-    """What there is to know about `session`, whose log is in `store`."""
+async def report_of(session: Session, store: SessionStore, last: int | None = None) -> Report:
+    """What there is to know about `session`, whose log is in `store`.
+
+    With `last` no more than the newest `last` entries of its tree and of its branch are read.
+    """
     state = await store.state(session.id)
-    tree = index_of(await store.tree(session.id))
+    entries = await store.tree(session.id, None if last is None else last + 1)
+    tree = index_of(entries if last is None else entries[-last:])
     authority = await authority_of(store, session.id)
     bound = authority.bound
-    branch = tuple(await session.path())
+    branch = tuple(await store.branch(session.id, state.leaf, limit=last))
+    window = await store.context_window(session.id, state.leaf, last)
+    context, is_least = await _context_of(session, store, window)
+    calls = None if last is None else last * _LOG_OF_TREE
     return Report(
         info=state.info,
         head=state.head,
         leaf=state.leaf,
         has_open_turn=state.open_turn is not None,
-        window=await pinned_window(store, session.id, state.leaf),
-        context=await session.context(),
+        window=window,
+        context=context,
         branch=branch,
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
         labels=await session.labels(),
@@ -111,11 +130,30 @@ async def report_of(session: Session, store: SessionStore) -> Report:
         agent=None if bound is None else str((bound.agent or {}).get("id", "")),
         system_prompt=None if bound is None else bound.system_prompt,
         invoked_by=await invocation_of(store, state),
-        children=tuple(await children_of(store, session.id)),
+        children=tuple(await children_of(store, session.id, calls)),
         authority=authority,
         cut=await _cut_answer(session, store, branch),
         exports=tuple([each async for each in _exports(session, store)]),
+        earlier=window.hidden + window.earlier + len(window.entries) - len(branch),
+        newest=len(tree.by_id) if last is not None and len(entries) > last else None,
+        is_context_larger=is_least,
     )
+
+
+async def _context_of(
+    session: Session, store: SessionStore, window: ContextWindow
+) -> tuple[Context, bool]:
+    """The context of `session`; of the end of a window, and whether it takes more, where that is.
+
+    Of the end, `tokens` are right where usage was reported in it.
+    """
+    if not window.earlier:
+        return await session.context(), False
+    shaping = shaping_in(await store.notes(session.id, BINDING_KINDS))
+    end = build_context(msgspec.structs.replace(window, earlier=0), history=shaping.history)
+    small = await session.context(1)
+    is_least = not any(reported_tokens(each.message) for each in end.messages)
+    return msgspec.structs.replace(small, tokens=end.tokens), is_least
 
 
 async def _cut_answer(
@@ -267,10 +305,17 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
         yield style.paint(f"  waits for you: {one_line(question.question.text, width)}", "warning")
     if report.branch:
         yield ""
+        if report.earlier:
+            yield style.paint(earlier_line(report.earlier, "--json"), "faint")
         rows = lines_of(_as_chain(report), report.leaf, limit=BRANCH_LINES)
         yield from drawn(rows, report.info.id, width, style)
     if report.cut:
         yield style.paint(f"  cut, not in the context: {one_line(report.cut, width)}", "faint")
+
+
+def earlier_line(count: int, option: str) -> str:
+    """What is said of the `count` oldest entries of a branch, which only `option` shows."""
+    return f"{counted(count, 'earlier entry', 'earlier entries')} of this branch not shown: {option}"
 
 
 def children_lines(children: Iterable[Child], style: Style) -> Iterator[str]:
@@ -292,6 +337,7 @@ def _origin(report: Report) -> str:
 def _facts(report: Report) -> list[tuple[str, str]]:
     info, usage = report.info, report.usage
     context = report.context
+    about = "more than about" if report.is_context_larger else "about"
     facts = [
         ("id", info.id),
         ("folder", info.cwd or "(none)"),
@@ -303,10 +349,11 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("log", f"{counted(info.entries, 'entry', 'entries')}, {counted(info.turns, 'turn')}"),
         ("tree", f"{counted(info.messages, 'message')}, {_branches(report)}"),
         ("model", f"{context.model or '(none yet)'}, thinking {context.thinking_level or 'off'}"),
-        ("context", f"about {counted(context.tokens, 'token')} would be sent now"),
+        ("context", f"{about} {counted(context.tokens, 'token')} would be sent now"),
     ]
     if usage.total_tokens:
-        facts.append(("used", _used(usage)))
+        since = "" if report.newest is None else f", in the newest {report.newest:,} entries"
+        facts.append(("used", _used(usage) + since))
     for each in report.exports:
         form = each.format if each.dialect is None else f"{each.format}, {each.dialect}"
         facts.append(("exported", f"{each.path} ({form}, {local_time(each.at)})"))
@@ -314,8 +361,10 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 
 def _branches(report: Report) -> str:
-    ends = counted(report.branches, "branch end")
-    return f"{ends}, {counted(len(report.labels), 'label')}"
+    labels = counted(len(report.labels), "label")
+    if report.newest is not None:
+        return labels
+    return f"{counted(report.branches, 'branch end')}, {labels}"
 
 
 def _used(usage: Usage) -> str:

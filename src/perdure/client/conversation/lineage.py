@@ -70,14 +70,24 @@ async def invocation_of(store: LogReading, state: StreamState) -> Invocation | N
     return None if started is None else started.invoked_by
 
 
-async def children_of(store: LogReading, parent: StreamId) -> list[Child]:
+async def children_of(
+    store: LogReading, parent: StreamId, last: int | None = None
+) -> list[Child]:
     """The sessions that were opened for calls of `parent`, oldest first.
 
-    Costs what the calls of its own log are, however many sessions there are.
+    Costs what the calls of its own log are, however many sessions there are. With `last` only calls
+    among the newest `last` entries of that log count.
     """
-    created_at = (await store.state(parent)).info.created_at
+    state = await store.state(parent)
+    created_at = state.info.created_at
     found: dict[StreamId, Child] = {}
-    for entry in await store.notes(parent, (ToolStarted.kind,)):
+    if last is None:
+        calls = await store.notes(parent, (ToolStarted.kind,))
+    else:
+        calls = await store.entries(parent, max(state.head - last, EMPTY))
+    for entry in calls:
+        if entry.kind != ToolStarted.kind:
+            continue
         body = body_of(entry)
         if not isinstance(body, ToolStarted) or entry.stream != parent:
             continue
