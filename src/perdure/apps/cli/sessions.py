@@ -176,8 +176,8 @@ def show_session(
     """Show a session and the branch it is on.
 
     Its title, folder, times, how much was said, what it used, what waits for an answer, and the
-    messages of the branch that the conversation goes on from, the older ones folded. Of a long branch
-    the newest 400 entries are read; --json has all of it.
+    messages of the branch that the conversation goes on from, the older ones folded. Of a long
+    branch the newest 400 entries are read; --json has all of it.
 
     Examples:
         perdure sessions show 01jd                # by the beginning of its id

@@ -315,7 +315,9 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
 
 def earlier_line(count: int, option: str) -> str:
     """What is said of the `count` oldest entries of a branch, which only `option` shows."""
-    return f"{counted(count, 'earlier entry', 'earlier entries')} of this branch not shown: {option}"
+    return (
+        f"{counted(count, 'earlier entry', 'earlier entries')} of this branch not shown: {option}"
+    )
 
 
 def children_lines(children: Iterable[Child], style: Style) -> Iterator[str]:

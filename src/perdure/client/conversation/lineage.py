@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId, generated_stream_id
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import Delegated, ToolFinished, ToolStarted, TurnFinished
 from perdure.session.notes import Invocation, SessionStarted
-from perdure.stores.protocol import LogReading, StreamState
+from perdure.stores.protocol import EMPTY, LogReading, StreamState
 from perdure.tools.builtin.delegating import INVOKE_AGENT
 
 _RANDOM_BYTES = 10
@@ -70,9 +70,7 @@ async def invocation_of(store: LogReading, state: StreamState) -> Invocation | N
     return None if started is None else started.invoked_by
 
 
-async def children_of(
-    store: LogReading, parent: StreamId, last: int | None = None
-) -> list[Child]:
+async def children_of(store: LogReading, parent: StreamId, last: int | None = None) -> list[Child]:
     """The sessions that were opened for calls of `parent`, oldest first.
 
     Costs what the calls of its own log are, however many sessions there are. With `last` only calls

@@ -104,13 +104,21 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.path(leaf))
 
-    def tree(self) -> tuple[TreeNode, ...]:
-        """Every branch as nested nodes, roots first, with their labels."""
-        return self.portal.call(self.asynchronous.tree())
+    def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
+        """Return every branch as nested nodes, roots first, with their labels.
 
-    def tree_entries(self) -> list[Entry]:
-        """The entries of `tree` as a flat list, in log order, a fork's origin first."""
-        return self.portal.call(self.asynchronous.tree_entries())
+        Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
+        Raises: ValueError when `last` is negative, or greater than any store can count.
+        """
+        return self.portal.call(self.asynchronous.tree(last))
+
+    def tree_entries(self, last: int | None = None) -> list[Entry]:
+        """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
+
+        With `last` only the newest of all branches; where the leaf is not among them, the newest
+        of its branch too. Raises: as `tree`.
+        """
+        return self.portal.call(self.asynchronous.tree_entries(last))
 
     def messages(self, last: int | None = None) -> list[Message]:
         """The newest `last` messages of the branch (all by default), oldest first.
