@@ -150,7 +150,7 @@ def _in_force(
     """The newest compaction that hides something, and those after it, which hide nothing."""
     newest = log.rows[leaf].compaction
     passed: list[EntryId] = []
-    while newest is not None and (id_ := log.id_of(newest)) in undone:
+    while newest is not None and (id_ := entry_id(log.header.id, newest)) in undone:
         passed.append(id_)
         parent = log.rows[newest].parent
         newest = None if parent is None else log.rows[parent].compaction
