@@ -6,12 +6,7 @@ from collections.abc import Mapping
 
 from perdure.codecs.fields import Fields
 from perdure.codecs.form import Codec, Writing
-from perdure.codecs.operator.codec import Operator
-from perdure.codecs.pi.codec import Pi
 from perdure.session.ids import EntryId
-
-PI: Codec = Pi()
-OPERATOR: Codec = Operator()
 
 
 def header_line(codec: Codec, session: str, at: int, cwd: str | None) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.codecs.operator.codec import Operator
-from perdure.codecs.pi.codec import Pi
+from perdure.codecs.operator.codec import OPERATOR
+from perdure.codecs.pi.codec import PI
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
@@ -16,7 +16,7 @@ from perdure.stores.jsonl.shelf import Shelf
 
 def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:
     """What is found when every file is looked through."""
-    shelf = Shelf(Folder(folder, is_synced=False), Pi() if dialect == "pi" else Operator())
+    shelf = Shelf(Folder(folder, is_synced=False), PI if dialect == "pi" else OPERATOR)
     feed = Feed(shelf.folder)
 
     search = Search(shelf, feed, lambda: catch_up(shelf, feed), query)

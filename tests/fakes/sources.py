@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -58,15 +58,19 @@ def growing_files() -> list[bytes]:
     return [content for content in every_file() if content not in documents]
 
 
+FILES: dict[FormatName, tuple[tuple[str, ...], Callable[[str], bytes]]] = {
+    "pi": (PI, pi_file),
+    "claude-code": (CLAUDE_CODE, claude_file),
+    "operator": (OPERATOR, operator_file),
+    "codex": (CODEX, codex_file),
+    "opencode": (OPENCODE, opencode_file),
+}
+"""The fixtures of each program: their names, and what reads one."""
+
+
 def every_file() -> list[bytes]:
     """All fixtures of all programs."""
-    return [
-        *map(pi_file, PI),
-        *map(claude_file, CLAUDE_CODE),
-        *map(operator_file, OPERATOR),
-        *map(codex_file, CODEX),
-        *map(opencode_file, OPENCODE),
-    ]
+    return [read(name) for names, read in FILES.values() for name in names]
 
 
 def empty_store() -> MemoryStore:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from perdure.codecs.fields import Fields, number_in, text_in
+from perdure.codecs.fields import Fields, counts_in, number_in, object_in, text_in
 from perdure.session.codec import encode
 from perdure.session.info import trimmed
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
@@ -33,9 +35,25 @@ def microcents_in(cost: Fields) -> int | None:
     return round(total * MICROCENTS_PER_DOLLAR)
 
 
+def usage_in(fields: Fields | None, tokens: Iterable[str]) -> Usage | None:
+    """Return reported usage, its counts at the keys `tokens`; None where nothing was counted."""
+    if fields is None:
+        return None
+    counts = counts_in(fields, tokens)
+    if not any(counts):
+        return None
+    return Usage(*counts, cost_microcents=microcents_in(object_in(fields, "cost") or {}))
+
+
 def model_name(provider: str | None, model: str | None) -> str | None:
     """Return ``provider:model``, or what is known of it; None where nothing is."""
     return ":".join(name for name in (provider, model) if name and name != NO_MODEL) or None
+
+
+def provider_and_model(name: str | None) -> tuple[str, str]:
+    """Return the two words that both have for the model `name`."""
+    provider, colon, model = (name or "").partition(":")
+    return (provider, model) if colon else (NO_MODEL, provider or NO_MODEL)
 
 
 def title_in(fields: Fields) -> SessionInfoChanged:

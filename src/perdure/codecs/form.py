@@ -8,15 +8,14 @@ A codec knows neither files nor stores; its callers decide where a record stands
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from perdure.codecs.alike import OURS, title_in
+from perdure.codecs.alike import OURS
 from perdure.codecs.fields import Fields, fields_of, name_in, text_in
 from perdure.codecs.media import Media
-from perdure.codecs.spelling import LINE_ENDS
+from perdure.codecs.style import LINE_ENDS
 from perdure.session.codec import Body
 from perdure.session.durable.embedded import restored, restored_text
 from perdure.session.entries import Entry
@@ -60,70 +59,45 @@ class Writing(msgspec.Struct, frozen=True):
     undone: frozenset[EntryId] = frozenset()
     kept_over: frozenset[EntryId] = frozenset()
 
+    def target(self, note: Entry) -> str | None:
+        """Return the record of the entry that `note` is about."""
+        return None if note.about is None else self.last(note.about)
 
-class Codec(Protocol):
-    """One tool's way to write a session."""
 
-    @property
-    def name(self) -> str:
-        """The name of the format, in addresses and exports."""
-        ...
+class Codec(msgspec.Struct, frozen=True):
+    """One tool's way to write a session.
 
-    @property
-    def is_escaped(self) -> bool:
-        """Its tool ends lines at `LINE_ENDS` too, so that they are escaped."""
-        ...
+    `name`: the name of the format, in addresses and exports.
+    `is_escaped`: the tool ends lines at `LINE_ENDS` too, so that they are escaped.
+    `has_leaf_record`: the tool has a record that moves the leaf; else it goes on from the last one.
+    `oldest_version`: the tool rewrites files of older versions, so nothing is appended to them.
+    `most_header_bytes`: the tool passes over files whose first line is longer.
 
-    @property
-    def has_leaf_record(self) -> bool:
-        """Its tool has a record that moves the leaf; else it goes on from the last record."""
-        ...
+    `file_name`: the name of the file of a session, by its time and id.
+    `header`: the first record, by id, time, working directory and the file of the parent.
+    `records`: the records for an entry, each to follow the one before; one at least.
+    `title`: the record that names the session.
+    `custom`: a record outside every context, by its type and data.
+    `placed`: a record with its id, parent and time, in the tool's own order.
+    `line`: a record as a line without its end, its numbers spelled as the tool does.
+    `time_of`: the time a record gives, in Unix milliseconds.
+    `said`: what a record means; the contents of its media go to `Media`.
+    """
 
-    @property
-    def oldest_version(self) -> int:
-        """Files of older versions are rewritten by their tool, so nothing is appended to them."""
-        ...
-
-    @property
-    def most_header_bytes(self) -> int | None:
-        """Its tool passes over files whose first line is longer."""
-        ...
-
-    def file_name(self, at: int, session: str) -> str:
-        """Return the name of the file of a session created at `at`."""
-        ...
-
-    def header(self, session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
-        """Return the first record; `parent` is the file of the session it was forked from."""
-        ...
-
-    def records(self, entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-        """Return the records for `entry`, each to follow the one before; one at least."""
-        ...
-
-    def title(self, title: str) -> Fields:
-        """Return the record that names the session."""
-        ...
-
-    def custom(self, custom_type: str, data: object) -> Fields:
-        """Return a record outside every context."""
-        ...
-
-    def placed(self, record: Fields, id: str, parent: str | None, at: int) -> Fields:
-        """Return `record` with its id, parent and time, in the tool's own order."""
-        ...
-
-    def line(self, fields: Fields) -> bytes:
-        """Return `fields` as a line without its end, its numbers spelled as the tool does."""
-        ...
-
-    def time_of(self, timestamp: float | str | None) -> int | None:
-        """Return the time a record gives, in Unix milliseconds."""
-        ...
-
-    def said(self, fields: Fields, media: Media) -> Said:
-        """Return what a record means; the contents of its media go to `media`."""
-        ...
+    name: str
+    is_escaped: bool
+    has_leaf_record: bool
+    oldest_version: int
+    most_header_bytes: int | None
+    file_name: Callable[[int, str], str]
+    header: Callable[[str, int, str | None, str | None], Fields]
+    records: Callable[[Entry, Body, Writing], list[Fields]]
+    title: Callable[[str], Fields]
+    custom: Callable[[str, object], Fields]
+    placed: Callable[[Mapping[str, object], str, str | None, int], Fields]
+    line: Callable[[Fields], bytes]
+    time_of: Callable[[float | str | None], int | None]
+    said: Callable[[Fields, Media], Said]
 
 
 # ---------------------------------------------------------------- bodies that no record says
@@ -207,11 +181,6 @@ def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...
     """Return the field `name` of a body, if the record names an entry at `key`."""
     target = name_in(fields, key)
     return () if target is None else ((name, target),)
-
-
-def titled(fields: Fields, _media: Media) -> Said:
-    """Return what a ``session_info`` record says."""
-    return Said(title_in(fields))
 
 
 def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Said:

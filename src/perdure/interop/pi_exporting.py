@@ -17,9 +17,9 @@ from perdure.codecs.fields import Fields, fields_of
 from perdure.codecs.form import Writing
 from perdure.codecs.ids import written_id, written_ids
 from perdure.codecs.pi import records
-from perdure.codecs.pi.codec import Pi
+from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, MOST_HEADER_BYTES, VERSION
-from perdure.codecs.spelling import shallow
+from perdure.codecs.style import shallow
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.bundles import models_in_force, standing_of
 from perdure.interop.formats.items import IMPORT, source_of
@@ -53,9 +53,6 @@ _HELD_NOTES = frozenset(
     for note in (Adopted, ImportedRecord, ImportSource, Label, LeafMoved, SessionInfoChanged)
 )
 _NOTES = (Label.kind, SessionInfoChanged.kind, CompactionUndone.kind, ImportSource.kind)
-
-
-_CODEC = Pi()
 
 
 class _Session(msgspec.Struct, frozen=True):
@@ -194,8 +191,8 @@ def _is_of_pi(header: StreamHeader) -> bool:
 
 def _new_file(session: _Session) -> _Base:
     header = session.state.header
-    fields = _CODEC.header(header.id, header.created_at, session.state.info.cwd, None)
-    return _Base(_CODEC.line(fields) + b"\n", {}, None, {})
+    fields = PI.header(header.id, header.created_at, session.state.info.cwd, None)
+    return _Base(PI.line(fields) + b"\n", {}, None, {})
 
 
 def _pi_parts(notes: Sequence[Entry]) -> dict[EntryId, ImportSource]:
@@ -278,19 +275,19 @@ class _Writer:
         self._note_losses(entry, body)
         lines: list[bytes] = []
         writing = msgspec.structs.replace(self._writing, own=own)
-        for ordinal, record in enumerate(_CODEC.records(entry, body, writing)):
+        for ordinal, record in enumerate(PI.records(entry, body, writing)):
             name = own if ordinal == 0 else written_id(entry.id, ordinal)
             lines.append(self._line(record, name, parent, entry.at))
             parent = self._last[entry.id] = name
         return lines
 
     def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        line = _CODEC.line(_CODEC.placed(record, name, parent, at))
+        line = PI.line(PI.placed(record, name, parent, at))
         flat = shallow(line)
         if flat is None:
             return line
         self._lost.add(DEEP)
-        return _CODEC.line(flat)
+        return PI.line(flat)
 
     def _original_line(self, entry: Entry) -> bytes | None:
         """The record of a pi file that `entry` was read from, if it was from one."""
@@ -330,7 +327,7 @@ class _Writer:
         moves = [entry for entry in self._session.own if entry.kind == LeafMoved.kind]
         note = moves[-1].id if moves else entry_id(self._session.stream, -1)
         self._moves_written = sum(not self._is_held(entry) for entry in moves[-1:])
-        marker = _CODEC.custom(LEAF_MARKER, None)
+        marker = PI.custom(LEAF_MARKER, None)
         return [self._line(marker, written_id(note), parent, self._at(note))]
 
     def _is_held(self, note: Entry) -> bool:
@@ -369,7 +366,7 @@ class _Writer:
         if not now:
             self._lost.add("title that was cleared")
             return []
-        return [(source, _CODEC.title(now))]
+        return [(source, PI.title(now))]
 
     # -- what is lost
 

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.codecs.form import Codec
-from perdure.codecs.operator.codec import Operator
-from perdure.codecs.pi.codec import Pi
+from perdure.codecs.operator.codec import OPERATOR
+from perdure.codecs.pi.codec import PI
 from perdure.errors import PerdureError
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry, Sibling
@@ -32,7 +31,7 @@ from tests.fakes.session_tools import tool
 from tests.integration.jsonl.conftest import opened
 
 S = StreamId("s")
-CODECS: dict[str, Codec] = {"operator": Operator(), "pi": Pi()}
+CODECS = {"operator": OPERATOR, "pi": PI}
 NAMES = st.sampled_from(("operator", "pi"))
 
 

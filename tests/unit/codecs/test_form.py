@@ -16,11 +16,12 @@ from perdure.codecs.form import (
     unreadable_message,
 )
 from perdure.codecs.media import Media
+from perdure.codecs.operator.codec import OPERATOR
+from perdure.codecs.pi.codec import PI
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Custom
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
-from tests.fakes.session_lines import OPERATOR, PI
 
 
 def entry_with(body: bytes, kind: str = "future") -> Entry:

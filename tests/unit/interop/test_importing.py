@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.codecs.pi.codec import PI
 from perdure.errors import FormatError, HeadConflict, SessionExists, TurnOpen
 from perdure.interop.exporting import ExportFormat, export_session
 from perdure.interop.importing import import_source
@@ -19,7 +20,7 @@ from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, SessionStore, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
-from tests.fakes.session_lines import PI, record_line
+from tests.fakes.session_lines import record_line
 from tests.fakes.sources import (
     claude_file,
     empty_store,

@@ -7,12 +7,12 @@ results. What a gateway says of a message (attachments, reactions) is `meta_of`'
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
-from perdure.codecs.alike import microcents_in
+from perdure.codecs.alike import usage_in
 from perdure.codecs.fields import (
     Fields,
-    counts_in,
     fields_of,
     flag_in,
     list_in,
@@ -32,8 +32,10 @@ from perdure.session.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    Usage,
 )
+
+usage_of = partial(usage_in, tokens=TOKENS)
+"""Reported usage; None where nothing was counted."""
 
 SUMMARY_ROLES = frozenset({"branch_summary", "compaction_summary"})
 """Roles that Operator makes up for a context and keeps in no file of its own."""
@@ -81,16 +83,6 @@ def meta_of(fields: Fields) -> Fields | None:
         return None
     kept = {key: value for key, value in meta.items() if value is not None and value != []}
     return kept or None
-
-
-def usage_of(fields: Fields | None) -> Usage | None:
-    """Reported usage; None where nothing was counted."""
-    if fields is None:
-        return None
-    counts = counts_in(fields, TOKENS)
-    if not any(counts):
-        return None
-    return Usage(*counts, cost_microcents=microcents_in(object_in(fields, "cost") or {}))
 
 
 def _assistant(fields: Fields, parts: tuple[Part, ...]) -> Message:

@@ -8,9 +8,9 @@ writer does; a root therefore has no ``parent_id``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from perdure.codecs.alike import NO_MODEL, OURS, ROOT, dollars, meta_of
+from perdure.codecs.alike import OURS, ROOT, dollars, meta_of, provider_and_model
 from perdure.codecs.fields import Fields
 from perdure.codecs.form import Writing, base64_of, carried, whole_args, whole_text
 from perdure.codecs.ids import message_id
@@ -74,16 +74,48 @@ def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
 
     Shape: by Operator's own rules they give the same messages as the entry.
     """
-    make = None if entry.id in writing.undone else _RECORDS.get(entry.kind)
-    made = [] if make is None else make(entry, body, writing)
+    made = [] if entry.id in writing.undone else _records(entry, body, writing)
     return made or [custom(OURS + entry.kind, carried(entry, is_escaped=True))]
 
 
+def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+    match body:
+        case Message():
+            return [_message_record(body, entry, 0, writing)]
+        case Compaction():
+            return _compaction(entry, body, writing)
+        case BranchSummary() if body.summary.strip():  # an empty one would be told to a model
+            return [_branch_summary(body, writing)]
+        case CustomMessage(in_context=True):
+            displayed, details = body.is_displayed, body.details
+            shown = _shown(body.custom_type, body.parts, writing, is_displayed=displayed)
+            return [shown if details is None else {**shown, "details": details}]
+        case _:
+            record = _record(entry, body, writing)
+            return [] if record is None else [record]
+
+
+def _record(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    """The record of what is no message and holds none."""
+    match body:
+        case ModelChange():
+            provider, model = provider_and_model(body.model)
+            return {"type": "model_change", "model_id": model, "provider_id": provider}
+        case ThinkingChange():
+            return {"type": "thinking_level_change", "thinking_level": body.level}
+        case Custom():
+            return custom(body.custom_type, body.data)
+        case LeafMoved():
+            return leaf(None if body.target is None else writing.last(body.target))
+        case Label() if (target := writing.target(entry)) is not None:
+            return label(target, body.text)
+        case SessionInfoChanged(title=str(name)):
+            return title(name)
+        case _:
+            return None
+
+
 # -- messages
-
-
-def _message(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-    return [_message_record(body, entry, 0, writing)] if isinstance(body, Message) else []
 
 
 def _message_record(message: Message, entry: Entry, ordinal: int, writing: Writing) -> Fields:
@@ -210,20 +242,14 @@ def leaf(target: str | None) -> Fields:
 
 
 def _shown(
-    custom_type: str,
-    parts: Iterable[Part],
-    writing: Writing,
-    *,
-    is_displayed: bool,
-    details: object = None,
+    custom_type: str, parts: Iterable[Part], writing: Writing, *, is_displayed: bool
 ) -> Fields:
-    fields: Fields = {
+    return {
         "type": "custom_message",
         "custom_type": custom_type,
         "content": [block for part in parts for block in _spoken(part, writing)],
         "display": is_displayed,
     }
-    return fields if details is None else {**fields, "details": details}
 
 
 def _details(body: Compaction | BranchSummary) -> Fields:
@@ -234,10 +260,8 @@ def _details(body: Compaction | BranchSummary) -> Fields:
     return {"details": files}
 
 
-def _compaction(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+def _compaction(entry: Entry, body: Compaction, writing: Writing) -> list[Fields]:
     """A compaction; before it, what it kept verbatim, as messages for it to begin at."""
-    if not isinstance(body, Compaction):
-        return []
     retained = () if entry.id in writing.kept_over else body.retained or ()
     records = [_message_record(each, entry, n, writing) for n, each in enumerate(retained)]
     kept = None
@@ -255,65 +279,7 @@ def _compaction(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
     return [*records, fields]
 
 
-def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-    if not isinstance(body, BranchSummary) or not body.summary.strip():
-        return []  # Operator would tell a model that there is an empty summary
+def _branch_summary(body: BranchSummary, writing: Writing) -> Fields:
     origin = None if body.from_id is None else writing.last(body.from_id)
     fields: Fields = {"type": "branch_summary", "from_id": origin or ROOT, "summary": body.summary}
-    return [{**fields, **_details(body), "from_hook": False}]
-
-
-def _model_change(_entry: Entry, body: Body, _writing: Writing) -> list[Fields]:
-    if not isinstance(body, ModelChange):
-        return []
-    provider, colon, model = body.model.partition(":")
-    named = (model, provider) if colon else (body.model, NO_MODEL)
-    return [{"type": "model_change", "model_id": named[0], "provider_id": named[1]}]
-
-
-def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> list[Fields]:
-    if not isinstance(body, ThinkingChange):
-        return []
-    return [{"type": "thinking_level_change", "thinking_level": body.level}]
-
-
-def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> list[Fields]:
-    return [custom(body.custom_type, body.data)] if isinstance(body, Custom) else []
-
-
-def _custom_message(_entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-    if not isinstance(body, CustomMessage) or not body.in_context:
-        return []
-    shown, details = body.is_displayed, body.details
-    return [_shown(body.custom_type, body.parts, writing, is_displayed=shown, details=details)]
-
-
-def _leaf(_entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-    if not isinstance(body, LeafMoved):
-        return []
-    return [leaf(None if body.target is None else writing.last(body.target))]
-
-
-def _label(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-    target = None if entry.about is None else writing.last(entry.about)
-    return [label(target, body.text)] if isinstance(body, Label) and target is not None else []
-
-
-def _title(_entry: Entry, body: Body, _writing: Writing) -> list[Fields]:
-    if not isinstance(body, SessionInfoChanged) or not isinstance(body.title, str):
-        return []
-    return [title(body.title)]
-
-
-_RECORDS: dict[str, Callable[[Entry, Body, Writing], list[Fields]]] = {
-    MESSAGE: _message,
-    Compaction.kind: _compaction,
-    BranchSummary.kind: _branch_summary,
-    ModelChange.kind: _model_change,
-    ThinkingChange.kind: _thinking_change,
-    Custom.kind: _custom_entry,
-    CustomMessage.kind: _custom_message,
-    LeafMoved.kind: _leaf,
-    Label.kind: _label,
-    SessionInfoChanged.kind: _title,
-}
+    return {**fields, **_details(body), "from_hook": False}

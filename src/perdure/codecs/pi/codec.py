@@ -6,54 +6,32 @@ beside the conversation hangs on the leaf, and pi finds the way back from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from perdure.codecs.fields import Fields
-from perdure.codecs.form import Said, Writing
-from perdure.codecs.media import Media
-from perdure.codecs.pi import reading, records
-from perdure.codecs.pi.spelling import written
+from perdure.codecs.fields import time_in
+from perdure.codecs.form import Codec
+from perdure.codecs.pi import bodies, records
+from perdure.codecs.pi.style import written
 from perdure.codecs.pi.words import FORMAT, MOST_HEADER_BYTES, VERSION
-from perdure.codecs.times import iso_time, time_of
-from perdure.session.codec import Body
-from perdure.session.entries import Entry
+from perdure.codecs.times import iso_time
 
 
-class Pi:
-    """pi's session files, version 3."""
+def _file_name(at: int, session: str) -> str:
+    return iso_time(at).replace(":", "-").replace(".", "-") + f"_{session}.jsonl"
 
-    name = FORMAT
-    is_escaped = False
-    has_leaf_record = False
-    oldest_version = VERSION
-    most_header_bytes = MOST_HEADER_BYTES
 
-    def file_name(self, at: int, session: str) -> str:
-        return iso_time(at).replace(":", "-").replace(".", "-") + f"_{session}.jsonl"
-
-    def header(self, session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
-        return records.header(session, at, cwd, parent)
-
-    def records(self, entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-        return records.records_of(entry, body, writing)
-
-    def title(self, title: str) -> Fields:
-        return records.title(title)
-
-    def custom(self, custom_type: str, data: object) -> Fields:
-        return records.custom(custom_type, data)
-
-    def placed(self, record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
-        return records.placed(record, id, parent, at)
-
-    def line(self, fields: Fields) -> bytes:
-        return written(fields)
-
-    def time_of(self, timestamp: float | str | None) -> int | None:
-        if isinstance(timestamp, str):
-            return time_of(timestamp)
-        is_time = timestamp is not None and abs(timestamp) < 2**53
-        return round(timestamp) if timestamp is not None and is_time else None
-
-    def said(self, fields: Fields, media: Media) -> Said:
-        return reading.said_by(fields, media)
+PI = Codec(
+    name=FORMAT,
+    is_escaped=False,
+    has_leaf_record=False,
+    oldest_version=VERSION,
+    most_header_bytes=MOST_HEADER_BYTES,
+    file_name=_file_name,
+    header=records.header,
+    records=records.records_of,
+    title=records.title,
+    custom=records.custom,
+    placed=records.placed,
+    line=written,
+    time_of=lambda timestamp: time_in({"at": timestamp}, "at"),
+    said=bodies.said_by,
+)
+"""pi's session files, version 3."""

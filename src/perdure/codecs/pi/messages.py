@@ -7,12 +7,12 @@ calls that were cut off.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from functools import partial
 
-from perdure.codecs.alike import microcents_in, model_name
+from perdure.codecs.alike import model_name, usage_in
+from perdure.codecs.content import parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
-    counts_in,
     fields_of,
     flag_in,
     name_in,
@@ -20,20 +20,19 @@ from perdure.codecs.fields import (
     object_in,
     text_in,
 )
-from perdure.codecs.media import Media, unknown_part
+from perdure.codecs.media import Media
 from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
-    MediaPart,
     Message,
     Part,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolResultPart,
-    UnknownPart,
-    Usage,
 )
+
+usage_of = partial(usage_in, tokens=TOKENS)
+"""Reported usage; None where the provider counted nothing (a call that was cut off)."""
 
 UNREADABLE_MEDIA = "[an image that could not be read]"
 
@@ -47,7 +46,7 @@ def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
 
 def custom_message_of(fields: Fields, media: Media) -> CustomMessage | None:
     """A message an extension wrote, from a ``custom_message`` entry or a message of that role."""
-    parts = _content(fields, media)
+    parts = content_of(fields, media)
     if parts is None:
         return None
     return CustomMessage(
@@ -71,17 +70,6 @@ def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
     return tuple(kept)
 
 
-def usage_of(fields: Fields | None) -> Usage | None:
-    """Reported usage; None where the provider counted nothing (a call that was cut off)."""
-    if fields is None:
-        return None
-    counts = counts_in(fields, TOKENS)
-    if not any(counts):
-        return None
-    cost = object_in(fields, "cost")
-    return Usage(*counts, cost_microcents=None if cost is None else microcents_in(cost))
-
-
 def nested_usage(message: Fields) -> Fields | None:
     """What the models took that a tool called by itself, as its result tells it (newer pi)."""
     if message.get("role") != "toolResult":
@@ -91,12 +79,12 @@ def nested_usage(message: Fields) -> Fields | None:
 
 
 def _user(fields: Fields, media: Media) -> Message | None:
-    parts = _content(fields, media)
+    parts = content_of(fields, media)
     return None if parts is None else Message("user", parts)
 
 
 def _assistant(fields: Fields, media: Media) -> Message | None:
-    parts = _content(fields, media)
+    parts = content_of(fields, media)
     if parts is None:
         return None
     return Message(
@@ -110,41 +98,22 @@ def _assistant(fields: Fields, media: Media) -> Message | None:
 
 
 def _tool_result(fields: Fields, media: Media) -> Message | None:
-    parts = _content(fields, media)
+    parts = content_of(fields, media)
     if parts is None:
         return None
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
-    texts += [UNREADABLE_MEDIA for part in parts if isinstance(part, UnknownPart)]
-    result = ToolResultPart(
-        call_id=text_in(fields, "toolCallId") or "",
-        text="\n".join(texts),
+    result = result_of(
+        text_in(fields, "toolCallId") or "",
+        parts,
         is_error=flag_in(fields, "isError"),
         name=name_in(fields, "toolName"),
-        media=tuple(part for part in parts if isinstance(part, MediaPart)),
+        unreadable=UNREADABLE_MEDIA,
     )
     return Message("tool", (result,))
 
 
-def _content(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    content = fields.get("content")
-    if isinstance(content, list):
-        items = cast("list[object]", content)
-        if len(items) == 1:  # as nearly always
-            return (_part(items[0], media),)
-        return tuple([_part(item, media) for item in items])
-    return (TextPart(content),) if isinstance(content, str) else None
-
-
-def _part(item: object, media: Media) -> Part:
-    fields = fields_of(item)
-    if fields is not None and fields.get("type") == "text":  # nearly all are
-        text = fields.get("text")
-        if isinstance(text, str):
-            return TextPart(text)
-    part = None if fields is None else _known_part(fields, media)
-    if part is None:
-        return TextPart(item) if isinstance(item, str) else unknown_part(item)
-    return part
+def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
+    """The parts of the message `fields`; None when it has no content."""
+    return parts_of(fields.get("content"), media, _known_part)
 
 
 def _known_part(fields: Fields, media: Media) -> Part | None:

@@ -6,9 +6,9 @@ them; `placed` puts those where pi puts them. pi has one record for each tool re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from perdure.codecs.alike import NO_MODEL, OURS, ROOT, dollars
+from perdure.codecs.alike import OURS, ROOT, dollars, provider_and_model
 from perdure.codecs.fields import Fields, fields_of
 from perdure.codecs.form import Writing, base64_of, carried, whole_args, whole_text
 from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS, VERSION
@@ -72,12 +72,39 @@ def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
 
 
 def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
-    if isinstance(body, Message) and body.role in ("user", "assistant", "tool"):
-        messages = _messages(body, entry, writing)
-        return [{"type": "message", "message": message} for message in messages]
-    make = _RECORDS.get(entry.kind)
-    record = None if make is None else make(entry, body, writing)
-    return [] if record is None else [record]
+    match body:
+        case Message(role="user" | "assistant" | "tool"):
+            messages = _messages(body, entry, writing)
+            return [{"type": "message", "message": message} for message in messages]
+        case Message():
+            return [_shown(OURS + body.role, body.parts, writing, is_displayed=False)]
+        case Compaction():
+            return [_compaction(entry, body, writing)]
+        case BranchSummary():
+            return [_branch_summary(body, writing)]
+        case CustomMessage():
+            return _custom_message(entry, body, writing)
+        case _:
+            record = _record(entry, body, writing)
+            return [] if record is None else [record]
+
+
+def _record(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+    """The record of what is no message and holds none."""
+    match body:
+        case ModelChange():
+            provider, name = provider_and_model(body.model)
+            return {"type": "model_change", "provider": provider, "modelId": name}
+        case ThinkingChange():
+            return {"type": "thinking_level_change", "thinkingLevel": body.level}
+        case Custom():
+            return custom(body.custom_type, body.data)
+        case Label() if (target := writing.target(entry)) is not None:
+            return label(target, body.text)
+        case SessionInfoChanged(title=str(name)):
+            return title(name)
+        case _:
+            return None
 
 
 def _messages(message: Message, entry: Entry, writing: Writing) -> list[Fields]:
@@ -93,12 +120,6 @@ def _messages(message: Message, entry: Entry, writing: Writing) -> list[Fields]:
 
 
 # -- messages
-
-
-def provider_and_model(name: str | None) -> tuple[str, str]:
-    """Return the two words that pi has for the model `name`."""
-    provider, colon, model = (name or "").partition(":")
-    return (provider, model) if colon else (NO_MODEL, provider or NO_MODEL)
 
 
 def answer(message: Message, at: int, name: str | None, writing: Writing) -> Fields:
@@ -214,16 +235,15 @@ def label(target: str, text: str | None) -> Fields:
     return {**fields, "label": text} if text else fields
 
 
-def _shown(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+def _shown(
+    custom_type: str, parts: Iterable[Part], writing: Writing, *, is_displayed: bool
+) -> Fields:
     """A message that pi has no role for; the context of pi's own models has it, too."""
-    if not isinstance(body, Message):
-        return None
-    content = _content(body.parts, writing)
     return {
         "type": "custom_message",
-        "customType": OURS + body.role,
-        "content": content,
-        "display": False,
+        "customType": custom_type,
+        "content": _content(parts, writing),
+        "display": is_displayed,
     }
 
 
@@ -240,9 +260,7 @@ def _summary(body: Compaction | BranchSummary) -> Fields:
     return fields
 
 
-def _compaction(entry: Entry, body: Body, writing: Writing) -> Fields | None:
-    if not isinstance(body, Compaction):
-        return None
+def _compaction(entry: Entry, body: Compaction, writing: Writing) -> Fields:
     fields: Fields = {"type": "compaction", "summary": body.summary}
     if body.retained is None:
         kept = None if body.first_kept is None else writing.first(body.first_kept)
@@ -257,68 +275,18 @@ def _compaction(entry: Entry, body: Body, writing: Writing) -> Fields | None:
     return fields
 
 
-def _branch_summary(_entry: Entry, body: Body, writing: Writing) -> Fields | None:
-    if not isinstance(body, BranchSummary):
-        return None
+def _branch_summary(body: BranchSummary, writing: Writing) -> Fields:
     origin = None if body.from_id is None else writing.last(body.from_id)
     said: Fields = {"fromId": origin or ROOT, "summary": body.summary}
     return {"type": "branch_summary", **said, **_summary(body)}
 
 
-def _model_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
-    if not isinstance(body, ModelChange):
-        return None
-    provider, name = provider_and_model(body.model)
-    return {"type": "model_change", "provider": provider, "modelId": name}
-
-
-def _thinking_change(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
-    if not isinstance(body, ThinkingChange):
-        return None
-    return {"type": "thinking_level_change", "thinkingLevel": body.level}
-
-
-def _custom_entry(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
-    return custom(body.custom_type, body.data) if isinstance(body, Custom) else None
-
-
-def _custom_message(entry: Entry, body: Body, writing: Writing) -> Fields | None:
-    if not isinstance(body, CustomMessage):
-        return None
+def _custom_message(entry: Entry, body: CustomMessage, writing: Writing) -> list[Fields]:
     command = fields_of(body.details)
     if body.custom_type == BASH and command is not None:
         message: Fields = {"role": "bashExecution", **command, "timestamp": entry.at}
-        return {"type": "message", "message": message}
+        return [{"type": "message", "message": message}]
     if not body.in_context:
-        return None
-    fields: Fields = {
-        "type": "custom_message",
-        "customType": body.custom_type,
-        "content": _content(body.parts, writing),
-        "display": body.is_displayed,
-    }
-    return fields if body.details is None else {**fields, "details": body.details}
-
-
-def _label(entry: Entry, body: Body, writing: Writing) -> Fields | None:
-    target = None if entry.about is None else writing.last(entry.about)
-    return label(target, body.text) if isinstance(body, Label) and target is not None else None
-
-
-def _title(_entry: Entry, body: Body, _writing: Writing) -> Fields | None:
-    if not isinstance(body, SessionInfoChanged) or not isinstance(body.title, str):
-        return None
-    return title(body.title)
-
-
-_RECORDS: dict[str, Callable[[Entry, Body, Writing], Fields | None]] = {
-    "message": _shown,
-    Compaction.kind: _compaction,
-    BranchSummary.kind: _branch_summary,
-    ModelChange.kind: _model_change,
-    ThinkingChange.kind: _thinking_change,
-    Custom.kind: _custom_entry,
-    CustomMessage.kind: _custom_message,
-    Label.kind: _label,
-    SessionInfoChanged.kind: _title,
-}
+        return []
+    shown = _shown(body.custom_type, body.parts, writing, is_displayed=body.is_displayed)
+    return [shown if body.details is None else {**shown, "details": body.details}]

@@ -18,8 +18,8 @@ from typing import Literal, TypeVar
 from urllib.parse import quote
 
 from perdure.codecs.form import Codec
-from perdure.codecs.operator.codec import Operator
-from perdure.codecs.pi.codec import Pi
+from perdure.codecs.operator.codec import OPERATOR
+from perdure.codecs.pi.codec import PI
 from perdure.errors import (
     AmbiguousId,
     EntryNotFound,
@@ -80,7 +80,7 @@ from perdure.stores.watching import Changes, Look, Watcher
 SCHEME = "jsonl:///"
 DialectName = Literal["operator", "pi"]
 
-CODECS: dict[str, Codec] = {"operator": Operator(), "pi": Pi()}
+CODECS: dict[str, Codec] = {"operator": OPERATOR, "pi": PI}
 
 T = TypeVar("T")
 

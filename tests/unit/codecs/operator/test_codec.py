@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.fakes.session_lines import OPERATOR
+from perdure.codecs.operator.codec import OPERATOR
 
 AT = 1_705_314_600_250
 

@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 
 from perdure.codecs.alike import ROOT
+from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.operator.records import records_of
 from perdure.session.codec import body_of, new_tree
 from perdure.session.entries import Entry
@@ -29,7 +30,7 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from tests.fakes.session_lines import OPERATOR, header_line, record_line, writing_of
+from tests.fakes.session_lines import header_line, record_line, writing_of
 
 WRITING = writing_of({EntryId("s/0"): "00000000"}, {}, "77777777")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.session_lines import PI
+from perdure.codecs.pi.codec import PI
 
 AT = 1_705_314_600_000
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.codecs.media import Media
+from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.messages import message_of
 from perdure.codecs.pi.records import answer, header, placed, records_of, usage
 from perdure.interop.formats.pi.reading import parse
@@ -36,7 +37,7 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from tests.fakes.session_lines import PI, header_line, record_line, writing_of
+from tests.fakes.session_lines import header_line, record_line, writing_of
 
 AT = 1_775_000_000_005
 PICTURE = MediaPart("image/png", "media://sha256-x", 6)

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from perdure.errors import FormatError
 from perdure.interop.importing import FormatName
-from tests.fakes.sources import (
-    CLAUDE_CODE,
-    CODEX,
-    OPENCODE,
-    OPERATOR,
-    PI,
-    claude_file,
-    codex_file,
-    empty_store,
-    imported,
-    opencode_file,
-    operator_file,
-    pi_file,
-)
-
-FILES: dict[FormatName, tuple[tuple[str, ...], Callable[[str], bytes]]] = {
-    "pi": (PI, pi_file),
-    "operator": (OPERATOR, operator_file),
-    "claude-code": (CLAUDE_CODE, claude_file),
-    "codex": (CODEX, codex_file),
-    "opencode": (OPENCODE, opencode_file),
-}
+from tests.fakes.sources import FILES, empty_store, imported, pi_file
 
 
 @pytest.mark.parametrize("format", FILES)

@@ -7,17 +7,14 @@ import pytest
 from perdure.interop.exporting import export_session
 from perdure.interop.formats.recognise import LINES_LOOKED_AT, packed_as, recognised
 from perdure.interop.formats.sources.content import Held
+from perdure.interop.importing import FormatName
 from tests.fakes.sources import (
-    CLAUDE_CODE,
-    CODEX,
-    OPENCODE,
-    OPERATOR,
+    FILES,
     PI,
     claude_file,
     codex_file,
     empty_store,
     imported,
-    opencode_file,
     operator_file,
     pi_file,
 )
@@ -27,29 +24,10 @@ def recognised_in(content: bytes) -> str | None:
     return recognised(Held(content))
 
 
-@pytest.mark.parametrize("name", PI)
-def test_every_version_of_pi_is_recognised(name: str) -> None:
-    assert recognised_in(pi_file(name)) == "pi"
-
-
-@pytest.mark.parametrize("name", CLAUDE_CODE)
-def test_claude_code_is_recognised(name: str) -> None:
-    assert recognised_in(claude_file(name)) == "claude-code"
-
-
-@pytest.mark.parametrize("name", OPERATOR)
-def test_every_form_of_operator_is_recognised(name: str) -> None:
-    assert recognised_in(operator_file(name)) == "operator"
-
-
-@pytest.mark.parametrize("name", CODEX)
-def test_every_form_of_codex_is_recognised(name: str) -> None:
-    assert recognised_in(codex_file(name)) == "codex"
-
-
-@pytest.mark.parametrize("name", OPENCODE)
-def test_an_export_of_opencode_is_recognised(name: str) -> None:
-    assert recognised_in(opencode_file(name)) == "opencode"
+@pytest.mark.parametrize("format", FILES)
+def test_every_file_of_a_format_is_recognised(format: FormatName) -> None:
+    names, read = FILES[format]
+    assert {recognised_in(read(name)) for name in names} == {format}
 
 
 @pytest.mark.parametrize("name", ["current.jsonl", "sample.jsonl", "legacy.jsonl"])

@@ -7,28 +7,24 @@ results in the form Claude Code shows them (``toolUseResult``).
 
 from __future__ import annotations
 
-from typing import cast
-
+from perdure.codecs.content import parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
     counts_in,
-    fields_of,
     flag_in,
     name_in,
     object_in,
     text_in,
 )
-from perdure.codecs.media import Media, unknown_part
+from perdure.codecs.media import Media
 from perdure.session.messages import (
     MediaPart,
     Message,
     Part,
     StopReason,
-    TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    UnknownPart,
     Usage,
 )
 
@@ -54,13 +50,7 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
     """The parts of `message`; None when it has no content."""
-    content = message.get("content")
-    if isinstance(content, list):
-        blocks = cast("list[object]", content)
-        if len(blocks) == 1:  # as nearly always
-            return (_part(blocks[0], media),)
-        return tuple([_part(block, media) for block in blocks])
-    return (TextPart(content),) if isinstance(content, str) else None
+    return parts_of(message.get("content"), media, _known_part)
 
 
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
@@ -107,18 +97,6 @@ def _usage(message: Fields) -> Usage | None:
     return Usage(*counts) if any(counts) else None
 
 
-def _part(block: object, media: Media) -> Part:
-    fields = fields_of(block)
-    if fields is not None and fields.get("type") == "text":  # nearly all are
-        text = fields.get("text")
-        if isinstance(text, str):
-            return TextPart(text)
-    part = None if fields is None else _known_part(fields, media)
-    if part is None:
-        return TextPart(block) if isinstance(block, str) else unknown_part(block)
-    return part
-
-
 def _known_part(fields: Fields, media: Media) -> Part | None:
     match text_in(fields, "type"):
         case "thinking":
@@ -153,12 +131,9 @@ def _tool_result(fields: Fields, media: Media) -> ToolResultPart | None:
     call_id = name_in(fields, "tool_use_id")
     if call_id is None:
         return None
-    parts = content_of(fields, media) or ()
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
-    texts += [UNREADABLE for part in parts if isinstance(part, UnknownPart)]
-    return ToolResultPart(
+    return result_of(
         call_id,
-        "\n".join(texts),
+        content_of(fields, media) or (),
         is_error=flag_in(fields, "is_error"),
-        media=tuple(part for part in parts if isinstance(part, MediaPart)),
+        unreadable=UNREADABLE,
     )

@@ -7,8 +7,10 @@ Left to the import original alone: encrypted reasoning, and snapshots of the wor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import cast
 
+import msgspec
+
+from perdure.codecs.content import parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -21,11 +23,10 @@ from perdure.codecs.fields import (
     text_in,
 )
 from perdure.codecs.lines import read_line
-from perdure.codecs.media import Media, unknown_part
+from perdure.codecs.media import Media
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
-    MediaPart,
     Message,
     Part,
     TextPart,
@@ -125,25 +126,15 @@ def _is_injected(parts: tuple[Part, ...]) -> bool:
 
 
 def _content(fields: Fields, key: str, media: Media) -> tuple[Part, ...] | None:
-    content = fields.get(key)
-    if isinstance(content, list):
-        items = cast("list[object]", content)
-        if len(items) == 1:  # as nearly always
-            return (_part(items[0], media),)
-        return tuple([_part(item, media) for item in items])
-    return (TextPart(content),) if isinstance(content, str) else None
+    return parts_of(fields.get(key), media, _known_part)
 
 
-def _part(item: object, media: Media) -> Part:
-    fields = fields_of(item)
-    if fields is None:
-        return TextPart(item) if isinstance(item, str) else unknown_part(item)
+def _known_part(fields: Fields, media: Media) -> Part | None:
     text = fields.get("text")
     if isinstance(text, str):
         return TextPart(text)
     address = name_in(fields, "image_url") or name_in(fields, "audio_url")
-    found = media.addressed(address) if address is not None else None
-    return unknown_part(item) if found is None else found
+    return None if address is None else media.addressed(address)
 
 
 def _reasoning(item: Fields, _media: Media) -> Message:
@@ -201,14 +192,10 @@ def _output(item: Fields, media: Media) -> Message | None:
     parts = _content(holder, key, media)
     if call_id is None or parts is None:
         return None
-    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     has_failed = nested is not None and not flag_in(nested, "success", default=True)
-    result = ToolResultPart(
-        call_id,
-        text,
-        is_error=has_failed or _is_failure(text),
-        media=tuple(part for part in parts if isinstance(part, MediaPart)),
-    )
+    result = result_of(call_id, parts, is_error=has_failed)
+    if _is_failure(result.text):
+        result = msgspec.structs.replace(result, is_error=True)
     return Message("tool", (result,))
 
 

@@ -22,8 +22,8 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, Reading
+from perdure.codecs.operator.bodies import said_by
 from perdure.codecs.operator.messages import message_of, meta_of
-from perdure.codecs.operator.reading import said_by
 from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
 from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft

@@ -18,10 +18,10 @@ from perdure.codecs.form import Writing
 from perdure.codecs.ids import written_id
 from perdure.codecs.lines import lines_of, read_line
 from perdure.codecs.operator import records
-from perdure.codecs.operator.codec import Operator
+from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.operator.records import CONTEXT
 from perdure.codecs.operator.words import HEADERS, META, VERSION
-from perdure.codecs.spelling import shallow
+from perdure.codecs.style import shallow
 from perdure.interop.formats.bundles import leaf_of, models_in_force, standing_of
 from perdure.interop.formats.items import source_of
 from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, UNDONE, Losses
@@ -61,9 +61,6 @@ _HELD_NOTES = frozenset(
         SessionInfoChanged,
     )
 )
-
-
-_CODEC = Operator()
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -144,8 +141,8 @@ class _Writer:
             needs_end = bool(added) and bool(content) and not content.endswith(b"\n")
             return content + (b"\n" if needs_end else b"") + added
         header = self._bundle.header
-        first = _CODEC.header(header.id, header.created_at, self._standing.cwd, None)
-        return _CODEC.line(first) + b"\n" + added
+        first = OPERATOR.header(header.id, header.created_at, self._standing.cwd, None)
+        return OPERATOR.line(first) + b"\n" + added
 
     def _free_id(self, entry: EntryId, ordinal: int = 0) -> str:
         own, attempt = written_id(entry, ordinal), 0
@@ -162,19 +159,19 @@ class _Writer:
         lines: list[bytes] = []
         self._first[entry.id] = own = self._free_id(entry.id)
         writing = msgspec.structs.replace(self._writing, own=own)
-        for ordinal, record in enumerate(_CODEC.records(entry, body, writing)):
+        for ordinal, record in enumerate(OPERATOR.records(entry, body, writing)):
             name = own if ordinal == 0 else self._free_id(entry.id, ordinal)
             lines.append(self._line(record, name, parent, entry.at))
             parent = self._last[entry.id] = name
         return lines
 
     def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        line = _CODEC.line(_CODEC.placed(record, name, parent, at))
+        line = OPERATOR.line(OPERATOR.placed(record, name, parent, at))
         flat = shallow(line)
         if flat is None:
             return line
         self._lost.add(DEEP)
-        return _CODEC.line(flat)
+        return OPERATOR.line(flat)
 
     # -- what stands at the end: labels, the title, the leaf
 

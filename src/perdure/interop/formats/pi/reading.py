@@ -21,8 +21,8 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, Reading
+from perdure.codecs.pi.bodies import said_by
 from perdure.codecs.pi.messages import message_of, nested_usage
-from perdure.codecs.pi.reading import said_by
 from perdure.codecs.pi.words import FORMAT, VERSION
 from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft

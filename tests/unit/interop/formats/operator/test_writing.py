@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from perdure.codecs.operator.codec import OPERATOR
 from perdure.context import prompts
 from perdure.context.emission import emitted
 from perdure.interop.formats.items import with_source
@@ -43,7 +44,7 @@ from tests.fakes import operator_reader
 from tests.fakes.bundles import BEGUN, Making, bundle_of_log
 from tests.fakes.operator_reader import Spoken
 from tests.fakes.random_logs import random_logs
-from tests.fakes.session_lines import OPERATOR, header_line, record_line
+from tests.fakes.session_lines import header_line, record_line
 from tests.fakes.tree_log import TreeLog
 
 

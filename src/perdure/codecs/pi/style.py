@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.codecs import spelling
-from perdure.codecs.spelling import Style
+from perdure.codecs import style
+from perdure.codecs.style import Style
 
 STYLE = Style(smallest=-6, largest=21, whole="", zero="0", minus_zero="0")
 """Decimal notation for 1e-6 ≤ |x| < 1e21, whole floats without ``.0``, and 0 for -0."""
@@ -11,4 +11,4 @@ STYLE = Style(smallest=-6, largest=21, whole="", zero="0", minus_zero="0")
 
 def written(value: object) -> bytes:
     """`value` (plain data, `msgspec.Raw` included) as one line of JSON."""
-    return spelling.written(value, STYLE)
+    return style.written(value, STYLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.codecs.fields import Fields
 from perdure.codecs.media import Media
-from perdure.codecs.pi.reading import said_by
+from perdure.codecs.pi.bodies import said_by
 from perdure.session.kinds import BranchSummary, Compaction, Custom, CustomMessage, ModelChange
 from perdure.session.messages import Message, TextPart, Usage
 from perdure.session.notes import ImportedRecord, Label, LeafMoved

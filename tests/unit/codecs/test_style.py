@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from perdure.codecs.lines import LEVELS, read_line
-from perdure.codecs.operator import spelling as operator
-from perdure.codecs.pi import spelling as javascript
-from perdure.codecs.spelling import Style, shallow, spelling, written
+from perdure.codecs.operator import style as operator
+from perdure.codecs.pi import style as javascript
+from perdure.codecs.style import Style, shallow, spelling, written
 
 STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
 

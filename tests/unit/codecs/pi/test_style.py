@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.codecs.pi.spelling import STYLE, written
-from perdure.codecs.spelling import spelling
+from perdure.codecs.pi.style import STYLE, written
+from perdure.codecs.style import spelling
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -6,8 +6,8 @@ take a record with one of them for two broken ones.
 
 from __future__ import annotations
 
-from perdure.codecs import spelling
-from perdure.codecs.spelling import LINE_ENDS, Style
+from perdure.codecs import style
+from perdure.codecs.style import LINE_ENDS, Style
 
 STYLE = Style(smallest=-5, largest=16, whole=".0", zero="0.0", minus_zero="-0.0")
 """Whole floats keep ``.0``; decimal notation for 1e-5 ≤ |x| < 1e16."""
@@ -17,7 +17,7 @@ _ESCAPES = {each.encode(): f"\\u{ord(each):04x}".encode() for each in LINE_ENDS}
 
 def written(value: object) -> bytes:
     """`value` (plain data) as one line of JSON."""
-    line = spelling.written(value, STYLE)
+    line = style.written(value, STYLE)
     if not line.isascii():
         for character, escape in _ESCAPES.items():
             line = line.replace(character, escape)

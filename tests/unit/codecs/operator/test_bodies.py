@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.codecs.media import Media
-from perdure.codecs.operator.reading import said_by
+from perdure.codecs.operator.bodies import said_by
 from perdure.session.kinds import Compaction, Custom, ModelChange
 from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, LeafMoved

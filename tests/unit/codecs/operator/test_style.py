@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.codecs.operator.spelling import STYLE, written
-from perdure.codecs.spelling import spelling
+from perdure.codecs.operator.style import STYLE, written
+from perdure.codecs.style import spelling
 
 
 @pytest.mark.parametrize(

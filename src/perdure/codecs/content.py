@@ -1,0 +1,55 @@
+"""The content of a message in a foreign format: a text, or a list of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from perdure.codecs.fields import Fields, fields_of
+from perdure.codecs.media import Media, unknown_part
+from perdure.session.messages import MediaPart, Part, TextPart, ToolResultPart, UnknownPart
+
+KnownPart = Callable[[Fields, Media], Part | None]
+"""What a part that is no plain text means; None for one of an unknown type."""
+
+
+def parts_of(content: object, media: Media, known: KnownPart) -> tuple[Part, ...] | None:
+    """Return the parts of `content`; None when it is neither a text nor a list."""
+    if isinstance(content, list):
+        items = cast("list[object]", content)
+        if len(items) == 1:  # as nearly always
+            return (_part(items[0], media, known),)
+        return tuple([_part(item, media, known) for item in items])
+    return (TextPart(content),) if isinstance(content, str) else None
+
+
+def _part(item: object, media: Media, known: KnownPart) -> Part:
+    fields = fields_of(item)
+    if fields is not None and fields.get("type") == "text":  # nearly all are
+        text = fields.get("text")
+        if isinstance(text, str):
+            return TextPart(text)
+    part = None if fields is None else known(fields, media)
+    if part is None:
+        return TextPart(item) if isinstance(item, str) else unknown_part(item)
+    return part
+
+
+def result_of(
+    call_id: str,
+    parts: Iterable[Part],
+    *,
+    is_error: bool,
+    name: str | None = None,
+    unreadable: str | None = None,
+) -> ToolResultPart:
+    """Return the result of a tool call that consists of `parts`.
+
+    `unreadable` is the text for each part of an unknown type; without it they are left out.
+    """
+    parts = tuple(parts)
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    if unreadable is not None:
+        texts += [unreadable for part in parts if isinstance(part, UnknownPart)]
+    media = tuple(part for part in parts if isinstance(part, MediaPart))
+    return ToolResultPart(call_id, "\n".join(texts), is_error=is_error, name=name, media=media)
