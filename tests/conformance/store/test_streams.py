@@ -61,7 +61,7 @@ async def test_a_new_stream_is_empty_and_stands_before_the_root(store: SessionSt
             origin="role",
             created_at=START_MS,
             updated_at=START_MS,
-            title="A trip",
+            title="A  trip",
             cwd="/p",
             metadata={"a": [1, None]},
         ),
