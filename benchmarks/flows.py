@@ -12,8 +12,9 @@ forth in it.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,8 +28,10 @@ from perdure.client.flows.flows import Flows
 from perdure.client.flows.role_turns import as_role
 from perdure.client.store import Store
 from perdure.engine.flows.journal import Journal
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.models.scenario import Reply, Say, Scenario, When
 from perdure.models.scripted import ScriptedModel
+from perdure.session.clock import Clock
 from perdure.session.codec import new_side
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, edge_key
 from perdure.session.flows.kinds import HandoffMade, HandoffTarget, NodeClaimed
@@ -52,6 +55,7 @@ ROLES = ("owner", "developer", "reviewer")
 FIRST = FlowNode("owner-intake", "owner")
 SECOND = FlowNode("step-1", "developer")
 AGAIN = "again.md"
+_NODE = re.compile(r"Node `([^`]+)`")
 
 T = TypeVar("T")
 
@@ -302,14 +306,33 @@ async def _turns(store: Store) -> float:
 
 
 def _runtime(store: Store, graph: Graph) -> perdure.Runtime:
-    rules: list[Reply] = []
-    for edge in graph.edges:
-        block = f"target_node_id: {edge.target}\nartifact_path: {edge.source}.md"
-        rules.append(_reply(edge.source, block))
-    rules.append(_reply("end", "type: forward-pass-closed"))
-    model = ScriptedModel(Scenario(name="bench", rules=tuple(rules)), clock=store.outside.clock)
     agents = [perdure.Agent(role, model="scripted:bench") for role in ROLES]
-    return perdure.Runtime(store, agents, models=model)
+    return perdure.Runtime(store, agents, models=_Handing(graph, store.outside.clock))
+
+
+class _Handing:
+    """A model that hands over from each node to the next. Its own work is the same at each node."""
+
+    def __init__(self, graph: Graph, clock: Clock) -> None:
+        rules = {"end": _reply("end", "type: forward-pass-closed")}
+        for edge in graph.edges:
+            block = f"target_node_id: {edge.target}\nartifact_path: {edge.source}.md"
+            rules[edge.source] = _reply(edge.source, block)
+        self._models = {
+            node: ScriptedModel(
+                Scenario(name="bench", rules=(rule, Reply(steps=(Say("Hm."),)))), clock=clock
+            )
+            for node, rule in rules.items()
+        }
+
+    def info(self, model: str) -> ModelInfo:
+        return self._models["end"].info(model)
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        said = next(each.text for each in reversed(request.messages) if each.role == "user")
+        found = _NODE.search(said)
+        node = found[1] if found is not None and found[1] in self._models else "end"
+        return self._models[node].stream(request)
 
 
 def _reply(node: str, block: str) -> Reply:

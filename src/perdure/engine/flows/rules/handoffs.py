@@ -138,7 +138,8 @@ def _reused(
     former = f"{state.former_record}/" if state.former_record else ""
     for target in targets:
         artifact = artifacts[target.artifact]
-        if any(artifact.path in paths or f"{former}{artifact.path}" in paths for paths in sent):
+        names = {artifact.path, f"{former}{artifact.path}"}
+        if any(name in paths for name in names for paths in sent):
             return _invalid(
                 f"the artifact {artifact.path!r} was handed over before; write a new file"
             )

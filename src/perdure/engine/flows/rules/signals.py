@@ -123,7 +123,18 @@ def _longest_closings(lines: list[str]) -> list[dict[str, int]]:
     return found[::-1]
 
 
+_SIMPLE = re.compile(
+    r"(?:[a-z_]+: (?!(?i:null|true|false|y|n|yes|no|on|off)\n)[A-Za-z](?:[\w./-]*\w)?\n)+",
+    re.ASCII,
+)
+"""Lines of a key and one word, which YAML reads as text: as nearly all blocks are."""
+
+
 def _yaml(text: str) -> object:
+    if _SIMPLE.fullmatch(text):
+        pairs = [line.split(": ", 1) for line in text.splitlines()]
+        if len(dict(pairs)) == len(pairs):
+            return dict(pairs)
     reader: Any = PlainYaml(typ="safe", pure=True)  # its annotations leave parts unknown
     return reader.load(text)
 

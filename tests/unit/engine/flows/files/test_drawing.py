@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from perdure.engine.flows.files.drawing import Drawing
 from perdure.engine.flows.files.workflow_text import workflow_text
@@ -68,3 +69,18 @@ def test_what_the_record_leaves_out_of_a_node_the_project_s_own_workflow_says(
 def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
     drawing = drawn(tmp_path, LINE)
     assert drawing.now() is drawing.now()
+
+
+def test_record_in_own_words_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = FlowLog(LINE).state
+    (tmp_path / "workflow.yaml").write_text(workflow_text(state.graph))
+
+    def refused(*_: object) -> object:
+        raise AssertionError
+
+    drawing = Drawing(tmp_path, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("perdure.engine.flows.files.drawing.drawn_graph", refused)
+        drawn = drawing.change(state)
+    assert (drawn.graph, drawn.faults) == (None, ())
+    assert Drawing(tmp_path, tmp_path).now().graph == state.graph
