@@ -15,6 +15,7 @@ from tests.conformance.store.building import create, fork, said
 from tests.crash.children.eraser import erase, opened
 from tests.fakes.clock import START_MS
 from tests.fakes.planted import FIRST, FLOW, OPEN, PATH_FORK, TREE_FORK, plant
+from tests.fakes.samples import EACH_KILL
 
 CHILD = Path(__file__).parent / "children" / "eraser.py"
 WORD = "canary7f3a9c"
@@ -71,15 +72,17 @@ async def erase_for_good(backend: str, place: Path) -> None:
     assert leaks_in(place) == []
 
 
-def killed_at_each(backend: str, folder: Path) -> list[Path]:
-    """One copy of the store for each operation at which its erasure was killed."""
-    subprocess.run([sys.executable, str(CHILD), backend, str(folder)], check=True, timeout=200)
+def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
+    """One copy of the store for every `step`-th operation at which its erasure was killed."""
+    command = [sys.executable, str(CHILD), backend, str(folder), str(step)]
+    subprocess.run(command, check=True, timeout=300)
     return sorted(place for place in folder.iterdir() if place.name != "original")
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(400)
+@EACH_KILL
 @pytest.mark.parametrize("backend", ["sqlite", "jsonl"])
-async def test_a_kill_at_each_step_of_an_erasure(tmp_path: Path, backend: str) -> None:
+async def test_a_kill_at_each_step_of_an_erasure(tmp_path: Path, backend: str, step: int) -> None:
     original = tmp_path / "original"
     original.mkdir()
     store = await opened(backend, original)
@@ -88,12 +91,12 @@ async def test_a_kill_at_each_step_of_an_erasure(tmp_path: Path, backend: str) -
     await store.close()
     assert leaks_in(original)
 
-    places = killed_at_each(backend, tmp_path)
+    places = killed_at_each(backend, tmp_path, step)
 
     found: list[bool] = []
     for place in places:
         found.append(await has_begun(backend, place))
         await erase_for_good(backend, place)
-    assert len(places) > 10
+    assert len(places) * step > 10
     assert found == sorted(found)  # first it has not begun, then it is finished on opening
     assert found[-1]

@@ -14,6 +14,7 @@ from perdure.client.operating.backups import back_up
 from perdure.session.messages import user
 from perdure.stores.operating.manifest import check_file, read_manifest
 from tests.crash.children.store_worker import WORK
+from tests.fakes.samples import EACH_KILL
 
 CHILD = Path(__file__).parent / "children" / "store_worker.py"
 
@@ -36,11 +37,11 @@ async def texts(path: Path) -> list[str]:
     return [entry.message.text for entry in entries if entry.message is not None]
 
 
-def kill_at_each(folder: Path, work: str, step: int = 1) -> list[Path]:
+def kill_at_each(folder: Path, work: str, step: int) -> list[Path]:
     command = [sys.executable, str(CHILD), str(folder), work, str(step)]
     subprocess.run(command, check=True, timeout=300)
     places = sorted(place for place in folder.iterdir() if place.name != "original")
-    assert len(places) > 5
+    assert len(places) * step > 5
     return places
 
 
@@ -56,11 +57,11 @@ def finish(place: Path, work: str) -> None:
     asyncio.run(WORK[work](place))  # pyright: ignore[reportArgumentType] - each is a coroutine function
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_backup_that_was_killed_is_not_there(original: Path) -> None:
+@EACH_KILL
+def test_a_backup_that_was_killed_is_not_there(original: Path, step: int) -> None:
     before = asyncio.run(texts(original / "store.db"))
-    for place in kill_at_each(original.parent, "backup"):
+    for place in kill_at_each(original.parent, "backup", step):
         folder = place / "backup"
         if not folder.exists():
             finish(place, "backup")
@@ -70,10 +71,10 @@ def test_a_backup_that_was_killed_is_not_there(original: Path) -> None:
         assert asyncio.run(texts(place / "store.db")) == before
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
+@EACH_KILL
 def test_a_restore_that_was_killed_leaves_the_old_store_or_the_new(
-    original: Path, tmp_path: Path
+    original: Path, tmp_path: Path, step: int
 ) -> None:
     async def prepare() -> None:
         await say(tmp_path / "taken.db", "from the backup")
@@ -82,7 +83,7 @@ def test_a_restore_that_was_killed_leaves_the_old_store_or_the_new(
     asyncio.run(prepare())
     old, new = asyncio.run(texts(original / "store.db")), ["from the backup"]
     found: list[bool] = []
-    for place in kill_at_each(original.parent, "restore"):
+    for place in kill_at_each(original.parent, "restore", step):
         here = asyncio.run(texts(place / "store.db"))
         assert here in (old, new)
         found.append(here == new)
@@ -92,16 +93,16 @@ def test_a_restore_that_was_killed_leaves_the_old_store_or_the_new(
     assert found == sorted(found)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
+@EACH_KILL
 def test_a_repair_that_was_killed_leaves_the_damaged_store_or_the_repaired(
-    original: Path,
+    original: Path, step: int
 ) -> None:
     path = original / "store.db"
     content = bytearray(path.read_bytes())
     content[content.index(b"text 12 ")] ^= 4
     path.write_bytes(content)
-    for place in kill_at_each(original.parent, "repair", 7):
+    for place in kill_at_each(original.parent, "repair", 7 * step):
         here = (place / "store.db").read_bytes()
         is_damaged = here == bytes(content)
         if not is_damaged:
@@ -118,11 +119,11 @@ async def texts_left(path: Path) -> list[str]:
     return [entry.kind for entry in entries if entry.kind == "message" and not entry.is_erased]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_copy_that_was_killed_goes_on(original: Path) -> None:
+@EACH_KILL
+def test_a_copy_that_was_killed_goes_on(original: Path, step: int) -> None:
     before = asyncio.run(texts(original / "store.db"))
-    for place in kill_at_each(original.parent, "copy", 3):
+    for place in kill_at_each(original.parent, "copy", 3 * step):
         finish(place, "copy")
         assert asyncio.run(texts(place / "copy.db")) == before
         assert asyncio.run(texts(place / "store.db")) == before

@@ -17,6 +17,7 @@ from perdure.stores.sqlite.upkeep.rekey import rekey
 from tests.crash.children.rekeyer import KEYS
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.planted import content_of, plant
+from tests.fakes.samples import EACH_KILL
 
 CHILD = Path(__file__).parent / "children" / "rekeyer.py"
 WORD = "canary"
@@ -64,13 +65,17 @@ def await_removal(copy: Path) -> None:
         time.sleep(0.01)
 
 
-def kill_at_each(folder: Path, names: tuple[str, str]) -> None:
-    subprocess.run([sys.executable, str(CHILD), str(folder), *names], check=True, timeout=100)
+def kill_at_each(folder: Path, names: tuple[str, str], step: int) -> None:
+    command = [sys.executable, str(CHILD), str(folder), *names, str(step)]
+    subprocess.run(command, check=True, timeout=300)
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(400)
+@EACH_KILL
 @pytest.mark.parametrize("names", [("plain", "first"), ("first", "second"), ("first", "plain")])
-async def test_a_kill_at_each_step_of_a_rekey(tmp_path: Path, names: tuple[str, str]) -> None:
+async def test_a_kill_at_each_step_of_a_rekey(
+    tmp_path: Path, names: tuple[str, str], step: int
+) -> None:
     old, new = names
     original = tmp_path / "original.db"
     store = await opened(original, KEYS[old])
@@ -78,7 +83,7 @@ async def test_a_kill_at_each_step_of_a_rekey(tmp_path: Path, names: tuple[str, 
     before = await content_of(store, WORD)
     await store.close()
 
-    kill_at_each(tmp_path, names)
+    kill_at_each(tmp_path, names, step)
 
     found: list[str] = []
     left = 0
@@ -97,7 +102,7 @@ async def test_a_kill_at_each_step_of_a_rekey(tmp_path: Path, names: tuple[str, 
             rekey(path, KEYS[old], KEYS[new], lambda _done, _total: None)
             assert await content(path, KEYS[new]) == before
         assert files_in(place) == {"store.db"}
-    assert len(places) > 20
-    assert left == 0 if new == "plain" else left > 10
+    assert len(places) * step > 20
+    assert left == 0 if new == "plain" else left * step > 10
     assert found == sorted(found, key=names.index)  # first only the old key fits, then the new one
     assert found[-1] == new

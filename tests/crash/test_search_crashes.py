@@ -18,6 +18,7 @@ from perdure.session.search.values import SearchQuery
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
 from tests.crash.children import session_indexer
+from tests.fakes.samples import EACH_KILL
 from tests.fakes.session_scan import scanned
 
 CHILDREN = Path(__file__).parent / "children"
@@ -50,18 +51,20 @@ async def check(path: Path) -> None:
         await store.close()
 
 
-@pytest.mark.slow
-def test_a_kill_at_each_write_and_fsync_of_indexing_leaves_a_right_index(tmp_path: Path) -> None:
+@pytest.mark.timeout(400)
+@EACH_KILL
+def test_a_kill_at_each_write_and_fsync_of_indexing_leaves_a_right_index(
+    tmp_path: Path, step: int
+) -> None:
     asyncio.run(fill(tmp_path / "original.db"))
 
-    subprocess.run(
-        [sys.executable, str(CHILDREN / "indexer.py"), str(tmp_path)], check=True, timeout=100
-    )
+    command = [sys.executable, str(CHILDREN / "indexer.py"), str(tmp_path), str(step)]
+    subprocess.run(command, check=True, timeout=300)
 
     lives = sorted(tmp_path.glob("0*.db"))
     for path in lives:
         asyncio.run(check(path))
-    assert len(lives) > 20
+    assert len(lives) * step > 20
 
 
 async def fill_folder(folder: Path) -> None:
@@ -89,14 +92,18 @@ async def check_folder(folder: Path) -> None:
         await store.close()
 
 
-@pytest.mark.slow
-def test_a_kill_at_each_operation_leaves_a_right_index_of_session_files(tmp_path: Path) -> None:
+@pytest.mark.timeout(400)
+@EACH_KILL
+def test_a_kill_at_each_operation_leaves_a_right_index_of_session_files(
+    tmp_path: Path, step: int
+) -> None:
     asyncio.run(fill_folder(tmp_path / "original"))
 
     child = CHILDREN / "session_indexer.py"
-    subprocess.run([sys.executable, str(child), str(tmp_path)], check=True, timeout=100)
+    command = [sys.executable, str(child), str(tmp_path), str(step)]
+    subprocess.run(command, check=True, timeout=300)
 
     lives = sorted(tmp_path.glob("0*"))
     for folder in lives:
         asyncio.run(check_folder(folder))
-    assert len(lives) > 40
+    assert len(lives) * step > 40

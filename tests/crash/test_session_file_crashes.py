@@ -17,7 +17,7 @@ from perdure.session.ledger import TurnFinished
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.crash.children.session_file_writer import SIZE, S, append, opened
-from tests.fakes.samples import rounds
+from tests.fakes.samples import EACH_KILL, rounds
 from tests.fakes.session_files import context_of, file_of
 from tests.fakes.session_tools import tool
 
@@ -75,18 +75,20 @@ async def check(folder: Path, dialect: str, acknowledged: set[int]) -> None:
         await store.close()
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(400)
+@EACH_KILL
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
 def test_killed_at_any_write_nothing_acknowledged_is_lost_and_nothing_is_half_there(
-    tmp_path: Path, dialect: str
+    tmp_path: Path, dialect: str, step: int
 ) -> None:
-    subprocess.run([sys.executable, str(CHILD), "each", str(tmp_path), dialect], check=True)
+    command = [sys.executable, str(CHILD), "each", str(tmp_path), dialect, str(step)]
+    subprocess.run(command, check=True, timeout=300)
 
     lives = sorted(tmp_path.glob("*.acks"))
     for acks in lives:
         acknowledged = {int(line) for line in acks.read_text().split() if line.isdigit()}
         asyncio.run(check(acks.with_suffix(""), dialect, acknowledged))
-    assert len(lives) > 40
+    assert len(lives) * step > 40
 
 
 @pytest.mark.soak

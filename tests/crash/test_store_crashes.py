@@ -16,9 +16,8 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.sqlite.store import SqliteStore
 from tests.crash.children.log_writer import SIZES, STREAMS
-from tests.fakes.samples import rounds
+from tests.fakes.samples import EACH_KILL, FOR_LONG, rounds
 
-FOR_LONG = (pytest.mark.all_only, pytest.mark.soak)
 CHILD = Path(__file__).parent / "children" / "log_writer.py"
 
 
@@ -78,14 +77,15 @@ def test_thirty_kills_at_random_moments_lose_nothing_and_tear_nothing(
     assert len(acknowledged) > rounds(kills)
 
 
-@pytest.mark.slow
-def test_a_kill_at_each_write_and_fsync_of_a_store_s_life(tmp_path: Path) -> None:
-    command = [sys.executable, str(CHILD), "each", str(tmp_path)]
-    subprocess.run(command, check=True, timeout=100)
+@pytest.mark.timeout(400)
+@EACH_KILL
+def test_a_kill_at_each_write_and_fsync_of_a_store_s_life(tmp_path: Path, step: int) -> None:
+    command = [sys.executable, str(CHILD), "each", str(tmp_path), str(step)]
+    subprocess.run(command, check=True, timeout=300)
 
     lives = sorted(tmp_path.glob("*.acks"))
     for acks in lives:
         acknowledged = {int(line) for line in acks.read_bytes().split()}
         asyncio.run(check(acks.with_suffix(".db"), acknowledged))
     # Making the file, two commits and the last checkpoint are some dozens of operations.
-    assert len(lives) > 40
+    assert len(lives) * step > 40

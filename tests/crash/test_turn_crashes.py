@@ -21,7 +21,7 @@ from perdure.session.messages import Message, ToolResultPart
 from tests.crash.children import turn
 from tests.fakes.forked import forked, run_forked
 from tests.fakes.provider_rules import all_problems
-from tests.fakes.samples import rounds, sampled
+from tests.fakes.samples import FOR_LONG, rounds, sampled
 from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
 
 COMMITS = 6
@@ -35,7 +35,6 @@ DEATHS: list[tuple[Moment, int]] = [
     ("stream", 1),
     ("stream", 2),
 ]
-FOR_LONG = (pytest.mark.all_only, pytest.mark.soak)
 UNKNOWN: list[UnknownPolicy] = ["retry", "never", "ask"]
 INTERRUPT: list[InterruptPolicy] = ["continue", "rollback", "ask"]
 

@@ -8,14 +8,13 @@ import random
 
 import pytest
 
-from tests.fakes.samples import rounds
+from tests.fakes.samples import FOR_LONG, rounds
 from tests.fuzz.checking import check
 from tests.fuzz.corpus import FORMATS, corpus
 from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
 CASES = 40
-FOR_LONG = (pytest.mark.all_only, pytest.mark.soak)
 
 
 @pytest.mark.soak

@@ -1,13 +1,12 @@
 """Erase from a store and be killed at each write, fsync, removal and renaming, one after the other.
 
-eraser.py sqlite|jsonl FOLDER. FOLDER/original is the store; for each operation there is a folder
-with a copy of it, out of which the erasure of the session ``first`` was killed there.
+eraser.py sqlite|jsonl FOLDER STEP. FOLDER/original is the store; for every STEP-th operation there
+is a folder with a copy of it, out of which the erasure of the session ``first`` was killed there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,10 +18,9 @@ from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes import faulty_files
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 from tests.fakes.planted import FIRST
-
-MOST_OPERATIONS = 2_000
 
 
 async def opened(backend: str, place: Path) -> SqliteStore | JsonlStore:
@@ -52,18 +50,14 @@ def killed(backend: str, place: Path, operation: int) -> None:
         asyncio.run(erased(backend, place))
 
 
-def kill_at_each(backend: str, folder: Path) -> None:
-    for operation in range(1, MOST_OPERATIONS):
+def kill_at_each(backend: str, folder: Path, step: int) -> None:
+    def live(operation: int) -> None:
         place = folder / f"{operation:04}"
         shutil.copytree(folder / "original", place)
-        child = os.fork()
-        if child == 0:
-            killed(backend, place, operation)
-            os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
-            return
-    raise AssertionError("an erasure should end")
+        killed(backend, place, operation)
+
+    die_at_each(live, step)
 
 
 if __name__ == "__main__":
-    kill_at_each(sys.argv[1], Path(sys.argv[2]))
+    kill_at_each(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -7,7 +7,6 @@ folder with a store into which the import was killed there.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from perdure.interop.importing import FormatName, import_source
 from perdure.interop.reports import ImportReport
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
-MOST_OPERATIONS = 3_000
 PIECES = Bounds(whole_bytes=0, piece_bytes=900)
 
 
@@ -43,21 +42,14 @@ async def imported(place: Path, file: Path, format: FormatName) -> None:
 
 
 def kill_at_each(format: FormatName, folder: Path, step: int) -> None:
-    for operation in range(1, MOST_OPERATIONS, step):
+    def live(operation: int) -> None:
         place = folder / f"{operation:05}"
         place.mkdir()
-        child = os.fork()
-        if child == 0:
-            with faulty_vfs() as layer:
-                layer.plan = killing_at(operation)
-                asyncio.run(imported(place, folder / "file", format))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if os.WIFEXITED(status):
-            if os.WEXITSTATUS(status):
-                raise SystemExit(os.WEXITSTATUS(status))
-            return
-    raise SystemExit(f"the import takes more than {MOST_OPERATIONS} operations")
+        with faulty_vfs() as layer:
+            layer.plan = killing_at(operation)
+            asyncio.run(imported(place, folder / "file", format))
+
+    die_at_each(live, step)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 log_writer.py append PATH        commits until it is killed; one line on standard output for each
                                  commit that was acknowledged
-log_writer.py each FOLDER        runs one small life of a store in a process of its own, killed at
-                                 its first write or fsync, then one killed at its second, and so
-                                 on until one survives; stores and acknowledgements stay in FOLDER
+log_writer.py each FOLDER STEP   runs one small life of a store in a process of its own, killed at
+                                 its first write or fsync, then one killed STEP later, and so on
+                                 until one survives; stores and acknowledgements stay in FOLDER
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
+from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
 STREAMS = (StreamId("first"), StreamId("second"))
@@ -31,7 +32,6 @@ SIZES = (3, 2)
 """Entries of one commit in each stream."""
 
 FILLER = "x" * 3_000
-MOST_OPERATIONS = 2_000
 
 
 async def opened(path: Path) -> SqliteStore:
@@ -79,21 +79,17 @@ async def live_once(path: Path) -> None:
     await store.close()
 
 
-def kill_at_each(folder: Path) -> None:
-    for operation in range(1, MOST_OPERATIONS):
-        child = os.fork()
-        if child == 0:
-            with faulty_vfs() as layer:
-                layer.plan = killing_at(operation)
-                asyncio.run(live_once(folder / f"{operation}"))
-            os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
-            return
-    raise AssertionError("a small life of a store should end")
+def kill_at_each(folder: Path, step: int) -> None:
+    def live(operation: int) -> None:
+        with faulty_vfs() as layer:
+            layer.plan = killing_at(operation)
+            asyncio.run(live_once(folder / f"{operation}"))
+
+    die_at_each(live, step)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "append":
         asyncio.run(append_for_ever(Path(sys.argv[2])))
     else:
-        kill_at_each(Path(sys.argv[2]))
+        kill_at_each(Path(sys.argv[2]), int(sys.argv[3]))

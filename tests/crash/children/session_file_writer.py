@@ -1,10 +1,10 @@
 """Small lives of a store of session files, each killed at one of its writes, fsyncs or renames.
 
-session_file_writer.py each FOLDER DIALECT   one life killed at its first operation, then one killed
-                                             at its second, and so on until one survives; stores and
-                                             acknowledgements stay in FOLDER
-session_file_writer.py append FOLDER DIALECT commits until it is killed; one line on standard output
-                                             for each commit that was acknowledged
+session_file_writer.py each FOLDER DIALECT STEP
+    runs one life killed at its first operation, then one killed STEP later, and so on until one
+    survives; stores and acknowledgements stay in FOLDER
+session_file_writer.py append FOLDER DIALECT
+    commits until it is killed; one line on standard output for each acknowledged commit
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
+from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_files import killing_at, planned
 
 S = StreamId("s")
@@ -32,7 +33,6 @@ SIZE = 3
 """Entries of one commit."""
 
 FILLER = "x" * 300
-MOST_OPERATIONS = 500
 KEPT = (0.0, 0.3, 0.97, 1.0)
 """Shares of a killed write that reach the file; each life takes the next."""
 
@@ -88,18 +88,12 @@ async def live_once(folder: Path, acks: Path, dialect: str) -> None:
     await store.close()
 
 
-def kill_at_each(folder: Path, dialect: str) -> None:
-    for operation in range(1, MOST_OPERATIONS):
-        child = os.fork()
-        if child == 0:
-            kept = KEPT[operation % len(KEPT)]
-            with planned(killing_at(operation, kept)):
-                life = folder / f"{operation}"
-                asyncio.run(live_once(life, folder / f"{operation}.acks", dialect))
-            os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
-            return
-    raise AssertionError("a small life of a store should end")
+def kill_at_each(folder: Path, dialect: str, step: int) -> None:
+    def live(operation: int) -> None:
+        with planned(killing_at(operation, KEPT[operation % len(KEPT)])):
+            asyncio.run(live_once(folder / f"{operation}", folder / f"{operation}.acks", dialect))
+
+    die_at_each(live, step)
 
 
 async def append_for_ever(folder: Path, dialect: str) -> None:
@@ -117,4 +111,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "append":
         asyncio.run(append_for_ever(Path(sys.argv[2]), sys.argv[3]))
     else:
-        kill_at_each(Path(sys.argv[2]), sys.argv[3])
+        kill_at_each(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

@@ -1,13 +1,12 @@
 """Index a folder of session files, and be killed at each operation of it, one after the other.
 
-session_indexer.py FOLDER   FOLDER/original holds sessions that nobody has searched; for each
-                            operation there is a copy of it, whose indexing was killed there
+session_indexer.py FOLDER STEP   FOLDER/original holds sessions that nobody has searched; for every
+                                 STEP-th operation there is a copy of it, whose indexing was killed
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -23,11 +22,11 @@ from perdure.session.search.values import SearchQuery
 from perdure.stores.jsonl.search import indexing
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
+from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_files import killing_at, planned
 from tests.fakes.session_files import file_of
 from tests.fakes.session_tools import tool
 
-MOST_OPERATIONS = 500
 KEPT = (0.0, 0.5, 1.0)
 """Shares of a killed write that reach the file; each life takes the next."""
 
@@ -57,19 +56,15 @@ async def live_once(folder: Path) -> None:
     await store.close()
 
 
-def kill_at_each(folder: Path) -> None:
-    for operation in range(1, MOST_OPERATIONS):
+def kill_at_each(folder: Path, step: int) -> None:
+    def live(operation: int) -> None:
         life = folder / f"{operation:04}"
         shutil.copytree(folder / "original", life)
-        child = os.fork()
-        if child == 0:
-            with planned(killing_at(operation, KEPT[operation % len(KEPT)])):
-                asyncio.run(live_once(life))
-            os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
-            return
-    raise AssertionError("indexing should end")
+        with planned(killing_at(operation, KEPT[operation % len(KEPT)])):
+            asyncio.run(live_once(life))
+
+    die_at_each(live, step)
 
 
 if __name__ == "__main__":
-    kill_at_each(Path(sys.argv[1]))
+    kill_at_each(Path(sys.argv[1]), int(sys.argv[2]))

@@ -7,9 +7,7 @@ operation FOLDER/NNNN is a copy of FOLDER/original in which the work was killed 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,9 +19,9 @@ from perdure.client.operating.backups import back_up
 from perdure.client.operating.copying import copy_sessions
 from perdure.client.operating.repairs import repair
 from perdure.client.operating.restores import restore
+from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
-MOST_OPERATIONS = 5_000
 _EVENTS = ("os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir")
 
 
@@ -72,18 +70,12 @@ def killed(place: Path, work: str, operation: int) -> None:
 
 
 def kill_at_each(folder: Path, work: str, step: int) -> None:
-    for operation in range(1, MOST_OPERATIONS, step):
+    def live(operation: int) -> None:
         place = folder / f"{operation:04}"
         shutil.copytree(folder / "original", place)
-        child = os.fork()
-        if child == 0:
-            killed(place, work, operation)
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert code in (0, -signal.SIGKILL)
-        if code == 0:
-            return
-    raise AssertionError("it should end")
+        killed(place, work, operation)
+
+    die_at_each(live, step)
 
 
 if __name__ == "__main__":
