@@ -20,21 +20,22 @@ from perdure.session.notes import ImportSource
 from perdure.stores.protocol import EMPTY, SessionStore
 from tests.crash.children.importer import PIECES, import_file, opened
 from tests.fakes.clock import START_MS
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.sources import claude_file, empty_store, pi_file
 from tests.fakes.streams import say
 from tests.unit.interop.test_adding import contents, parts
 from tests.unit.interop.test_restoring import S, with_turn
 
 CHILD = Path(__file__).parent / "children" / "importer.py"
-STEP = 3  # a commit is more operations than that, so none is passed over
+STEPS = [7, pytest.param(3, marks=ALL_ONLY)]  # a commit is more operations: none is passed over
 FILES: dict[FormatName, bytes] = {
     "pi": pi_file("v3.jsonl"),
     "claude-code": claude_file("tools.jsonl"),
 }
 
 
-def kill_at_each(format: str, folder: Path) -> None:
-    command = [sys.executable, str(CHILD), format, str(folder), str(STEP)]
+def kill_at_each(format: str, folder: Path, step: int) -> None:
+    command = [sys.executable, str(CHILD), format, str(folder), str(step)]
     subprocess.run(command, check=True, timeout=300)
 
 
@@ -50,11 +51,11 @@ async def stage_of(store: SessionStore) -> tuple[str, int]:
     return session.status, len(pieces)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("format", FILES)
 async def test_an_import_killed_anywhere_is_marked_and_then_finished(
-    format: FormatName, tmp_path: Path
+    format: FormatName, tmp_path: Path, step: int
 ) -> None:
     file, folder = tmp_path / "work" / "file", tmp_path / "work"
     folder.mkdir()
@@ -65,7 +66,7 @@ async def test_an_import_killed_anywhere_is_marked_and_then_finished(
     pieces = parts(await expected_store.entries(report.session))
     await expected_store.close()
 
-    kill_at_each(format, folder)
+    kill_at_each(format, folder, step)
     stages: set[tuple[str, int]] = set()
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):
         store = await opened(place)
@@ -92,10 +93,10 @@ async def a_session_of_our_own() -> tuple[bytes, Bundle]:
     return native.written(bundle), bundle
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize("step", STEPS)
 async def test_an_import_of_our_own_killed_anywhere_leaves_a_beginning_and_is_then_finished(
-    tmp_path: Path,
+    tmp_path: Path, step: int
 ) -> None:
     file, folder = tmp_path / "work" / "file", tmp_path / "work"
     folder.mkdir()
@@ -106,7 +107,7 @@ async def test_an_import_of_our_own_killed_anywhere_leaves_a_beginning_and_is_th
     }
     assert len(ends) > 2
 
-    kill_at_each("perdure", folder)
+    kill_at_each("perdure", folder, step)
     heads: set[int | None] = set()
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):
         store = await opened(place, START_MS + 2 * LEASE_MS)  # the dead one's lease ran out
