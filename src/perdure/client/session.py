@@ -18,6 +18,7 @@ from perdure.client.conversation.hooking import asked
 from perdure.client.conversation.workspace import require_folder
 from perdure.client.erasing import erase_session
 from perdure.client.reading import EntryRef
+from perdure.client.session_fields import require_text
 from perdure.client.titles import title_of
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
@@ -121,6 +122,7 @@ class Session(Appender):
 
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
+        require_text("text", text)
         return await self._note(Label((text or "").strip() or None), await self._in_tree(entry))
 
     async def pin(self, entry: EntryRef) -> Entry:
@@ -215,6 +217,7 @@ class Session(Appender):
         Shape: None when it was closed already.
         Raises: TurnOpen while a turn runs.
         """
+        require_text("reason", reason)
         state = await self._look()
         if state.open_turn is not None:
             raise TurnOpen(self.id, state.open_turn)

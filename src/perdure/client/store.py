@@ -25,6 +25,7 @@ from perdure.client.looking.session_files import find_file
 from perdure.client.looking.verifying import verified
 from perdure.client.reading import OpenQuestion, open_questions
 from perdure.client.session import Session
+from perdure.client.session_fields import require_header, require_subject
 from perdure.client.titles import title_of
 from perdure.client.watching import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
@@ -97,13 +98,16 @@ class Store:
         entries of it; the certificate of its erasure stays.
         `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id.
+        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
+        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
         """
+        folder = absolute(cwd)
+        require_header(subject=subject, metadata=metadata, cwd=folder)
         header = StreamHeader(
             id=self.outside.stream_id(id),
             created_at=self.outside.clock.now_ms(),
             origin=origin,
-            cwd=absolute(cwd),
+            cwd=folder,
             title=title_of(title),
             metadata=dict(metadata) if metadata else None,
             subject=subject,
@@ -174,6 +178,7 @@ class Store:
         Raises: ValueError when `limit` is negative, or greater than any store can count.
         """
         amount("limit", limit)
+        require_subject(subject)
         return await self.backend.sessions(
             limit=limit,
             scope=scope,
@@ -307,6 +312,7 @@ class Store:
         if session is not None:
             return await erase_session(self.backend, self.outside, StreamId(session), forks, by)
         if subject is not None:
+            require_subject(subject)
             return await erase_subject(self.backend, self.outside, subject, by)
         return await erase_namespace(self.backend, self.outside, by)
 

@@ -136,3 +136,18 @@ def test_secret_in_instructions_is_a_warning_of_chat(world: World) -> None:
     )
     ended = world.ok("chat", "--agent", "a.agent.yaml", "-p", "hi")
     assert "the instructions of agent 'a' contain {{secrets.KEY}}" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("import", str(SAMPLE), "--subject", ""),
+        ("sessions", "list", "--subject", " "),
+        ("sessions", "erase", "--subject", "", "--yes"),
+    ],
+)
+def test_empty_subject_is_wrong_usage(world: World, words: tuple[str, ...]) -> None:
+    ended = world.run(*words)
+    assert ended.code == 2
+    assert "--subject" in ended.err
+    assert "it is empty" in ended.err

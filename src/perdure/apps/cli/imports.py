@@ -24,7 +24,14 @@ from perdure.apps.cli.exits import (
     UsageMistake,
     exit_code_of,
 )
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
+from perdure.apps.cli.options import (
+    JsonOption,
+    NamespaceOption,
+    StoreOption,
+    named_path,
+    only_subject,
+    run,
+)
 from perdure.apps.opening import NAMESPACE, own_folders, store_address, writable_store
 from perdure.apps.terminal.output import counted, out_style, show, show_error, show_json
 from perdure.apps.terminal.text import safe
@@ -91,7 +98,11 @@ WatchOption = Annotated[
 ]
 SubjectOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Whom new sessions are about; see `sessions erase`."),
+    typer.Option(
+        metavar="NAME",
+        callback=only_subject,
+        help="Whom new sessions are about; see `sessions erase`.",
+    ),
 ]
 AgainOption = Annotated[
     bool,

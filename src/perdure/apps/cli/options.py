@@ -28,6 +28,18 @@ def only_text(words: str | None) -> str | None:
     return words
 
 
+def only_subject(words: str | None) -> str | None:
+    """`words` as they are, for an option that names a subject.
+
+    Raises: typer.BadParameter when they are blank; as `only_text`.
+    """
+    if words is not None and not words.strip():
+        raise typer.BadParameter(
+            "it is empty; name the person or thing that the sessions are about"
+        )
+    return only_text(words)
+
+
 def named_path(typed: str | Path) -> Path:
     """The path that an option or argument names; "" is not the folder here.
 

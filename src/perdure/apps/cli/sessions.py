@@ -15,6 +15,7 @@ from perdure.apps.cli.options import (
     NamespaceOption,
     SessionArgument,
     StoreOption,
+    only_subject,
     run,
 )
 from perdure.apps.cli.search import command as search
@@ -100,7 +101,10 @@ def list_sessions(
         str | None, typer.Option(metavar="DIR", help="Only those of this folder.")
     ] = None,
     subject: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only those about this person or thing.")
+        str | None,
+        typer.Option(
+            metavar="NAME", callback=only_subject, help="Only those about this person or thing."
+        ),
     ] = None,
     is_all: Annotated[
         bool, typer.Option("--all", help="Also sessions of roles and subagents.")

@@ -20,6 +20,7 @@ from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.standing import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace, detected
+from perdure.client.session_fields import require_header
 from perdure.client.store import Store
 from perdure.client.titles import title_of
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
@@ -124,8 +125,10 @@ class Runtime:
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; McpUnavailable; SessionExists; LimitExceeded for the title.
+        instructions; McpUnavailable; SessionExists; LimitExceeded for the title; WrongArgument for
+        an empty subject, text with a NUL, and metadata that is not JSON.
         """
+        require_header(subject=subject, metadata=metadata)
         place = detected(workspace)
         tools = None if tools is None else tuple(tools)
         whole = await self.host.servers.equipped(self.host.agent(agent), place.working_dir, tools)

@@ -18,7 +18,7 @@ from perdure.secrets.pasted import pasted
 from perdure.session.declared.arguments import check_fields
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Scope
-from perdure.workflow.templates import with_context
+from perdure.workflow.templates import context_names, with_context
 
 _HEAD_BYTES = 4096
 _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
@@ -154,8 +154,13 @@ def with_shown(kept: Workspace, shown: Shown) -> Workspace:
 
 
 def require_variables(variables: Mapping[str, str]) -> None:
-    """Raises: WrongArgument for a name of the workspace's own; SecretPasted for a credential."""
+    """Raises: WrongArgument for an unusable name or text; SecretPasted for a credential."""
     for name, text in variables.items():
+        if not context_names(f"{{{{ctx.{name}}}}}") or "\0" in text:
+            what = "NAME without a NUL" if "\0" in text else "letters, digits and _"
+            raise WrongArgument(
+                f"a workspace variable cannot be {name!r}: use {what}", argument="variables"
+            )
         if name in _OWN_NAMES:
             raise WrongArgument(
                 f"a workspace variable cannot be named {name!r}: {{{{ctx.{name}}}}} is the "

@@ -408,7 +408,8 @@ class Store(Handle[AsyncStore]):
         entries of it; the certificate of its erasure stays.
         `subject` names whom it is about or with, so that `erase` finds all there is about them.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id.
+        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
+        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
         """
         return Session(
             self.portal,
@@ -893,7 +894,8 @@ class Runtime(Handle[AsyncRuntime]):
         Durable: when this returns.
         Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; McpUnavailable; SessionExists; LimitExceeded for the title.
+        instructions; McpUnavailable; SessionExists; LimitExceeded for the title; WrongArgument for
+        an empty subject, text with a NUL, and metadata that is not JSON.
         """
         return Chat(
             self.portal,

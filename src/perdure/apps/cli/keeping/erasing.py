@@ -18,6 +18,7 @@ from perdure.apps.cli.options import (
     JsonOption,
     NamespaceOption,
     StoreOption,
+    only_subject,
     only_text,
     run,
 )
@@ -49,7 +50,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     *,
     subject: Annotated[
         str | None,
-        typer.Option(callback=only_text, help="All sessions about or with whom this names."),
+        typer.Option(callback=only_subject, help="All sessions about or with whom this names."),
     ] = None,
     is_everything: Annotated[
         bool, typer.Option("--everything", help="All sessions of the namespace.")
@@ -103,8 +104,6 @@ async def _erased(asked: _Asked, store: str | None, namespace: str, *, as_json: 
     named = asked.session, asked.subject
     if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
         raise UsageMistake("say what to erase: an ID, --subject NAME or --everything, one of them")
-    if asked.subject == "":
-        raise UsageMistake("--subject names nobody; say whom the sessions are about")
     async with existing_store(store, namespace) as opened:
         session = None if named[0] is None else await _whole(opened, named[0])
         _confirm(session or named[1] or f"all of namespace {namespace}", is_sure=asked.is_sure)

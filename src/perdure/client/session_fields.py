@@ -1,0 +1,83 @@
+"""Whether what a program says of a session can be stored: its title, subject and metadata."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import cast
+
+from perdure.errors import WrongArgument
+from perdure.session.declared.kinds import is_kept, is_utf8
+
+
+def require_header(
+    *,
+    subject: str | None = None,
+    metadata: Mapping[str, object] | None = None,
+    cwd: str | None = None,
+) -> None:
+    """Raises: WrongArgument for text that no store takes, an empty subject, or what is no JSON."""
+    require_text("cwd", cwd)
+    require_subject(subject)
+    _require_json(metadata)
+
+
+def require_text(name: str, text: str | None) -> None:
+    """Raises: WrongArgument when `text`, given as `name`, has a NUL or half of a character."""
+    fault = None if text is None else _fault(text)
+    if fault is not None:
+        raise WrongArgument(f"{name} cannot hold {fault}: remove it", argument=name)
+
+
+def require_subject(subject: str | None) -> None:
+    """Raises: WrongArgument when `subject` is empty or blank; as `require_text`."""
+    if subject is not None and not subject.strip():
+        raise WrongArgument(
+            "subject is empty: give the name or id of a person, or None",
+            argument="subject",
+        )
+    require_text("subject", subject)
+
+
+def _require_json(metadata: Mapping[str, object] | None) -> None:
+    waiting: list[tuple[str, object]] = [("metadata", metadata)]
+    checked: set[int] = set()  # a list may hold itself
+    while waiting:
+        place, value = waiting.pop()
+        if id(value) in checked:
+            continue
+        if isinstance(value, Mapping | list | tuple):
+            checked.add(id(cast("object", value)))
+        if isinstance(value, Mapping):
+            for key, below in cast("Mapping[object, object]", value).items():
+                if not isinstance(key, str):
+                    _refuse(place, f"a {type(key).__name__} as a key")
+                elif (fault := _fault(key)) is not None:
+                    _refuse(place, f"a key with {fault}")
+                inside = f"metadata[{key!r:.40}]" if value is metadata else place
+                waiting.append((inside, below))
+        elif isinstance(value, list | tuple):
+            waiting += [(place, each) for each in cast("list[object]", value)]
+        elif (fault := _fault_of(value)) is not None:
+            _refuse(place, fault)
+
+
+def _fault_of(value: object) -> str | None:
+    """What keeps `value`, neither a dict nor a list, from being JSON; None where nothing does."""
+    if isinstance(value, str):
+        return _fault(value)
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{value}"
+    if value is None or (isinstance(value, int) and is_kept(value)):
+        return None
+    return "a number of more than 64 bits" if isinstance(value, int) else type(value).__name__
+
+
+def _refuse(place: str, what: str) -> None:
+    raise WrongArgument(f"{place} is JSON, which cannot hold {what}", argument="metadata")
+
+
+def _fault(text: str) -> str | None:
+    if "\0" in text:
+        return "a NUL character"
+    return None if is_utf8(text) else "half of a character pair"

@@ -1,0 +1,89 @@
+"""Titles, subjects and metadata that no store could give back are refused before anything."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.session_fields import require_header
+from perdure.errors import InvalidEntry, WrongArgument
+from perdure.session.messages import user
+from tests.fakes.players import Theatre
+
+AGENT = Agent("helper", model="p:main")
+EVERY_KIND: list[Any] = ["a", [{"b": [1, 2.5, True, None, "é\n"]}]]
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"subject": ""}, "subject is empty"),
+    ({"subject": " \t"}, "subject is empty"),
+    ({"subject": "ana\0"}, "subject cannot hold a NUL"),
+    ({"subject": "\ud800"}, "half of a character"),
+    ({"title": "a\0b"}, "title cannot hold a NUL"),
+    ({"title": "\udfff"}, "half of a character"),
+    ({"metadata": {"a": {"b": ["x\0"]}}}, r"metadata\['a'\] is JSON.*a NUL"),
+    ({"metadata": {"a\0": 1}}, "a key with a NUL"),
+    ({"metadata": {"a": {1: 2}}}, "a int as a key"),
+    ({"metadata": {"a": b"x"}}, "cannot hold bytes"),
+    ({"metadata": {"a": datetime(2026, 1, 1, tzinfo=UTC)}}, "cannot hold datetime"),
+    ({"metadata": {"a": float("nan")}}, "cannot hold nan"),
+    ({"metadata": {"a": 2**70}}, "more than 64 bits"),
+]
+
+
+@pytest.mark.parametrize(("given", "why"), WRONG)
+async def test_session_with_unusable_field_is_refused(given: dict[str, Any], why: str) -> None:
+    theatre = Theatre()
+    with pytest.raises(WrongArgument, match=why):
+        await theatre.store.create(**given)
+    with pytest.raises(WrongArgument, match=why):
+        await theatre.store.create(lazy=True, **given)
+    with pytest.raises(WrongArgument, match=why):
+        await theatre.runtime(AGENT).start(AGENT, **given)
+    assert await theatre.store.recent(scope="all") == []
+
+
+async def test_folder_with_a_nul_is_refused() -> None:
+    with pytest.raises(WrongArgument, match="cwd cannot hold a NUL"):
+        await Theatre().store.create(cwd="a\0b")
+
+
+async def test_title_and_label_with_a_nul_are_refused() -> None:
+    theatre = Theatre()
+    session = await theatre.store.create()
+    entry = await session.append(user("a"))
+    for call in (
+        lambda: session.rename("a\0"),
+        lambda: session.label(entry, "a\0"),
+        lambda: session.fork(title="a\0"),
+        lambda: session.end("a\0"),
+    ):
+        with pytest.raises(WrongArgument, match="cannot hold a NUL"):
+            await call()
+    assert len(await theatre.entries(session.id)) == 1
+    assert len(await theatre.store.recent()) == 1
+
+
+async def test_empty_subject_is_refused_where_sessions_are_looked_for() -> None:
+    store = Theatre().store
+    with pytest.raises(WrongArgument, match="subject is empty"):
+        await store.recent(subject="")
+    with pytest.raises(WrongArgument, match="subject is empty"):
+        await store.erase(subject="")
+
+
+def test_json_of_every_kind_is_taken() -> None:
+    require_header(subject="ana", metadata={"": EVERY_KIND, "n": -(2**63), "t": (1, 2)})
+
+
+async def test_deep_metadata_and_a_list_in_itself_are_refused() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    circle: list[object] = []
+    circle += (circle, circle)
+    for metadata in (deep, {"a": circle}):
+        with pytest.raises(InvalidEntry):
+            await Theatre().store.create(metadata=metadata)
