@@ -62,7 +62,7 @@ T = TypeVar("T")
 replace = msgspec.structs.replace
 
 
-def _line(nodes: int) -> Graph:
+def line_of(nodes: int) -> Graph:
     """So many nodes, each of which hands over to the next."""
     line = (
         *(FIRST, SECOND),
@@ -73,7 +73,7 @@ def _line(nodes: int) -> Graph:
     return Graph(f"{nodes} in a line", line, edges)
 
 
-GRAPH, LONG = _line(NODES), _line(MANY_NODES)
+GRAPH, LONG = line_of(NODES), line_of(MANY_NODES)
 
 
 class _Spent(msgspec.Struct, frozen=True):
@@ -109,11 +109,11 @@ async def measure(run: Run) -> list[Figure]:
         recording = _Recording(store.backend)
         store.backend = cast("SessionStore", recording)  # all else goes through to the real one
         turn_ms = await _turns(store)
-        async with Flows(_runtime(store, GRAPH)) as made:
+        async with Flows(runtime_of(store, GRAPH)) as made:
             place = _Place(run, made, recording, GRAPH)
             alone = {past: await place.alone(past) for past in PASTS}
             many = await place.spent(flows, 0)
-        async with Flows(_runtime(store, LONG)) as made:
+        async with Flows(runtime_of(store, LONG)) as made:
             place = _Place(run, made, recording, LONG)
             long = {past: await place.spent(1, past) for past in LONG_PASTS}
     rows = [
@@ -295,7 +295,7 @@ def _claimed(flow: StreamId, node: FlowNode, key: str | None) -> NodeClaimed:
 
 async def _turns(store: Store) -> float:
     """What the same turns compute when they are no flow's. Units: milliseconds a turn."""
-    runtime, computed_s = _runtime(store, GRAPH), 0.0
+    runtime, computed_s = runtime_of(store, GRAPH), 0.0
     for _ in range(ALONE):
         chats = [await runtime.start(role) for role in ROLES]
         computed = time.process_time()
@@ -305,7 +305,8 @@ async def _turns(store: Store) -> float:
     return computed_s * 1000 / (ALONE * (NODES - 1))
 
 
-def _runtime(store: Store, graph: Graph) -> perdure.Runtime:
+def runtime_of(store: Store, graph: Graph) -> perdure.Runtime:
+    """A runtime whose model hands over along the edges of `graph`."""
     agents = [perdure.Agent(role, model="scripted:bench") for role in ROLES]
     return perdure.Runtime(store, agents, models=_Handing(graph, store.outside.clock))
 
