@@ -22,6 +22,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Positioned, SessionScope, StoreInfo, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
+from perdure.stores.sqlite.log.usage import held
 from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.packing.cipher import cipher_of
 from perdure.stores.sqlite.packing.contents import Packed, content_in
@@ -113,11 +114,6 @@ _ALIASES_LIKE = "SELECT name, seq FROM alias WHERE stream = ? AND name >= ? AND 
 _BLOB = """
 SELECT digest, size, packing, content FROM blob
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
-"""
-
-_HELD = """
-SELECT streams, entries, body_bytes + content_bytes FROM usage
-WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 """
 
 
@@ -398,17 +394,17 @@ def info(
     tables: Tables, namespace: str, address: str, durability: str, key: StoreKey | None
 ) -> StoreInfo:
     """What ``SessionStore.info`` promises."""
-    streams, entries, payload_bytes = tables.row(_HELD, namespace) or (0, 0, 0)
+    found = held(tables, namespace)
     return StoreInfo(
         address=address,
         backend="sqlite",
         namespace=namespace,
         durability=durability,
         schema_version=version_of(tables.db),
-        streams=streams,
-        entries=entries,
+        streams=found.streams,
+        entries=found.entries,
         size_bytes=tables.db.pragma("page_count") * tables.db.pragma("page_size"),
-        payload_bytes=payload_bytes,
+        payload_bytes=found.body_bytes + found.content_bytes,
         is_encrypted=key is not None,
         engine=f"SQLite {apsw.sqlite_lib_version()}",
         cipher=cipher_of(key),

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.sqlite.appending import namespace_number
+from perdure.stores.sqlite.log.usage import held
 from perdure.stores.sqlite.rows import Tables
-
-_USAGE = """
-SELECT sessions + flows, kept, body_bytes + packed_bytes FROM usage
-WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
-"""
 
 _LIMITS = """
 SELECT max_sessions, max_entries, max_bytes FROM quota
@@ -25,7 +21,9 @@ def quota_of(tables: Tables, namespace: str) -> tuple[Quota, Usage]:
     """What ``Limiting.quota`` promises."""
     limits = tables.row(_LIMITS, namespace) or (None, None, None)
     quota = Quota(max_sessions=limits[0], max_entries=limits[1], max_bytes=limits[2])
-    return quota, Usage(*(tables.row(_USAGE, namespace) or (0, 0, 0)))
+    found = held(tables, namespace)
+    size = found.body_bytes + found.packed_bytes
+    return quota, Usage(found.sessions + found.flows, found.kept, size)
 
 
 def set_quota(tables: Tables, namespace: str, quota: Quota) -> None:

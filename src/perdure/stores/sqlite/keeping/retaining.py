@@ -20,6 +20,7 @@ from perdure.stores.keeping.retention import (
 from perdure.stores.sqlite.appending import namespace_number
 from perdure.stores.sqlite.keeping.deciding import forgotten, marked, plan_of
 from perdure.stores.sqlite.keeping.records import keep_new
+from perdure.stores.sqlite.log.usage import held
 from perdure.stores.sqlite.rows import Tables
 
 _HOLDINGS = """
@@ -53,10 +54,6 @@ SELECT 1 FROM stream WHERE kind = 'session'
     AND updated_at < ? LIMIT 1
 """
 
-_HELD = """
-SELECT sessions, body_bytes FROM usage
-WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
-"""
 
 _POLICY = """
 SELECT policy FROM retention WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
@@ -80,10 +77,10 @@ def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
 
 def is_due(tables: Tables, namespace: str, policy: Retention, now: int) -> bool:
     """What ``Retaining.is_due`` promises."""
-    sessions, size = tables.row(_HELD, namespace) or (0, 0)
+    found = held(tables, namespace)
     return (
-        is_over(sessions, policy.max_sessions)
-        or is_over(size, policy.max_bytes)
+        is_over(found.sessions, policy.max_sessions)
+        or is_over(found.body_bytes, policy.max_bytes)
         or _has_older(tables, namespace, oldest_kept(policy.max_age_s, now))
         or _has_idle(tables, namespace, oldest_kept(policy.max_idle_s, now))
     )

@@ -11,12 +11,8 @@ import apsw
 
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.protocol import Problem
+from perdure.stores.sqlite.log.usage import counted
 from perdure.stores.sqlite.rows import Tables
-
-_KEPT = """
-SELECT streams, sessions, flows, entries, kept, body_bytes, content_bytes, packed_bytes
-FROM usage WHERE namespace = ?
-"""
 
 _COUNTED = """
 SELECT (SELECT count(*) FROM stream WHERE namespace = ?1),
@@ -70,12 +66,12 @@ def count_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
 
 
 def _wrong_counts(tables: Tables, number: int) -> Iterator[Problem]:
-    kept = tables.row(_KEPT, number)
+    kept = counted(tables, number)
     if kept is None:
         yield Problem(None, None, "the counts of the namespace are missing")
         return
-    counted = tables.row(_COUNTED, number) or ()
-    for name, value, given in zip(_NAMES, kept, counted, strict=True):
+    truth = tables.row(_COUNTED, number) or ()
+    for name, value, given in zip(_NAMES, kept, truth, strict=True):
         if value != given:
             text = f"the count of {name} is kept as {value}, it should be {given}"
             yield Problem(None, None, text)

@@ -30,7 +30,9 @@ WHERE q.kind = (SELECT no FROM kind WHERE name = 'question') AND q.run IS NULL
 
 -- What a namespace holds, kept by the triggers below. streams and entries count what was erased,
 -- sessions, flows and kept do not. body_bytes are those of bodies, content_bytes those of contents,
--- packed_bytes what contents take as they are kept.
+-- packed_bytes what contents take as they are kept. Entries behind the position in counted are not
+-- in it yet: they are counted every 64 positions, so that an append writes no page more, and by
+-- whoever reads it.
 CREATE TABLE usage (
     namespace     INTEGER PRIMARY KEY,
     streams       INTEGER NOT NULL,
@@ -57,6 +59,12 @@ SELECT n.no,
     (SELECT coalesce(sum(size), 0) FROM blob WHERE namespace = n.no),
     (SELECT coalesce(sum(length(content)), 0) FROM blob WHERE namespace = n.no)
 FROM namespace AS n;
+
+CREATE TABLE counted (
+    position INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO counted SELECT coalesce(max(n), 0) FROM entry;
 
 -- A quota is only its limits now: usage counts.
 DROP TRIGGER IF EXISTS quota_stream_made;
@@ -104,21 +112,24 @@ WHEN OLD.namespace <> NEW.namespace BEGIN
     UPDATE usage SET streams = streams - 1,
         sessions = sessions - (NEW.kind = 'session' AND NEW.status <> 'erased'),
         flows = flows - (NEW.kind <> 'session' AND NEW.status <> 'erased'),
-        entries = entries - (SELECT count(*) FROM entry WHERE stream = NEW.no),
-        kept = kept - (SELECT count(salt) FROM entry WHERE stream = NEW.no),
-        body_bytes = body_bytes - (
-            SELECT coalesce(sum(length(body)), 0) FROM entry WHERE stream = NEW.no)
+        (entries, kept, body_bytes) = (
+            SELECT entries - count(*), kept - count(e.salt),
+                body_bytes - coalesce(sum(length(e.body)), 0)
+            FROM entry AS e WHERE e.stream = NEW.no AND e.n <= (SELECT position FROM counted))
     WHERE namespace = OLD.namespace;
 END;
 
--- Entries are written before the commit that they are of.
-CREATE TRIGGER usage_commit_made AFTER INSERT ON commits BEGIN
-    UPDATE usage SET entries = entries + NEW.count, (kept, body_bytes) = (
-        SELECT kept + count(e.salt), body_bytes + coalesce(sum(length(e.body)), 0)
-        FROM entry AS e WHERE e.n >= NEW.first AND e.n < NEW.first + NEW.count)
-    WHERE namespace = (
-        SELECT s.namespace FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
-        WHERE e.n = NEW.first);
+-- Entries are written before the commit that they are of. With a quota every commit is counted.
+CREATE TRIGGER usage_commit_made AFTER INSERT ON commits
+WHEN NEW.first % 64 + NEW.count > 63 OR EXISTS (SELECT 1 FROM quota) BEGIN
+    UPDATE usage SET entries = usage.entries + t.entries, kept = usage.kept + t.kept,
+        body_bytes = usage.body_bytes + t.size
+    FROM (
+        SELECT s.namespace, count(*) AS entries, count(e.salt) AS kept, sum(length(e.body)) AS size
+        FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+        WHERE e.n > (SELECT position FROM counted) GROUP BY s.namespace
+    ) AS t WHERE usage.namespace = t.namespace;
+    UPDATE counted SET position = NEW.first + NEW.count - 1;
     SELECT RAISE(ABORT, 'perdure quota entries') FROM quota AS q CROSS JOIN usage AS u
     WHERE q.namespace = (
             SELECT s.namespace FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
@@ -132,7 +143,8 @@ CREATE TRIGGER usage_commit_made AFTER INSERT ON commits BEGIN
         AND u.body_bytes + u.packed_bytes > q.max_bytes;
 END;
 
-CREATE TRIGGER usage_entry_erased AFTER UPDATE OF salt, body ON entry BEGIN
+CREATE TRIGGER usage_entry_erased AFTER UPDATE OF salt, body ON entry
+WHEN NEW.n <= (SELECT position FROM counted) BEGIN
     UPDATE usage SET kept = kept + (NEW.salt IS NOT NULL) - (OLD.salt IS NOT NULL),
         body_bytes = body_bytes + length(NEW.body) - length(OLD.body)
     WHERE namespace = (SELECT namespace FROM stream WHERE no = NEW.stream);

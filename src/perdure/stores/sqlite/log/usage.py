@@ -1,0 +1,56 @@
+"""What a namespace holds: the counts that triggers keep, and the entries they have not counted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perdure.stores.sqlite.rows import Tables
+
+_COUNTED = """
+SELECT streams, sessions, flows, entries, kept, body_bytes, content_bytes, packed_bytes
+FROM usage WHERE namespace = ?
+"""
+
+_BEHIND = """
+SELECT count(*), count(e.salt), coalesce(sum(length(e.body)), 0)
+FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+WHERE e.n > (SELECT max(position) FROM counted) AND s.namespace = ?
+"""
+
+_NUMBER = "SELECT no FROM namespace WHERE name = ?"
+
+
+class Held(NamedTuple):
+    """What a namespace holds. `sessions`, `flows` and `kept` leave out what was erased.
+
+    Units: bytes of bodies, of contents, and of contents as they are stored.
+    """
+
+    streams: int = 0
+    sessions: int = 0
+    flows: int = 0
+    entries: int = 0
+    kept: int = 0
+    body_bytes: int = 0
+    content_bytes: int = 0
+    packed_bytes: int = 0
+
+
+def held(tables: Tables, namespace: str) -> Held:
+    """What the namespace holds now. Reads one row and at most some hundred entries."""
+    number = tables.value(_NUMBER, namespace)
+    return counted(tables, int(number)) or Held() if number is not None else Held()
+
+
+def counted(tables: Tables, number: int) -> Held | None:
+    """What is kept about the namespace `number`; None when nothing is."""
+    row = tables.row(_COUNTED, number)
+    if row is None:
+        return None
+    entries, kept, size = tables.row(_BEHIND, number) or (0, 0, 0)
+    found = Held(*row)
+    return found._replace(
+        entries=found.entries + entries,
+        kept=found.kept + kept,
+        body_bytes=found.body_bytes + size,
+    )
