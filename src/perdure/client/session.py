@@ -7,7 +7,7 @@ any number of handles, tasks and processes may use the same session. Running tur
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -43,14 +43,15 @@ from perdure.session.notes import (
 from perdure.stores.access.later import Later
 from perdure.stores.draft import Stored
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.protocol import Commit, StreamState, Write
 
 if TYPE_CHECKING:
-    from perdure.client.conversation import abandonment
+    from perdure.client.conversation import abandonment, role_sessions
     from perdure.client.inbox import answer as answering
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     answering = Later("perdure.client.inbox.answer")
+    role_sessions = Later("perdure.client.conversation.role_sessions")
 
 
 @takes_all_declared
@@ -75,12 +76,14 @@ class Session(Appender):
         `idempotency_key` moves nothing and returns the first call's entry.
         Durable: also without a following entry. Shape: None when it continued from there anyway.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
-        LeafConflict; IdempotencyMismatch; HookBlocked. A hook may have a summary of the left
+        LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
+        not completed. A hook may have a summary of the left
         branch told instead.
         """
+        state = await self._look()
+        await self._require_no_role(state, "branch")
         target = None if entry is None else await self._in_tree(entry)
         expected = await self._expected(expected_leaf)
-        state = await self._look()
         leaf = state.leaf
         if leaf == target and idempotency_key is None:
             if expected is not msgspec.UNSET and expected != leaf:
@@ -107,9 +110,10 @@ class Session(Appender):
 
         `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
         """
+        state = await self._look()
+        await self._require_no_role(state, "branch")
         target = None if entry is None else await self._in_tree(entry)
         expected = await self._expected(expected_leaf)
-        state = await self._look()
         other = await asked(self._hooks, BeforeTree(self.id, state.leaf, target))
         told = other if isinstance(other, str) and other.strip() else summary
         if isinstance(told, str):
@@ -215,10 +219,12 @@ class Session(Appender):
         """Close the session; its next turn, or `reopen`, opens it again.
 
         Shape: None when it was closed already.
-        Raises: TurnOpen while a turn runs.
+        Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
+        completed.
         """
         require_text("reason", reason)
         state = await self._look()
+        await self._require_no_role(state, "end")
         if state.open_turn is not None:
             raise TurnOpen(self.id, state.open_turn)
         if state.info.status == "ended":
@@ -231,8 +237,9 @@ class Session(Appender):
         What had arrived of an answer stays on the branch; tool calls without a result are told as
         aborted, and questions are withdrawn. Shape: whether a turn was open.
         Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
-        not run out.
+        not run out; FlowRefusal for the role of a flow that is not completed.
         """
+        await self._require_no_role(await self._look(), "abandon")
         was_open = await abandonment.abandon_turn(self._backing.store, self._outside.clock, self.id)
         await self._look()
         return was_open
@@ -280,6 +287,13 @@ class Session(Appender):
         return Session(self._backing, self._state, self._outside, self._bus, joined)
 
     # ------------------------------------------------------------ inside
+
+    async def _require_no_role(
+        self, state: StreamState, action: Literal["branch", "end", "abandon"]
+    ) -> None:
+        store, header = self._backing.store, state.header
+        if header.origin == "role":
+            await role_sessions.require_no_role(store, self._outside.clock, header, action)
 
     async def _move(
         self, summary: BranchSummary, expected: ExpectedLeaf, key: str | None, head: int

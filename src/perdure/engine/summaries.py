@@ -38,14 +38,17 @@ from perdure.session.notes import SessionReopened
 from perdure.stores.protocol import Commit, Lease, StreamState, Write
 
 
-async def compact(environment: Environment, terms: Terms, focus: str | None) -> Entry | None:
+async def compact(
+    environment: Environment, terms: Terms, focus: str | None, model: str | None = None
+) -> Entry | None:
     """Summarise what can leave the context now; None when nothing can.
 
+    `model` writes this summary, by default the session's.
     Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
     """
     async with leading(environment.claim) as leadership:
         window = await _window(environment, await _ready(environment, leadership))
-        config = terms.config_on(window.state)
+        config = terms.config_on(window.state) if model is None else terms.config_of(model)
         tokens = terms.tokens_of(conversation_of(window, terms.history), environment.scales)
         intent, spent = await _called(environment, leadership, config, tokens, "manual")
         outcome = await summarised(environment, config, "manual", focus)

@@ -23,6 +23,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.binding import switched_in
+from perdure.client.conversation.role_sessions import require_no_role
 from perdure.client.conversation.workspace import Workspace
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
@@ -165,9 +166,12 @@ class Answering:
         variables it moves there. A session whose agent is not in force here gets the agent of this
         command, and works in `cwd`, or in the current folder.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld when another process works
-        in it; TurnOpen when a grant or a move is to be recorded in the middle of a turn.
+        in it; TurnOpen when a grant or a move is to be recorded in the middle of a turn;
+        FlowRefusal for the role of a flow that is not completed.
         """
         handle = await self.store.open(session)
+        header = (await self.store.backend.state(handle.id)).header
+        await require_no_role(self.store.backend, self.store.outside.clock, header, "resume")
         known = await authority_of(self.store.backend, handle.id)
         if known.bound is None or known.withheld is not None:
             origin = (await handle.info()).origin
@@ -326,13 +330,15 @@ async def branched(
 ) -> Entry | None:
     """Go on from `entry` and have the branch that is left summarised there; None: it is there.
 
-    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked.
+    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked;
+    FlowRefusal for the role of a flow that is not completed.
     """
     answering = Answering(store, model=model, scenario=None)
     try:
         async with answering.runtime:
             stream = StreamId(session)
             state = await store.backend.state(stream)
+            await require_no_role(store.backend, store.outside.clock, state.header, "branch")
             if state.open_turn is not None:
                 raise TurnOpen(session, state.open_turn)
             chat = (await answering.go_on(session)).chat

@@ -11,14 +11,12 @@ import typer
 from perdure.apps.chat.answering import Cast
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
-from perdure.apps.settings.document import FiledPrice
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.output import remark
 from perdure.apps.wiring import chat_agent
 from perdure.client.agents.agent import Agent
 from perdure.engine.turns.config import CompactionSettings, Limits
-from perdure.models.prices import Price
 from perdure.tools.permissions import Permissions
 
 AgentOption = Annotated[
@@ -61,7 +59,7 @@ def cast_for(
     others, servers = invocable(found, allowed, agent), servers_of(configuration)
     lowered = frozenset(filed.id for filed in found if filed.place == "project")
     has_model = wanted is not None or configuration.model is not None
-    return Cast(agent, others, _prices(configuration), servers, lowered, is_model_named=has_model)
+    return Cast(agent, others, configuration.prices, servers, lowered, is_model_named=has_model)
 
 
 def _default(configuration: Configuration, allowed: Permissions) -> Agent:
@@ -70,8 +68,7 @@ def _default(configuration: Configuration, allowed: Permissions) -> Agent:
         permissions=allowed,
         thinking_level=configuration.value("chat.thinking_level"),
         limits=Limits(max_turns=configuration.value("chat.turn_cap")),
-        max_cost_microcents=configuration.value("chat.max_cost_microcents"),
-        on_exceed=configuration.value("chat.on_exceed"),
+        **configuration.budget,
         mcp_servers=configuration.value("chat.mcp_servers"),
         **configuration.timeouts,
         compaction=CompactionSettings(
@@ -80,8 +77,3 @@ def _default(configuration: Configuration, allowed: Permissions) -> Agent:
             max_messages=configuration.value("chat.max_messages") or None,
         ),
     )
-
-
-def _prices(configuration: Configuration) -> dict[str, Price]:
-    filed: Mapping[str, FiledPrice] = configuration.value("models.prices")
-    return {model: price.price for model, price in filed.items()}

@@ -10,6 +10,7 @@ from perdure.apps.terminal.text import safe
 from perdure.client.agents.delegation.narrowing import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.authority import authority_of
+from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
 from perdure.errors import TurnOpen
 from perdure.session.flows.graph import base_role
@@ -24,7 +25,10 @@ async def grant_added(store: Store, state: FlowState, acting: Acting, by: str) -
     Raises: ConfigError.
     """
     async with Runtime(store) as runtime:
+        lost = await lost_roles(store.backend, state)
         for role, session in state.sessions.items():
+            if role in lost:
+                continue
             known = await authority_of(store.backend, session)
             if known.bound is None or known.withheld is not None:
                 continue  # today's agent is bound to it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,9 +15,11 @@ from perdure.apps.flow.run_settings import typed_settings
 from perdure.apps.flow.running import resumed_flow
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json
+from perdure.apps.wiring import scenario_in
 from perdure.client.store import Store
 from perdure.errors import FlowNotFound
 from perdure.session.entries import Entry
+from perdure.session.flows.kinds import RunSettings
 from perdure.session.ids import StreamId
 
 
@@ -33,13 +37,15 @@ def compact(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Replace a role's context by a summary of its work at its node.
 
-    The role's model writes the summary. The flow adds role, node, record, edges, the node's
+    The role's model writes the summary, or the one named with -m or --scenario, which is not the
+    role's afterwards. The flow adds role, node, record, edges, the node's
     contract and inputs, and a message that is not answered yet. The log keeps all messages:
     `perdure sessions uncompact FLOW__ROLE` takes the summary back.
 
     Examples:
         perdure flow compact 20260527T14 developer_2
         perdure flow compact 20260527T14 reviewer --focus "what is still open"
+        perdure flow compact 20260527T14 reviewer -m openai:gpt-5-mini
 
     Exit codes:
         1  the model did not answer
@@ -53,8 +59,9 @@ def compact(  # noqa: PLR0913 - each is an option of the command
                 state = await flows.state(await opened.find(flow, only="flow"))
             known = state.sessions.get(role)
             before = 0 if known is None else (await (await opened.open(known)).context()).tokens
-            async with resumed_flow(opened, state, typed, workspace, is_stored=False) as found:
-                made = await found.compact(role, focus)
+            resumed = resumed_flow(opened, state, typed, workspace, is_for_one_call=True)
+            async with resumed as found:
+                made = await found.compact(role, focus, model=await _model_of(typed))
             handle = await opened.open(state.sessions[role])
             data, sentence = await told_compaction(handle, made, before)
         if as_json:
@@ -81,5 +88,13 @@ async def role_compacted(
     if role is None:
         return None
     typed = typed_settings(model, None, None, None)
-    async with resumed_flow(store, state, typed, None, is_stored=False) as found:
-        return (await found.compact(role, focus),)
+    async with resumed_flow(store, state, typed, None, is_for_one_call=True) as found:
+        return (await found.compact(role, focus, model=model),)
+
+
+async def _model_of(typed: RunSettings) -> str | None:
+    """The model that writes a summary as `typed`; None for the role's. Raises: ConfigError."""
+    if typed.model is not None or typed.scenario is None:
+        return typed.model
+    scenario = await asyncio.to_thread(scenario_in, Path(typed.scenario))
+    return f"scripted:{scenario.name}"

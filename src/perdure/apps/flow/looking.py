@@ -17,7 +17,7 @@ from perdure.apps.flow.listing import listed, row_data, row_lines
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
 from perdure.apps.flow.picture.drawing import GraphFormat, drawn
 from perdure.apps.flow.picture.standing import overlaid
-from perdure.apps.flow.picture.telling import feed_lines, head, picture
+from perdure.apps.flow.picture.telling import feed_lines, head, lost_lines, picture
 from perdure.apps.flow.picture.watching import Followed, watched
 from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.terminal.output import (
@@ -32,6 +32,7 @@ from perdure.apps.terminal.text import safe
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
+from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
 from perdure.engine.flows.runner import can_continue
 from perdure.errors import SessionNotFound
@@ -129,14 +130,22 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
             elif role is not None:
                 await _feed(opened, handle, role, after, limit, as_json=as_json)
             elif as_json:
-                seen = overlaid(await handle.state(), await handle.waiting())
-                outputs = output_data(seen, await outputs_of(opened.backend, seen))
-                workers = {"workers": await handle.workers()}
-                show_json(msgspec.to_builtins(seen.run) | outputs | workers)
+                show_json(await _state_data(opened, handle))
             else:
                 await _picture(opened, handle)
 
     return run(work)
+
+
+async def _state_data(store: Store, flow: Flow) -> dict[str, object]:
+    """The flow's state, its outputs, its processes and its lost roles."""
+    seen = overlaid(await flow.state(), await flow.waiting())
+    return {
+        **msgspec.to_builtins(seen.run),
+        **output_data(seen, await outputs_of(store.backend, seen)),
+        "workers": await flow.workers(),
+        "lostRoles": await lost_roles(store.backend, seen),
+    }
 
 
 async def _picture(store: Store, flow: Flow) -> None:
@@ -145,6 +154,7 @@ async def _picture(store: Store, flow: Flow) -> None:
     await followed.read(state)
     waiting = await flow.waiting()
     show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
     if await _is_left_alone(flow):
         show()
         told = f"No process runs this flow: `perdure flow resume {flow.id}` continues it."

@@ -16,7 +16,11 @@ from perdure.apps.cli.options import only_text, stored_path
 from perdure.apps.flow.roles import Acting, role_agent, role_agents, roles_of
 from perdure.apps.flow.run_settings import permissions_in
 from perdure.apps.opening import existing_store
+from perdure.apps.settings.layers import Configuration
+from perdure.apps.terminal.output import remark
+from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import models
+from perdure.client.agents.hosting import Host
 from perdure.client.agents.runtime import Runtime
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
@@ -80,15 +84,23 @@ def person(by: str | None) -> str:
 
 
 @asynccontextmanager
-async def flows_of(store: Store, acting: Acting | None = None) -> AsyncGenerator[Flows]:
-    """The flows of `store`; those who `acting` can work too."""
+async def flows_of(
+    store: Store, acting: Acting | None = None, *, is_run: bool = False
+) -> AsyncGenerator[Flows]:
+    """The flows of `store`; those who `acting` can work too.
+
+    With `is_run`, models without a price are reported if their roles have a budget.
+    """
     if acting is None:
         async with Flows(Runtime(store)) as flows:
             yield flows
         return
     router = models(acting.scenario)
     try:
-        runtime = Runtime(store, role_agents(acting), models=router)
+        prices = Configuration(Path(), os.environ).prices
+        runtime = Runtime(store, role_agents(acting), models=router, prices=prices)
+        if is_run:
+            await _remark_unpriced(runtime.host)
         make = None if acting.agents else partial(role_agent, acting)
         async with (
             runtime,
@@ -97,6 +109,14 @@ async def flows_of(store: Store, acting: Acting | None = None) -> AsyncGenerator
             yield flows
     finally:
         await router.aclose()
+
+
+async def _remark_unpriced(host: Host) -> None:
+    """Report once each model without a price that a budget cannot count."""
+    warnings = [await host.unpriced_warning(a, host.budget_of(a)) for a in host.agents.values()]
+    for warning in dict.fromkeys(warnings):
+        if warning is not None:
+            remark(f"{safe(warning)}; its price goes into [models.prices] of your settings")
 
 
 @asynccontextmanager

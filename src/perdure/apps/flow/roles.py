@@ -13,6 +13,7 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.wiring import builtin_tools, model_choices
 from perdure.client.agents.agent import Agent
+from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
 from perdure.engine.flows.rules.answering import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
@@ -126,7 +127,10 @@ def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
 async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
     """The models of the flow's roles that have begun, the first role's first."""
     found: list[str] = []
-    for session in state.sessions.values():
+    lost = await lost_roles(store.backend, state)
+    for role, session in state.sessions.items():
+        if role in lost:
+            continue
         notes = await store.backend.notes(session, (SessionStarted.kind,))
         body = body_of(notes[0]) if notes else None
         agent = (body.agent or {}) if isinstance(body, SessionStarted) else {}
@@ -144,6 +148,7 @@ def role_agents(acting: Acting) -> list[Agent]:
 def role_agent(acting: Acting, role: str) -> Agent:
     """The agent of the base role `role`, also of one that is added while the flow runs."""
     model = acting.model
+    configuration = Configuration(Path(), os.environ)
     if model is None and acting.scenario is not None:
         model = f"scripted:{acting.scenario.name}"
     return Agent(
@@ -152,5 +157,6 @@ def role_agent(acting: Acting, role: str) -> Agent:
         instructions=INSTRUCTIONS,
         tools=builtin_tools(acting.permissions),
         permissions=acting.permissions,
-        **Configuration(Path(), os.environ).timeouts,
+        **configuration.timeouts,
+        **configuration.budget,
     )

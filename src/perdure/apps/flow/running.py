@@ -41,7 +41,7 @@ from perdure.apps.flow.options import (
     person,
 )
 from perdure.apps.flow.picture.standing import is_blocked, overlaid
-from perdure.apps.flow.picture.telling import picture, wait_data, waits
+from perdure.apps.flow.picture.telling import lost_lines, picture, wait_data, waits
 from perdure.apps.flow.picture.watching import Followed, changes_of, watched
 from perdure.apps.flow.roles import (
     Acting,
@@ -64,6 +64,7 @@ from perdure.apps.terminal.text import safe
 from perdure.client.flows.documents.beginning import document_in
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.flow import Flow
+from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
 from perdure.session.flows.kinds import ConsentMode, RunSettings
 from perdure.session.flows.run import FlowState, RoleConfiguration
@@ -231,7 +232,7 @@ async def _of_roles(
     chosen: Mapping[str, RoleConfiguration],
 ) -> AsyncGenerator[Flow]:
     """A new flow of the workflow of roles in `file`."""
-    async with flows_of(store, acting) as flows:
+    async with flows_of(store, acting, is_run=True) as flows:
         yield await flows.start(
             file,
             workspace=said.workspace,
@@ -298,29 +299,36 @@ async def resumed_flow(
     typed: RunSettings,
     workspace: Path | None,
     *,
-    is_stored: bool = True,
+    is_for_one_call: bool = False,
 ) -> AsyncGenerator[Flow]:
     """The flow that stands at `state`, with what it was run with before and what is `typed`.
 
-    Without `is_stored` the settings hold for this process only, not for the next run.
+    With `is_for_one_call` the settings are not stored, and the typed model is of that call: it is a
+    role's only where nothing else says what the role's is.
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)
+    last: tuple[str, ...] = ()
+    if is_for_one_call and typed.model is not None:
+        last = (typed.model,)
+        of_roles = None if state.settings is None else state.settings.model
+        typed = msgspec.structs.replace(typed, model=None)
+        settings = msgspec.structs.replace(settings, model=of_roles)
     if state.document is not None:
         acting = msgspec.structs.replace(acting, model=typed.model)  # its own agents name theirs
-        kept = settings if is_stored else None
+        kept = None if is_for_one_call else settings
         async with resumed(store, state, acting, workspace, kept) as found:
             yield found
         return
     if acting.scenario is None:
         before = await models_before(store, state)
-        used = model_of_roles(settings.model, (*before, *settings.offered))
+        used = model_of_roles(settings.model, (*before, *settings.offered, *last))
         settings = msgspec.structs.replace(settings, model=used)
     acting = msgspec.structs.replace(acting, roles=roles_of(state.graph), model=settings.model)
     if state.settings is not None:
         await grant_added(store, state, acting, person(None))
-    async with flows_of(store, acting) as flows:
-        kept = settings if is_stored else None
+    async with flows_of(store, acting, is_run=not is_for_one_call) as flows:
+        kept = None if is_for_one_call else settings
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=kept)
 
 
@@ -370,6 +378,7 @@ async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> 
         followed = Followed(store, flow)
         await followed.read(state)
         show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
     show_lines(output_lines(outputs, out_style()))
     return code
 

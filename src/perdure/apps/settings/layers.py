@@ -19,6 +19,7 @@ from perdure.apps.settings.document import (
     BUILT_IN,
     OF_PROJECTS,
     VARIABLES,
+    FiledPrice,
     FiledServer,
     Settings,
 )
@@ -26,6 +27,7 @@ from perdure.apps.settings.places import person_file, project_file
 from perdure.bounds.files import read_named_text
 from perdure.errors import ConfigError, InvalidSettings, PerdureError, WrongArgument
 from perdure.models.catalogue import require_model_name
+from perdure.models.prices import Price
 
 Source = Literal["built-in", "user", "project", "environment", "command line"]
 
@@ -118,6 +120,18 @@ class Configuration:
         """How long a model's provider may be silent: by field of `Agent`, seconds or None."""
         names = ("first_byte_timeout_s", "stream_idle_timeout_s")
         return {name: self.value(f"chat.{name}") for name in names}
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """What a session may spend, and what happens then: by field of `Agent`."""
+        names = ("max_cost_microcents", "on_exceed")
+        return {name: self.value(f"chat.{name}") for name in names}
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        """The prices of the settings, by model."""
+        filed: Mapping[str, FiledPrice] = self.value("models.prices")
+        return {model: price.price for model, price in filed.items()}
 
     def is_set(self, key: str) -> bool:
         """Whether any layer but the built-in one says something of `key`."""

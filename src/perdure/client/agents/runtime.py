@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
 from msgspec import Meta
@@ -38,9 +38,15 @@ from perdure.session.codec import new_side
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted
+from perdure.stores.access.later import Later
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope, narrower
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import role_sessions
+else:
+    role_sessions = Later("perdure.client.conversation.role_sessions")
 
 
 @takes_all_declared
@@ -178,10 +184,14 @@ class Runtime:
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
-        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn.
+        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
+        for the role of a flow that is not completed.
         """
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
+        if found.header.origin == "role":
+            clock = self._store.outside.clock
+            await role_sessions.require_no_role(self._store.backend, clock, found.header, "resume")
         await end_if_idle(self._store, found, self._idle_timeout_s)
         given = None if agent is None else self.host.agent(agent)
         bound = await self._bindings.in_force(handle.id, given, workspace)

@@ -16,7 +16,7 @@ from perdure.engine.flows.files.runtime_files import write_record_file
 from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.runner import FlowRunner, can_continue
-from perdure.errors import FlowRefusal
+from perdure.errors import FlowRefusal, TurnOpen
 from perdure.session.entries import Entry
 from perdure.session.flows.run import FlowState
 from perdure.session.ledger import InterruptPolicy
@@ -46,13 +46,20 @@ class Execution:
             state = await self._run_once(journal)
         return state
 
-    async def compact(self, journal: Journal, role: str, focus: str | None) -> Entry | None:
+    async def compact(
+        self, journal: Journal, role: str, focus: str | None, model: str | None
+    ) -> Entry | None:
         """Compact the session of `role`. See `Flow.compact`."""
         state = await journal.state()
         if role not in state.sessions:
             raise no_session(state, role)
         _, roles = self._roles(journal, state)
-        return await roles.compact(state.sessions[role], focus)
+        try:
+            return await roles.compact(state.sessions[role], focus, model)
+        except TurnOpen:
+            flow = journal.flow
+            told = f"{role} is at work; `perdure flow stop {flow} {role}` ends its turn"
+            raise FlowRefusal(flow, told) from None
 
     def _roles(self, journal: Journal, state: FlowState) -> tuple[Ground, RoleTurns]:
         """What the turns of the flow share, and its roles."""

@@ -81,16 +81,21 @@ class Flow:
         """
         return (await self._execution.run(self._journal, until_completed=until_completed)).run
 
-    async def compact(self, role: str, focus: str | None = None) -> Entry | None:
+    async def compact(
+        self, role: str, focus: str | None = None, *, model: str | None = None
+    ) -> Entry | None:
         """Summarise what a role instance did at its node, for its next turns.
 
         What the flow knows stays around the summary: role, node, edges, contract, inputs.
-        `focus` says what the summary must keep.
+        `focus` says what the summary must keep. `model` writes this summary, by default the role's:
+        the role keeps its own.
         Shape: the compaction; None when nothing can leave the context.
-        Raises: FlowRefusal when the role has not worked yet; TurnOpen or LeaseHeld while it works;
-        ConfigError when it has no agent; TurnFailed when no usable summary came.
+        Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
+        WrongArgument for a `model` that is no ``provider:name``; ConfigError when its provider is
+        unknown, or the role has no agent; TurnFailed when no usable summary came.
         """
-        return await self._execution.compact(self._journal, role, focus)
+        self._equipment.check_models(() if model is None else (model,), "model")
+        return await self._execution.compact(self._journal, role, focus, model)
 
     async def workers(self) -> tuple[str, ...]:
         """The processes that have a role of the flow at work now, by the names of their leases.

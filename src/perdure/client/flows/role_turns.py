@@ -21,7 +21,11 @@ from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import required_agent, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
-from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
+from perdure.client.flows.role_bindings import (
+    binding_of_role,
+    has_ended_foreign_turn,
+    require_there,
+)
 from perdure.client.flows.selectors import About, Selectors
 from perdure.client.flows.summary_frames import SummaryFrames
 from perdure.client.inbox.staged import approved_texts
@@ -48,7 +52,6 @@ from perdure.errors import (
     InvalidTransition,
     McpUnavailable,
     SessionExists,
-    SessionNotFound,
     TurnOpen,
 )
 from perdure.session.codec import new_side
@@ -112,6 +115,8 @@ class RoleTurns:
     async def session(self, state: FlowState, role: str) -> StreamId:
         """See ``Roles``."""
         id = session_of(state, role)
+        if role in state.sessions:
+            await require_there(self._store, id)
         state = await self._configured(state, role)
         if role in state.sessions:
             return id
@@ -149,10 +154,8 @@ class RoleTurns:
 
     async def is_open(self, session: StreamId) -> bool:
         """See ``Roles``."""
-        try:
-            return (await self._store.state(session)).open_turn is not None
-        except SessionNotFound:
-            return False
+        await require_there(self._store, session)
+        return (await self._store.state(session)).open_turn is not None
 
     async def end_foreign_turn(self, session: StreamId) -> bool:
         """See ``Roles``."""
@@ -287,10 +290,12 @@ class RoleTurns:
         flow = InFlow(judge, self._record.folder, partial(self._frames.of, role))
         return self._host.running(session, agent, place, prompt=prompt, flow=flow)
 
-    async def compact(self, session: StreamId, focus: str | None) -> Entry | None:
+    async def compact(
+        self, session: StreamId, focus: str | None, model: str | None
+    ) -> Entry | None:
         """Compact the session of a role. See `Flow.compact`."""
         running = await self._running(session)
-        return await compact(running.environment, running.terms, focus)
+        return await compact(running.environment, running.terms, focus, model)
 
     async def _as_begun(
         self, session: StreamId, role: str, state: FlowState

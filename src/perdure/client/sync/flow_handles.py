@@ -79,16 +79,20 @@ class Flow(Handle[AsyncFlow]):
         """
         return self.portal.call(self.asynchronous.run(until_completed=until_completed))
 
-    def compact(self, role: str, focus: str | None = None) -> Entry | None:
+    def compact(
+        self, role: str, focus: str | None = None, *, model: str | None = None
+    ) -> Entry | None:
         """Summarise what a role instance did at its node, for its next turns.
 
         What the flow knows stays around the summary: role, node, edges, contract, inputs.
-        `focus` says what the summary must keep.
+        `focus` says what the summary must keep. `model` writes this summary, by default the role's:
+        the role keeps its own.
         Shape: the compaction; None when nothing can leave the context.
-        Raises: FlowRefusal when the role has not worked yet; TurnOpen or LeaseHeld while it works;
-        ConfigError when it has no agent; TurnFailed when no usable summary came.
+        Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
+        WrongArgument for a `model` that is no ``provider:name``; ConfigError when its provider is
+        unknown, or the role has no agent; TurnFailed when no usable summary came.
         """
-        return self.portal.call(self.asynchronous.compact(role, focus))
+        return self.portal.call(self.asynchronous.compact(role, focus, model=model))
 
     def workers(self) -> tuple[str, ...]:
         """The processes that have a role of the flow at work now, by the names of their leases.

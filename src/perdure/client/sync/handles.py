@@ -256,7 +256,8 @@ class Session(Handle[AsyncSession]):
         `idempotency_key` moves nothing and returns the first call's entry.
         Durable: also without a following entry. Shape: None when it continued from there anyway.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
-        LeafConflict; IdempotencyMismatch; HookBlocked. A hook may have a summary of the left
+        LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
+        not completed. A hook may have a summary of the left
         branch told instead.
         """
         return self.portal.call(
@@ -343,7 +344,8 @@ class Session(Handle[AsyncSession]):
         """Close the session; its next turn, or `reopen`, opens it again.
 
         Shape: None when it was closed already.
-        Raises: TurnOpen while a turn runs.
+        Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
+        completed.
         """
         return self.portal.call(self.asynchronous.end(reason))
 
@@ -353,7 +355,7 @@ class Session(Handle[AsyncSession]):
         What had arrived of an answer stays on the branch; tool calls without a result are told as
         aborted, and questions are withdrawn. Shape: whether a turn was open.
         Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
-        not run out.
+        not run out; FlowRefusal for the role of a flow that is not completed.
         """
         return self.portal.call(self.asynchronous.abandon_turn())
 
@@ -939,7 +941,8 @@ class Runtime(Handle[AsyncRuntime]):
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
-        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn.
+        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
+        for the role of a flow that is not completed.
         """
         return Chat(
             self.portal,

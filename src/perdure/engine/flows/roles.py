@@ -44,7 +44,10 @@ class Roles(Protocol):
         ...
 
     async def is_open(self, session: StreamId) -> bool:
-        """Whether a turn of the session is open, here or in a process that is gone."""
+        """Whether a turn of the session is open, here or in a process that is gone.
+
+        Raises: ConfigError when the session was erased.
+        """
         ...
 
     async def end_foreign_turn(self, session: StreamId) -> bool:

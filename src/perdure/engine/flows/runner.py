@@ -249,7 +249,12 @@ class FlowRunner:
         except LeaseHeld as error:
             self._leave_alone(part.role, error)
             return
-        if part.session and await self._roles.is_open(part.session):
+        try:
+            is_open = bool(part.session) and await self._roles.is_open(part.session)
+        except ConfigError as error:
+            await self._parked_work.park_part(part, str(error))
+            return
+        if is_open:
             await self._turns(part, None)
             return
         state = await self._journal.state()

@@ -95,13 +95,15 @@ def _made(found: Located, ref: str, model: str, acting: Acting) -> Agent:
         for tool in node.tools
     ]
     tools = [name for name in dict.fromkeys(named) if name in BUILTIN]
+    configuration = Configuration(Path(), os.environ)
     return Agent(
         ref,
         model=model,
         instructions=INSTRUCTIONS,
         tools=tools,
         permissions=acting.permissions,
-        **Configuration(Path(), os.environ).timeouts,
+        **configuration.timeouts,
+        **configuration.budget,
     )
 
 

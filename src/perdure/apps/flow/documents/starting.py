@@ -77,7 +77,7 @@ async def begun(store: Store, document: Prepared, given: Given) -> AsyncGenerato
 
     Raises: ConfigError; SecretPasted; SessionExists.
     """
-    async with flows_of(store, document.acting) as flows:
+    async with flows_of(store, document.acting, is_run=True) as flows:
         yield await flows.start(
             document.located,
             workspace=given.workspace,
@@ -104,7 +104,9 @@ async def resumed(
     """
     assert state.document is not None
     agents = recast(state.document, acting, is_foreign=state.is_foreign)
-    async with flows_of(store, msgspec.structs.replace(acting, agents=agents)) as flows:
+    async with flows_of(
+        store, msgspec.structs.replace(acting, agents=agents), is_run=True
+    ) as flows:
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
 
 

@@ -154,3 +154,10 @@ def newest_words(items: Sequence[FeedItem]) -> str:
 def spoken(text: str) -> str:
     """`text` without what is meant for perdure: its handoff block."""
     return text.partition("```handoff")[0].strip()
+
+
+def lost_lines(lost: Mapping[str, str], style: Style) -> Iterator[str]:
+    """The lines that report the `lost` roles, each with the reason."""
+    for role, why in lost.items():
+        yield ""
+        yield style.paint(f"{safe(role)}: {safe(why)}", "warning")

@@ -19,6 +19,7 @@ from perdure.client.agents.terms import InFlow
 from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.documents.beginning import file_reader
+from perdure.client.flows.role_bindings import require_there
 from perdure.client.flows.role_turns import MOST_TURNS, RoleTurns, session_of
 from perdure.engine.flows.documents.mapping import node_of, workflow_of
 from perdure.engine.flows.documents.settling import digest_of
@@ -44,6 +45,7 @@ class DocumentTurns(RoleTurns):
         """See ``Roles``."""
         id = session_of(state, role)
         if role in state.sessions:
+            await require_there(self._store, id)
             return id
         folder = state.run.workspace_root
         place = in_folder(Workspace(variables=_document(state).context), folder)

@@ -1,0 +1,129 @@
+"""The sessions of roles through the command line: erased, compacted, chatted in, paid for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.session.codec import body_of
+from perdure.session.kinds import Compaction
+from perdure.session.ledger import ModelCalled
+from tests.acceptance.cli.conftest import Ended, World
+from tests.acceptance.flows.test_commands import ALLOWED, FIRST, flow
+
+OTHER = """\
+name: other
+rules:
+  - when: {asks_summary: true}
+    steps: [{text: I planned the change and handed it over; nothing is open any more now.}]
+"""
+
+
+@pytest.fixture
+def project(world: World) -> World:
+    """A project whose flow waits for a person in its owner's first turn."""
+    flow(world, "init")
+    return world
+
+
+async def summary_models(world: World, role: str) -> list[str]:
+    """The models that were called for summaries in the session of `role`."""
+    async with perdure.open(f"sqlite:///{world.file}") as store:
+        entries = await store.backend.entries((await store.open(f"f__{role}")).id)
+    bodies = [body_of(entry) for entry in entries]
+    assert sum(isinstance(body, Compaction) for body in bodies) >= 1
+    calls = [body for body in bodies if isinstance(body, ModelCalled)]
+    return [call.model for call in calls if call.purpose == "summary"]
+
+
+async def test_summary_is_by_the_named_model_and_role_keeps_its_own(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    other = project.scenario(OTHER, "other")
+    compact = ("compact", "f", "developer")
+    assert "no model provider 'nowhere'" in flow(project, *compact, "-m", "nowhere:gpt", code=2).err
+    flow(project, *compact, "-m", "bad", code=2)
+    flow(project, *compact, "--scenario", other)
+    assert await summary_models(project, "developer") == ["scripted:other"]
+    flow(project, "compact", "f", "owner", "-m", "scripted:echo")
+    assert await summary_models(project, "owner") == ["scripted:echo"]
+    project.ok("sessions", "compact", "f__reviewer", "-m", "scripted:echo")
+    assert await summary_models(project, "reviewer") == ["scripted:echo"]
+    async with perdure.open(f"sqlite:///{project.file}") as store:
+        for role in ("developer", "owner", "reviewer"):
+            window = await (await store.open(f"f__{role}")).context()
+            assert window.model == "scripted:first-flow"
+        settings = (await perdure.Flows(perdure.Runtime(store)).state("f")).settings
+    assert settings is not None
+    assert (settings.model, Path(settings.scenario or "").name) == (None, "scenario.yaml")
+    flow(project, "improve", "f", "none")
+    flow(project, "resume", "f")
+
+
+def test_erased_role_stops_alone_and_says_why(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    project.ok("sessions", "erase", "f__developer", "--yes")
+    shown = flow(project, "show", "f").out
+    assert "developer: its session f__developer was erased, so it cannot continue" in shown
+    lost = flow(project, "show", "f", "--json").json["lostRoles"]
+    assert list(lost) == ["developer"]
+    flow(project, "improve", "f", "parallel")
+    told = flow(project, "resume", "f", "--allow-command", "ls", "--json", code=1).json
+    stopped = {each["target"]: each["text"] for each in told["waiting"]}
+    assert "session f__developer was erased" in stopped.pop("developer")
+    assert not any("erased" in text for text in stopped.values())
+    flow(project, "reply", "f", "--to", "developer", "go on")
+    ended = flow(project, "resume", "f", code=1)
+    assert "its session f__developer was erased" in ended.out
+    for words in (("show", "f", "--role", "developer"), ("list",), ("export", "f", "-o", "out")):
+        flow(project, *words)
+    assert "erased" in flow(project, "compact", "f", "developer", code=3).err
+    flow(project, "delete", "f", "--yes")
+
+
+def test_session_of_a_role_is_left_to_its_flow(project: World) -> None:
+    flow(project, "run", *FIRST, code=1)  # the owner waits for consent, in an open turn
+    refused: dict[tuple[str, ...], str] = {
+        ("chat", "--session", "f__owner", "-p", "hi"): 'flow reply f --to owner "..."',
+        ("sessions", "end", "f__owner"): "flow stop f owner",
+        ("sessions", "branch", "f__owner", "3"): "sessions fork f__owner",
+        ("sessions", "branch", "f__owner", "3", "--summarize"): "sessions fork f__owner",
+        ("sessions", "abandon", "f__owner"): "flow resume f",
+        ("sessions", "compact", "f__owner"): "flow stop f owner",
+        ("flow", "compact", "f", "owner"): "flow stop f owner",
+    }
+    before = project.ok("sessions", "show", "f__owner", "--json").json["entries"]
+    for words, instead in refused.items():
+        ended = project.run(*words)
+        assert (ended.code, "perdure " + instead in ended.err) == (4, True), (words, ended.err)
+        assert "perdure chat" not in ended.err
+    assert project.ok("sessions", "show", "f__owner", "--json").json["entries"] == before
+    fork = project.ok("sessions", "fork", "f__owner", "--json").json["session"]
+    project.ok("chat", "--session", fork, "-p", "hi", "-m", "scripted:echo")
+    flow(project, "consent", "f", "partial-access")
+    flow(project, "resume", "f", code=1)
+    flow(project, "improve", "f", "none")
+    flow(project, "resume", "f")
+    project.ok("sessions", "end", "f__owner")  # a flow that is completed has nothing to lose
+    project.ok("chat", "--session", "f__owner", "-p", "hi", "-m", "scripted:echo")
+
+
+def unpriced(ended: Ended) -> int:
+    return ended.err.count("the price of scripted:first-flow is unknown, so the limit of $1.00")
+
+
+def test_flow_warns_once_of_a_model_without_a_price(project: World) -> None:
+    settings = project.folder / ".config" / "perdure" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    run = (*FIRST, "--consent", "full-access")
+    settings.write_text('[chat]\nmax_cost_microcents = 100_000_000\non_exceed = "warn"\n')
+    ended = flow(project, "run", *run, code=1)
+    assert unpriced(ended) == 1
+    assert "[models.prices]" in ended.err
+    assert unpriced(flow(project, "resume", "f", code=1)) == 1
+    assert unpriced(flow(project, "show", "f")) == 0
+    assert unpriced(flow(project, "improve", "f", "none")) == 0
+    price = '[models.prices."scripted:first-flow"]\ninput = 1.0\noutput = 1.0\n'
+    settings.write_text(settings.read_text() + price)
+    assert unpriced(flow(project, "resume", "f")) == 0
