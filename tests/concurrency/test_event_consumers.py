@@ -7,6 +7,8 @@ import random
 import tracemalloc
 from collections.abc import AsyncIterator
 
+import pytest
+
 from perdure.client.clock import Outside
 from perdure.client.store import Store
 from perdure.events.bus import CAPACITY, LiveBus
@@ -22,11 +24,11 @@ from perdure.session.notes import SideBody
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Lease, Write
 from tests.fakes.clock import ManualClock
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.sources import empty_store
 
 S = StreamId("s")
 CONSUMERS = 8
-DISCONNECTS = 10_000
 DEADLINE_S = 120.0
 
 
@@ -37,11 +39,12 @@ class Cut(ConnectionError):
 class Consumer:
     """Applies events over a connection that loses some and breaks often."""
 
-    def __init__(self, store: Store, seed: int) -> None:
+    def __init__(self, store: Store, seed: int, cuts: int) -> None:
         self._store = store
         self._random = random.Random(seed)
         self._follower = Follower()
         self.cuts = 0
+        self._most_cuts = cuts
         self.losses = 0
         self.told: list[tuple[int, int, str]] = []
         self.partial: dict[int, str] = {}
@@ -49,7 +52,7 @@ class Consumer:
     @property
     def is_done(self) -> bool:
         """Whether its connection was cut often enough; it holds from then on."""
-        return self.cuts >= DISCONNECTS // CONSUMERS
+        return self.cuts >= self._most_cuts
 
     async def run(self, last: asyncio.Future[int]) -> None:
         async for event in self._follower.events(self._connect):
@@ -124,7 +127,8 @@ class Writer:
         return (await self._memory.entries(S, seq - 1, 1))[0].id
 
 
-async def test_state_equals_the_log_after_ten_thousand_disconnects() -> None:
+@pytest.mark.parametrize("disconnects", [1_000, pytest.param(10_000, marks=ALL_ONLY)])
+async def test_state_equals_the_log_after_ten_thousand_disconnects(disconnects: int) -> None:
     memory = empty_store()
     clock = ManualClock()
     store = Store(memory, Outside(clock, random.Random(1).randbytes))
@@ -132,7 +136,7 @@ async def test_state_equals_the_log_after_ten_thousand_disconnects() -> None:
     lease = await memory.acquire_lease(S, "engine", 60_000_000)
     writer = Writer(store, memory, lease)
     last: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    consumers = [Consumer(store, seed) for seed in range(CONSUMERS)]
+    consumers = [Consumer(store, seed, disconnects // CONSUMERS) for seed in range(CONSUMERS)]
     running = [asyncio.ensure_future(consumer.run(last)) for consumer in consumers]
     number = 0
     while not all(consumer.is_done for consumer in consumers):
@@ -144,7 +148,7 @@ async def test_state_equals_the_log_after_ten_thousand_disconnects() -> None:
     log = (await memory.entries(S))[: end.seq + 1]
     truth = [(event.seq, event.index, event.type) for entry in log for event in events_of(entry)]
     await asyncio.wait_for(asyncio.gather(*running), DEADLINE_S)
-    assert sum(consumer.cuts for consumer in consumers) >= DISCONNECTS
+    assert sum(consumer.cuts for consumer in consumers) >= disconnects
     for consumer in consumers:
         assert consumer.told[: len(truth)] == truth
         assert consumer.losses > 0

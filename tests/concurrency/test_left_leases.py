@@ -20,8 +20,8 @@ from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Lease
 from tests.fakes.chats import Stage
 from tests.fakes.postgres import PostgresServer
+from tests.fakes.samples import ALL_ONLY
 
-SENDS = 277
 _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE application_name LIKE 'perdure%' AND datname = current_database()
@@ -112,8 +112,10 @@ async def cut_connections(address: str, is_over: asyncio.Event) -> None:
             await db.execute(_CUT)
 
 
-@pytest.mark.slow
-async def test_no_send_is_refused_after_postgres_faults(postgres: PostgresServer) -> None:
+@pytest.mark.parametrize("sends", [60, pytest.param(277, marks=ALL_ONLY)])
+async def test_no_send_is_refused_after_postgres_faults(
+    postgres: PostgresServer, sends: int
+) -> None:
     address = postgres.take()
     is_over = asyncio.Event()
     failed = refused = answered = 0
@@ -121,7 +123,7 @@ async def test_no_send_is_refused_after_postgres_faults(postgres: PostgresServer
     async with open_store(address) as store, Runtime(store, [agent]) as runtime:
         chat: Chat | None = await runtime.start(agent, id="s")
         cutting = asyncio.ensure_future(cut_connections(address, is_over))
-        for number in range(SENDS):
+        for number in range(sends):
             try:
                 if chat is None:
                     chat = await runtime.resume("s")
@@ -137,7 +139,7 @@ async def test_no_send_is_refused_after_postgres_faults(postgres: PostgresServer
                 chat = None
         is_over.set()
         await cutting
-        told = f"{SENDS} sends: {answered} answered, {failed} failed, {refused} refused"
+        told = f"{sends} sends: {answered} answered, {failed} failed, {refused} refused"
         print(told)  # noqa: T201 - what the run shows, with -s
         with suppress(PerdureError):  # the connections that were cut last
             await store.recent()
@@ -148,5 +150,5 @@ async def test_no_send_is_refused_after_postgres_faults(postgres: PostgresServer
         assert (await store.verify()).problems == ()
     postgres.give_back(address)
     assert refused == 0, told
-    assert failed > SENDS // 20, told
-    assert answered > SENDS // 20, told
+    assert failed > sends // 20, told
+    assert answered > sends // 20, told

@@ -16,10 +16,11 @@ from tests.fakes.crowds import (
     two_read_and_write,
 )
 from tests.fakes.postgres import PostgresServer
+from tests.fakes.samples import ALL_ONLY
 
 PROCESSES = 8
-APPENDS = 100
-RACES = 60
+APPENDS = pytest.mark.parametrize("count", [25, pytest.param(100, marks=ALL_ONLY)])
+RACES = pytest.mark.parametrize("count", [15, pytest.param(60, marks=ALL_ONLY)])
 
 
 @pytest.fixture
@@ -37,18 +38,18 @@ async def store(address: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-@pytest.mark.slow
+@APPENDS
 async def test_eight_processes_append_to_one_session_and_all_is_kept_in_order(
-    store: PostgresStore, address: str
+    store: PostgresStore, address: str, count: int
 ) -> None:
-    await all_append(store, address, PROCESSES, APPENDS)
+    await all_append(store, address, PROCESSES, count)
 
 
-@pytest.mark.slow
+@RACES
 async def test_eight_processes_race_for_every_head_and_one_wins_each(
-    store: PostgresStore, address: str
+    store: PostgresStore, address: str, count: int
 ) -> None:
-    await all_race(store, address, PROCESSES, RACES)
+    await all_race(store, address, PROCESSES, count)
 
 
 async def test_two_processes_read_and_write_at_once(store: PostgresStore, address: str) -> None:

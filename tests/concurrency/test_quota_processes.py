@@ -19,6 +19,7 @@ from perdure.stores.protocol import Commit, Write
 from tests.concurrency.children.quota_writer import S
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import Child, child
+from tests.fakes.samples import ALL_ONLY
 
 CHILD = Path(__file__).parent / "children" / "quota_writer.py"
 PROCESSES = 4
@@ -28,9 +29,13 @@ LIMITS = {
     "sessions": Quota(max_sessions=17),
     "bytes": Quota(max_bytes=9_001),
 }
+STORES = ("sqlite", "jsonl", "postgres")
+CASES = [(store, limit) for store in STORES for limit in LIMITS]
+PAIRS = [*zip(STORES, LIMITS, strict=True)]
+"""Each store and each limit once, which `make test` runs."""
 
 
-@pytest.fixture(params=["sqlite", "jsonl", "postgres"])
+@pytest.fixture(params=STORES)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
@@ -95,8 +100,11 @@ def kept_by(each: Child) -> int:
     return kept
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize(
+    ("address", "limit"),
+    [case if case in PAIRS else pytest.param(*case, marks=ALL_ONLY) for case in CASES],
+    indirect=["address"],
+)
 async def test_processes_never_go_over_a_quota(store: Store, address: str, limit: str) -> None:
     quota = LIMITS[limit]
     await limiting(store).set_quota(quota)
@@ -111,12 +119,14 @@ async def test_processes_never_go_over_a_quota(store: Store, address: str, limit
     assert await counted(address) == usage
 
 
-@pytest.mark.slow
-async def test_a_kill_leaves_a_quota_counted_right(store: Store, address: str) -> None:
+@pytest.mark.parametrize("rounds", [(3,), pytest.param((1, 4, 7), marks=ALL_ONLY)])
+async def test_a_kill_leaves_a_quota_counted_right(
+    store: Store, address: str, rounds: tuple[int, ...]
+) -> None:
     quota = Quota(max_entries=10_000, max_bytes=900_001)
     await limiting(store).set_quota(quota)
     acknowledged = 0
-    for stops_after in (1, 3, 4, 7):
+    for stops_after in rounds:
         with ExitStack() as stack:
             children = begun(stack, address, f"round{stops_after}-")
             for each in children:

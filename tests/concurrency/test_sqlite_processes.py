@@ -19,9 +19,10 @@ from tests.fakes.crowds import (
     two_read_and_write,
 )
 from tests.fakes.processes import run_together
+from tests.fakes.samples import ALL_ONLY
 
 PROCESSES = 8
-COUNT = 1_000
+COUNTS = pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=ALL_ONLY)])
 
 
 @pytest.fixture
@@ -37,14 +38,18 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-@pytest.mark.slow
-async def test_eight_processes_append_a_thousand_times_each(store: SqliteStore, path: Path) -> None:
-    await all_append(store, path, PROCESSES, COUNT)
+@COUNTS
+async def test_eight_processes_append_a_thousand_times_each(
+    store: SqliteStore, path: Path, count: int
+) -> None:
+    await all_append(store, path, PROCESSES, count)
 
 
-@pytest.mark.slow
-async def test_eight_processes_race_for_a_thousand_heads(store: SqliteStore, path: Path) -> None:
-    await all_race(store, path, PROCESSES, COUNT)
+@COUNTS
+async def test_eight_processes_race_for_a_thousand_heads(
+    store: SqliteStore, path: Path, count: int
+) -> None:
+    await all_race(store, path, PROCESSES, count)
 
 
 async def test_two_processes_read_and_write_at_once(store: SqliteStore, path: Path) -> None:
