@@ -31,6 +31,7 @@ from benchmarks.figures import CLOCK, shown
 from benchmarks.flows import line_of, runtime_of
 from perdure.client import keeping
 from perdure.client.flows.flows import Flows
+from perdure.client.operating.copying import copy_sessions
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
@@ -236,9 +237,19 @@ async def nodes(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
     ]
 
 
+async def copied(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """So many sessions that were copied, to be copied again."""
+    await store.backend.commit(_sessions(range(size)))
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-bench-"))
+    target = await stack.enter_async_context(perdure.open(f"sqlite:///{folder}/copy.db"))
+    await copy_sessions(store, target)
+    return [Operation("copy with nothing new", lambda: copy_sessions(store, target), LINEAR)]
+
+
 SUBJECTS: dict[str, tuple[Made, Sequence[int]]] = {
     "entries of a session": (entries, MANY),
     "sessions of a store": (sessions, MANY),
+    "copied sessions": (copied, FEW),
     "branches": (branches, FEW),
     "pins": (pins, FEW),
     "answered questions": (questions, FEW),

@@ -133,3 +133,33 @@ async def test_figures_leave_out_what_is_removed_while_they_are_taken(
         monkeypatch.setattr(giving, "sealed", first(rival, giving.sealed))
         (found,) = (await figures(store)).namespaces
         assert found.entries == 6
+
+
+@pytest.mark.parametrize("into", KINDS)
+async def test_copy_with_nothing_new_asks_each_store_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, into: str
+) -> None:
+    source = open_store(address("sqlite", tmp_path / "from.db"))
+    target = open_store(address(into, tmp_path / "to"))
+    async with source as giving, target as taking:
+        await fill(giving)
+        await (await giving.open("s0")).fork() if into == "sqlite" else None
+        before = await copy_sessions(giving, taking)
+        asked: list[str] = []
+
+        def counted(name: str, real: Any) -> Any:
+            async def call(*arguments: Any, **named: Any) -> Any:
+                asked.append(name)
+                return await real(*arguments, **named)
+
+            return call
+
+        for backend in (giving.backend, taking.backend):
+            for name in ("standings", "state", "sealed", "receive", "entries", "blob"):
+                monkeypatch.setattr(backend, name, counted(name, getattr(backend, name)))
+        again = await copy_sessions(giving, taking)
+
+    assert before.added > 0
+    assert {each.outcome for each in again.streams} == {"present"}
+    assert len(again.streams) == len(before.streams)
+    assert asked == ["standings", "standings"]

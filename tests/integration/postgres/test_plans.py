@@ -12,11 +12,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.session.codec import new_tree
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction
+from perdure.session.notes import Answer, Question
+from perdure.stores.keeping.retention import Retention
 from perdure.stores.postgres.store import PostgresStore
-from tests.conformance.store.building import S, append, create, fork, labelled, said
+from perdure.stores.protocol import Commit, Write
+from tests.conformance.store.building import S, append, create, fork, header, labelled, said
+from tests.fakes.clock import START_MS
 from tests.integration.postgres.conftest import Database, Open
 
 MANY, A_COMMIT = 1_500, 50
@@ -109,5 +114,48 @@ async def test_no_operation_goes_through_more_than_it_needs(
         plans.is_on = False
         rows, sql = await plans.widest()
         if not 0 < rows <= FEW:
+            too_wide[name] = f"{rows} rows: {sql}"
+    assert too_wide == {}
+
+
+SESSIONS = 600
+ASKED = Question("approval", "May I?", ("allow", "deny"))
+
+LISTS: dict[str, Operation] = {
+    "sessions": lambda store: store.sessions(limit=5),
+    "of a folder": lambda store: store.sessions(limit=5, cwd="/folder/1"),
+    "of a folder without any": lambda store: store.sessions(cwd="/nowhere"),
+    "idle": lambda store: store.idle_sessions(START_MS - 1),
+    "questions": lambda store: store.open_questions_of_all(),
+    "questions of a session": lambda store: store.open_questions(StreamId("s1")),
+    "due by age": lambda store: store.is_due(Retention(max_age_s=10**6)),
+    "due by idleness": lambda store: store.is_due(Retention(max_idle_s=10**6)),
+}
+
+
+async def test_no_list_goes_through_more_sessions_than_it_gives(
+    open_store: Open, db: Database, plans: Plans
+) -> None:
+    filling = await open_store()
+    answered = (new_side(ASKED), new_side(Answer("allow", "me"), Sibling(0)), said("hello"))
+    for first in range(0, SESSIONS, A_COMMIT):
+        headers = [
+            header(f"s{number}", cwd=f"/folder/{number % 100}")
+            for number in range(first, first + A_COMMIT)
+        ]
+        writes = tuple(Write(stream=h.id, create=h, entries=answered) for h in headers)
+        await filling.commit(Commit(writes=writes, at=START_MS))
+    await append(filling, StreamId("s1"), new_side(ASKED))
+    db.execute("ANALYZE")
+
+    too_wide: dict[str, str] = {}
+    for name, operation in LISTS.items():
+        fresh = await open_store()
+        plans.is_on = True
+        await operation(fresh)
+        plans.is_on = False
+        assert plans.asked
+        rows, sql = await plans.widest()
+        if rows > FEW:
             too_wide[name] = f"{rows} rows: {sql}"
     assert too_wide == {}
