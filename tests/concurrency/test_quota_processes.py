@@ -119,11 +119,18 @@ async def test_processes_never_go_over_a_quota(store: Store, address: str, limit
     assert await counted(address) == usage
 
 
-@pytest.mark.parametrize("rounds", [(3,), pytest.param((1, 4, 7), marks=ALL_ONLY)])
+@pytest.mark.parametrize(
+    ("rounds", "quota"),
+    [
+        ((3,), Quota(max_entries=10_000, max_bytes=900_001)),
+        ((3,), Quota()),  # what is held is counted without a quota, too
+        pytest.param((1, 4, 7), Quota(max_entries=10_000, max_bytes=900_001), marks=ALL_ONLY),
+        pytest.param((1, 4, 7), Quota(), marks=ALL_ONLY),
+    ],
+)
 async def test_a_kill_leaves_a_quota_counted_right(
-    store: Store, address: str, rounds: tuple[int, ...]
+    store: Store, address: str, rounds: tuple[int, ...], quota: Quota
 ) -> None:
-    quota = Quota(max_entries=10_000, max_bytes=900_001)
     await limiting(store).set_quota(quota)
     acknowledged = 0
     for stops_after in rounds:

@@ -3,178 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from perdure.session.codec import new_side
-from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ORIGINS, Origin, SessionInfo, is_found
 from perdure.session.notes import (
-    INBOX_KINDS,
     Answer,
-    Question,
-    QuestionWithdrawn,
-    SessionEnded,
-    SessionInfoChanged,
-    SessionReopened,
-    unanswered,
 )
-from perdure.stores.keeping.erasing import EraseRequest, Erasing
-from perdure.stores.keeping.quotas import Limiting, Usage
-from perdure.stores.keeping.retention import Retaining, Retention, expiring
-from perdure.stores.protocol import SessionScope, SessionStore
+from perdure.stores.protocol import SessionStore
 from tests.conformance.store.backends import Backend
-from tests.conformance.store.building import append, create, fork, header, replied, said
-from tests.fakes.clock import START_MS
-
-FOLDERS = ("/a", "/b", "/ä \U0001f600", None)
-ASKED = Question("approval", "May I?", ("allow", "deny"))
-ACTS = ("say", "say", "ask", "ask", "close", "withdraw", "move", "name", "end", "reopen")
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from((*ACTS, "create", "flow", "fork", "erase", "remove")), st.integers(0, 99)
-    ),
-    max_size=14,
-)
-
-
-class Namespace:
-    """A store that random steps change, and the scan that lists are compared with."""
-
-    def __init__(self, store: SessionStore) -> None:
-        self.store = store
-        self.at = START_MS
-        self.made = 0
-        self.there: list[StreamId] = []
-
-    async def step(self, act: str, number: int) -> None:
-        """Do `act` to one of the streams."""
-        self.at += 10
-        if act in ("create", "flow") or not self.there:
-            await self._create(act, number)
-            return
-        stream = self.there[number % len(self.there)]
-        is_erased = (await self.store.state(stream)).info.status == "erased"
-        if is_erased and act != "remove":
-            return
-        if act == "fork":
-            self.made += 1
-            await fork(self.store, stream, f"s{self.made}")
-            self.there.append(StreamId(f"s{self.made}"))
-        elif act == "erase":
-            await self._erase(stream)
-        elif act == "remove":
-            if await cast("Retaining", self.store).remove(stream):
-                self.there.remove(stream)
-        else:
-            for entry in await self._entries(act, number, stream):
-                await append(self.store, stream, entry, at=self.at)
-
-    async def _create(self, act: str, number: int) -> None:
-        self.made += 1
-        origins: tuple[Origin, ...] = ORIGINS["all"]
-        new = header(
-            f"s{self.made}",
-            created_at=self.at,
-            kind="flow" if act == "flow" else "session",
-            origin=origins[number % len(origins)],
-            cwd=FOLDERS[number % len(FOLDERS)],
-            title=f"Straße {number}" if number % 3 else None,
-        )
-        self.there.append(await create(self.store, new, said(f"begin {number}", at=self.at)))
-
-    async def _entries(self, act: str, number: int, stream: StreamId) -> list[NewEntry]:
-        folder, asked = FOLDERS[number % len(FOLDERS)], await self.open_questions(stream)
-        if act in ("close", "withdraw"):
-            if not asked:
-                return []
-            about = asked[number % len(asked)].id
-            closing = Answer("allow", "me") if act == "close" else QuestionWithdrawn("aborted")
-            return [new_side(closing, about)]
-        return {
-            "say": [said("more", at=self.at) if number % 2 else replied(at=self.at)],
-            "ask": [new_side(ASKED)],
-            "move": [new_side(SessionInfoChanged(cwd=folder or "/c"))],
-            "name": [new_side(SessionInfoChanged(title=f"named {number}"))],
-            "end": [new_side(SessionEnded("user"))],
-            "reopen": [new_side(SessionReopened())],
-        }[act]
-
-    async def _erase(self, stream: StreamId) -> None:
-        request = EraseRequest(
-            id=f"e{self.at}", scope="session", by="me", at=self.at, name=stream, forks="erase"
-        )
-        done = await cast("Erasing", self.store).erase(request)
-        if not self.store.capabilities.erase:
-            gone = {each.session for each in done.sessions}
-            self.there = [each for each in self.there if each not in gone]
-
-    # -- the scan
-
-    async def infos(self) -> list[SessionInfo]:
-        """Every session, newest activity first."""
-        states = [await self.store.state(stream) for stream in self.there]
-        found = [state.info for state in states if state.header.kind == "session"]
-        return sorted(found, key=lambda info: (info.updated_at, info.id), reverse=True)
-
-    async def open_questions(self, stream: StreamId) -> list[Entry]:
-        """The open questions of the stream's own log."""
-        notes = await self.store.notes(stream, INBOX_KINDS)
-        return unanswered(note for note in notes if note.stream == stream)
-
-    async def check(self) -> None:
-        """Compare every list with the scan."""
-        infos = await self.infos()
-        scopes: tuple[SessionScope, ...] = ("listed", "all")
-        for scope in scopes:
-            near = [info for info in infos if info.origin in ORIGINS[scope]]
-            for folder in (*FOLDERS, "/nowhere"):
-                for query in (None, "STRASSE", "zzz"):
-                    found = await self.store.sessions(
-                        limit=None, scope=scope, cwd=folder, query=query
-                    )
-                    assert found == [info for info in near if is_found(info, folder, query)]
-        for upto in (START_MS, self.at - 30, self.at):
-            idle = [i.id for i in infos if i.status == "active" and i.updated_at <= upto]
-            assert await self.store.idle_sessions(upto) == idle
-        asked = [each for stream in self.there for each in await self.open_questions(stream)]
-        found_open = await self.store.open_questions_of_all()
-        assert sorted(found_open, key=lambda each: each.id) == sorted(asked, key=lambda e: e.id)
-        for stream in self.there:
-            assert await self.store.open_questions(stream) == await self.open_questions(stream)
-        await self._check_retention()
-        await self._check_counts()
-
-    async def _check_retention(self) -> None:
-        retaining = cast("Retaining", self.store)
-        holdings = await retaining.holdings()
-        for seconds in (0, 10_000):
-            for policy in (
-                Retention(max_age_s=seconds),
-                Retention(max_idle_s=seconds),
-                Retention(max_sessions=seconds),
-                Retention(max_bytes=seconds),
-            ):
-                plan = expiring(holdings, policy, START_MS)
-                if plan.expiring or plan.held:
-                    assert await retaining.is_due(policy)
-
-    async def _check_counts(self) -> None:
-        info, (_, used) = await self.store.info(), await cast("Limiting", self.store).quota()
-        logs = [await self.store.entries(stream) for stream in self.there]
-        states = [await self.store.state(stream) for stream in self.there]
-        size = sum(len(entry.body) for log in logs for entry in log)
-        alive = sum(state.info.status != "erased" for state in states)
-        kept = sum(not entry.is_erased for log in logs for entry in log)
-        assert (info.streams, info.entries) == (len(logs), sum(map(len, logs)))
-        assert (used.sessions, used.entries) == (alive, kept)
-        if self.store.capabilities.pointer_fork:  # else bodies are counted as lines of files
-            assert used == Usage(alive, kept, size)
-        assert (await self.store.verify()).problems == ()
+from tests.conformance.store.building import append, create, fork, header, said
+from tests.conformance.store.scanned import ASKED, STEPS, carried_out
 
 
 @pytest.mark.full_only
@@ -191,21 +32,6 @@ async def test_lists_and_counts_follow_each_step(backend: Backend) -> None:
     acts = "create create ask say move ask close fork flow end ask withdraw reopen name erase"
     steps = [(act, number) for number, act in enumerate(acts.split())]
     await carried_out(backend, [*steps, ("create", 7), ("remove", 5), ("say", 1)])
-
-
-async def carried_out(backend: Backend, steps: list[tuple[str, int]]) -> None:
-    """Every step, each compared through a second handle."""
-    data = backend.new()
-    try:
-        namespace = Namespace(await data.open())
-        for act, number in steps:
-            await namespace.step(act, number)
-        await namespace.check()
-        first, namespace.store = namespace.store, await data.open()
-        await namespace.check()
-        await first.close()
-    finally:
-        await data.close()
 
 
 async def test_answer_of_a_fork_closes_no_question_of_its_origin(store: SessionStore) -> None:

@@ -13,6 +13,7 @@ from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.ledger import TurnStarted
+from perdure.session.notes import Question
 from perdure.session.search.parts.batching import MOST_LOOSE
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import EraseRequest
@@ -42,6 +43,8 @@ TABLES: tuple[LiteralString, ...] = (
     "retention",
     "quota",
     "backup",
+    "open_question",
+    "usage",
 )
 
 
@@ -56,6 +59,7 @@ async def fill(store: PostgresStore) -> None:
     lease = await store.acquire_lease(S, "me", 60_000)
     await append(store, S, new_side(TurnStarted(1, "agent")), lease=lease, key="k")
     await store.put_partial(lease, 2, b"half")
+    await create(store, "asks", new_side(Question("approval", "May I?", ("allow", "deny"))))
     await create(store, "gone")
     await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone"))
     await create(store, "many", *[said("some") for _ in range(MOST_LOOSE)])

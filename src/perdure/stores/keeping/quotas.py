@@ -53,7 +53,7 @@ class Limiting(Protocol):
     async def quota(self) -> tuple[Quota, Usage]:
         """The quota of the namespace, an empty one while none was set, and what it holds.
 
-        Exact, also after a kill. Counts everything while there is no quota.
+        Exact, also after a kill.
         """
         ...
 

@@ -30,7 +30,7 @@ from perdure.stores.marks import TRUSTED
 from perdure.stores.operating.figures import StoreFigures
 from perdure.stores.operating.salvaging import Salvaged
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
-from perdure.stores.postgres import leases, reading, verify
+from perdure.stores.postgres import leases, reading, usage, verify
 from perdure.stores.postgres.appending import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, conninfo_of
 from perdure.stores.postgres.keeping import erasing, quotas, retaining
@@ -372,17 +372,18 @@ class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasi
 
     async def info(self) -> StoreInfo:
         self._db.check_usable()
-        streams, entries, bodies, blobs, size, version, server = await reading.figures(self._db)
+        size, version, server = await reading.figures(self._db)
+        found, content_bytes = await usage.held(self._db)
         return StoreInfo(
             address=self.address,
             backend="postgres",
             namespace=self.namespace,
             durability=self._db.durability,
             schema_version=version,
-            streams=streams,
-            entries=entries,
+            streams=found.streams,
+            entries=found.entries,
             size_bytes=size,
-            payload_bytes=bodies + blobs,
+            payload_bytes=found.body_bytes + content_bytes,
             is_encrypted=False,
             engine=f"PostgreSQL {server}",
         )

@@ -40,6 +40,7 @@ from perdure.stores.postgres.rows import (
     stream_of,
 )
 from perdure.stores.postgres.search.checking import INDEXED_TEXTS, index_problems
+from perdure.stores.postgres.usage import Held, asking_counted, asking_kept
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.verification import (
     STEP_BYTES,
@@ -177,6 +178,7 @@ class _Check:
             erased += check.erased
         for (stream,) in self.rows(Statement(_HOMELESS, (self.namespace,))):
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
+        problems += self.tried(self._counts, "what it holds cannot be counted")
         problems += self.tried(self._questions, "its open questions cannot be read")
         problems += self.tried(self._contents, "its contents cannot all be read")
         problems += self.tried(self._index, "its search index cannot be read")
@@ -193,6 +195,14 @@ class _Check:
             if is_lost(error):
                 raise
             return 0
+
+    def _counts(self) -> Iterator[Problem]:
+        (kept,) = self.rows(asking_kept(self.namespace))
+        (counted,) = self.rows(asking_counted(self.namespace, kept[1]))
+        for name, value, given in zip(Held._fields, kept[2:], counted[3:], strict=True):
+            if value != given:
+                text = f"the count {name} up to position {kept[1]} is kept as {value}, "
+                yield Problem(None, None, f"{text}it should be {given}")
 
     def _questions(self) -> Iterator[Problem]:
         values = (self.namespace, Question.kind, list(CLOSING), self.namespace)

@@ -48,6 +48,7 @@ from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import Row, Stream, Texts, info_of_row, stream_of
 from perdure.stores.postgres.search.parts import forget
+from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import Commit
 
 BACKEND = "postgres"
@@ -407,7 +408,7 @@ class _Erasure:
             entries=-sum(plan.entries for plan in plans),
             size=-sum(plan.bytes for plan in plans) - content_bytes,
         )
-        await self._ask(less)
+        await self._ask(less, resetting(self._ns))
 
 
 def _was_erased(plan: _Plan) -> bool:

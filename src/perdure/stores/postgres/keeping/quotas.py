@@ -10,6 +10,7 @@ from typing import LiteralString
 
 from perdure.stores.keeping.quotas import Quota, Usage
 from perdure.stores.postgres.database import Database, Statement, asked
+from perdure.stores.postgres.usage import held
 
 _KEPT: LiteralString = """
 SELECT max_sessions, max_entries, max_bytes, sessions, entries, bytes FROM perdure.quota
@@ -47,8 +48,9 @@ async def quota(db: Database) -> tuple[Quota, Usage]:
     if rows:
         row = rows[0]
         return Quota(max_sessions=row[0], max_entries=row[1], max_bytes=row[2]), Usage(*row[3:])
-    (rows,) = await db.ask(Statement(_USAGE, (db.namespace,) * 4))
-    return Quota(), Usage(*rows[0])
+    found, content_bytes = await held(db)
+    used = Usage(found.sessions + found.flows, found.kept, found.body_bytes + content_bytes)
+    return Quota(), used
 
 
 async def set_quota(db: Database, quota: Quota) -> None:

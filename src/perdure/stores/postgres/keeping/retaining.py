@@ -15,7 +15,14 @@ import psycopg
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.session.info import ORIGINS
-from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention, oldest_kept
+from perdure.stores.keeping.retention import (
+    KEY_WINDOW_MS,
+    Hold,
+    Holding,
+    Retention,
+    is_over,
+    oldest_kept,
+)
 from perdure.stores.postgres.appending import LOCK
 from perdure.stores.postgres.database import Connected, Database, Statement, asked
 from perdure.stores.postgres.keeping.erasing import (
@@ -27,6 +34,7 @@ from perdure.stores.postgres.keeping.erasing import (
 from perdure.stores.postgres.keeping.quotas import counting
 from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.rows import MAX_SEQ, Row
+from perdure.stores.postgres.usage import held, resetting
 
 _POLICY: LiteralString = "SELECT policy FROM perdure.retention WHERE namespace = %s"
 
@@ -137,7 +145,10 @@ async def set_policy(db: Database, policy: Retention) -> None:
 async def is_due(db: Database, policy: Retention, now: int | None) -> bool:
     """What ``Retaining.is_due`` promises; `now` None is the server's."""
     if policy.max_sessions is not None or policy.max_bytes is not None:
-        return True
+        found, _ = await held(db)
+        limits = (found.sessions, policy.max_sessions), (found.body_bytes, policy.max_bytes)
+        if any(is_over(*each) for each in limits):
+            return True
     ((at,),) = (await db.ask(Statement(_AT, (now,))))[0]
     asked = [
         *_asking(_HAS_OLDER, [(db.namespace,)], oldest_kept(policy.max_age_s, at)),
@@ -212,7 +223,7 @@ async def _removed(db: Connected, namespace: str, stream: StreamId, *, sessions:
     )
     _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
     less = counting(namespace, sessions=sessions, entries=-entries, size=-size - content_bytes)
-    await asked(db, namespace, [less])
+    await asked(db, namespace, [less, resetting(namespace)])
 
 
 async def forget_keys(db: Database, before: int) -> int:

@@ -59,6 +59,26 @@ WHERE q.kind = 'question' AND q.run IS NULL AND q.salt IS NOT NULL AND NOT EXIST
     SELECT FROM perdure.entry AS a WHERE a.namespace = q.namespace AND a.stream = q.stream
         AND a.kind IN ('answer', 'question_withdrawn') AND a.run IS NULL AND a.ref = q.seq);
 
+-- What a namespace holds up to a position, kept now and then by whoever asks (postgres/usage). streams
+-- and entries count what was erased, the others do not. What takes something out of the log raises
+-- generation and has all counted again.
+CREATE TABLE perdure.usage (
+    namespace  text COLLATE "C" PRIMARY KEY,
+    generation bigint NOT NULL DEFAULT 0,
+    position   bigint NOT NULL DEFAULT 0,
+    streams    bigint NOT NULL DEFAULT 0,
+    sessions   bigint NOT NULL DEFAULT 0,
+    flows      bigint NOT NULL DEFAULT 0,
+    entries    bigint NOT NULL DEFAULT 0,
+    kept       bigint NOT NULL DEFAULT 0,
+    body_bytes bigint NOT NULL DEFAULT 0
+);
+
+ALTER TABLE perdure.usage ENABLE ROW LEVEL SECURITY;
+ALTER TABLE perdure.usage FORCE ROW LEVEL SECURITY;
+CREATE POLICY one_namespace ON perdure.usage
+    USING (namespace = current_setting('perdure.namespace', true));
+
 ALTER TABLE perdure.stream FORCE ROW LEVEL SECURITY;
 ALTER TABLE perdure.birth FORCE ROW LEVEL SECURITY;
 ALTER TABLE perdure.entry FORCE ROW LEVEL SECURITY;
@@ -70,6 +90,7 @@ CREATE POLICY one_namespace ON perdure.open_question
 DO $$
 BEGIN
     GRANT SELECT, INSERT, DELETE ON perdure.open_question TO perdure_app;
+    GRANT SELECT, INSERT, UPDATE ON perdure.usage TO perdure_app;
 EXCEPTION WHEN undefined_object THEN
     NULL;
 END

@@ -37,6 +37,7 @@ from perdure.stores.postgres.database import Connected, Database, Statement, ask
 from perdure.stores.postgres.growth import Facts, NotLookedUp, share_placed
 from perdure.stores.postgres.reading import ask_streams
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, Stream, entry_of, stream_of
+from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.verification import StoredEntry
 
@@ -186,6 +187,7 @@ async def receive(
         statements.append(Statement(_RAISE_EPOCH, (share.epoch, *own)))
         if share.is_erased:
             statements.append(Statement(_CLOSE, (*own, db.namespace)))
+            statements.append(resetting(db.namespace))
         await asked(connected, db.namespace, statements)
 
 

@@ -1,0 +1,134 @@
+"""What a namespace holds: counts up to a position, and what is behind it.
+
+A commit counts nothing, so that commits of a namespace do not wait for each other at one row. The
+call that reads the counts moves them on. What takes something out of the log resets them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import LiteralString, NamedTuple
+
+from perdure.errors import PerdureError
+from perdure.stores.postgres.database import Database, Statement
+
+MOST_BEHIND = 256
+"""Entries and streams that every read counts again, before one of the reads keeps the counts."""
+
+_LAST = 2**63 - 1
+
+# A row that is missing counts as one that has counted nothing.
+_KEPT: LiteralString = """
+    SELECT coalesce(max(generation), 0) AS generation, coalesce(max(position), 0) AS position,
+        coalesce(max(streams), 0) AS streams, coalesce(max(sessions), 0) AS sessions,
+        coalesce(max(flows), 0) AS flows, coalesce(max(entries), 0) AS entries,
+        coalesce(max(kept), 0) AS kept, coalesce(max(body_bytes), 0) AS body_bytes
+    FROM perdure.usage WHERE namespace = %s
+"""
+
+_BEHIND: LiteralString = """
+s AS (
+    SELECT count(*) AS streams,
+        count(*) FILTER (WHERE s.kind = 'session' AND NOT s.is_erased) AS sessions,
+        count(*) FILTER (WHERE s.kind <> 'session' AND NOT s.is_erased) AS flows
+    FROM perdure.birth AS b
+    JOIN perdure.stream AS s ON s.namespace = b.namespace AND s.id = b.stream
+    WHERE b.namespace = %s AND b.n > (SELECT position FROM u) AND b.n <= %s
+), e AS (
+    SELECT count(*) AS entries, count(e.salt) AS kept,
+        coalesce(sum(octet_length(e.body)), 0) AS body_bytes
+    FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.n > (SELECT position FROM u) AND e.n <= %s
+)
+SELECT u.generation, u.position, s.streams + e.entries, u.streams + s.streams,
+    u.sessions + s.sessions, u.flows + s.flows, u.entries + e.entries, u.kept + e.kept,
+    (u.body_bytes + e.body_bytes)::bigint
+FROM u, s, e
+"""
+
+_HELD: LiteralString = f"WITH u AS ({_KEPT}), {_BEHIND}"
+
+_NOTHING: LiteralString = """
+    SELECT 0::bigint AS generation, 0::bigint AS position, 0::bigint AS streams,
+        0::bigint AS sessions, 0::bigint AS flows, 0::bigint AS entries, 0::bigint AS kept,
+        0::bigint AS body_bytes
+"""
+
+_COUNTED: LiteralString = f"WITH u AS ({_NOTHING}), {_BEHIND}"
+
+_CONTENTS: LiteralString = """
+SELECT coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespace = %s
+"""
+
+_BEGIN: LiteralString = "INSERT INTO perdure.usage VALUES (%s) ON CONFLICT DO NOTHING"
+
+_SETTLE = Statement("SELECT perdure.settle(0)")
+
+_HORIZON = Statement("SELECT current_setting('perdure.horizon')::bigint")
+
+# What took something out meanwhile has changed the generation: nothing is kept then.
+_KEEP: LiteralString = """
+UPDATE perdure.usage SET position = %s, streams = %s, sessions = %s, flows = %s, entries = %s,
+    kept = %s, body_bytes = %s
+WHERE namespace = %s AND generation = %s AND position = %s
+"""
+
+_RESET: LiteralString = """
+INSERT INTO perdure.usage VALUES (%s, 1)
+ON CONFLICT (namespace) DO UPDATE SET generation = usage.generation + 1, position = 0, streams = 0,
+    sessions = 0, flows = 0, entries = 0, kept = 0, body_bytes = 0
+"""
+
+
+class Held(NamedTuple):
+    """What a namespace holds. `sessions`, `flows` and `kept` leave out what was erased."""
+
+    streams: int
+    sessions: int
+    flows: int
+    entries: int
+    kept: int
+    body_bytes: int
+
+
+async def held(db: Database) -> tuple[Held, int]:
+    """What the namespace holds now, and the bytes of its contents.
+
+    Counts what was added since the counts were last kept, and every content.
+    """
+    counted, ((content_bytes,),) = await db.ask(
+        asking_held(db.namespace), Statement(_CONTENTS, (db.namespace,))
+    )
+    if counted[0][2] > MOST_BEHIND:
+        with suppress(PerdureError):  # a server that cannot be written, or is busy: the next read
+            await _keep(db)
+    return Held(*counted[0][3:]), content_bytes
+
+
+def asking_held(namespace: str, upto: int = _LAST) -> Statement:
+    """Asks for generation, position, what is behind it, and then for the fields of `Held`."""
+    return Statement(_HELD, (namespace, namespace, upto, namespace, upto))
+
+
+def asking_kept(namespace: str) -> Statement:
+    """Asks for generation and position, and then for the fields of `Held` as they are kept."""
+    return Statement(_KEPT, (namespace,))
+
+
+def asking_counted(namespace: str, upto: int) -> Statement:
+    """As `asking_held`, all counted from the log."""
+    return Statement(_COUNTED, (namespace, upto, namespace, upto))
+
+
+async def _keep(db: Database) -> None:
+    """Keep the counts up to where nothing can appear any more."""
+    ns = db.namespace
+    *_, ((upto,),) = await db.ask(Statement(_BEGIN, (ns,)), _SETTLE, _HORIZON)
+    ((row,),) = await db.ask(asking_held(ns, upto))
+    generation, position, _, *counts = row
+    await db.ask(Statement(_KEEP, (upto, *counts, ns, generation, position)))
+
+
+def resetting(namespace: str) -> Statement:
+    """Has the namespace counted again: something of it is erased, or removed."""
+    return Statement(_RESET, (namespace,))

@@ -1,0 +1,111 @@
+"""The counts of a namespace on PostgreSQL: moved on by reads, reset by what takes something out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from perdure.session.ids import StreamId
+from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.postgres import usage
+from perdure.stores.postgres.database import Database as PostgresDatabase
+from perdure.stores.postgres.database import Statement
+from perdure.stores.postgres.store import PostgresStore
+from tests.conformance.store.building import S, append, create, said
+from tests.conformance.store.scanned import Namespace
+from tests.fakes.clock import START_MS
+from tests.integration.postgres.conftest import Database, Open
+
+STEPS = "create say create ask flow say fork close erase create remove say create erase say remove"
+
+
+@pytest.fixture
+def kept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "MOST_BEHIND", -1)
+
+
+@pytest.mark.usefixtures("kept_at_once")
+async def test_counts_are_exact_after_each_step_and_each_read(open_store: Open) -> None:
+    namespace = Namespace(await open_store())
+    for number, act in enumerate(STEPS.split()):
+        await namespace.step(act, number * 3)
+        await namespace.check_counts()
+        await namespace.check_counts()
+
+
+@pytest.mark.usefixtures("kept_at_once")
+async def test_read_keeps_no_count_of_before_an_erasure(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = await open_store(), await open_store()
+    await create(store, S, *[said(f"{number}") for number in range(5)])
+    real: Any = PostgresDatabase.ask
+    erased: list[object] = []
+
+    async def ask(self: Any, *statements: Statement) -> Any:
+        if "SET position = %s" in statements[0][0] and not erased:
+            erased.append(S)
+            request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
+            await other.erase(request)
+        return await real(self, *statements)
+
+    monkeypatch.setattr(PostgresDatabase, "ask", ask)
+    assert (await store.quota())[1].sessions == 1
+
+    assert erased
+    assert (await store.quota())[1].sessions == 0
+    assert (await store.verify()).problems == ()
+
+
+@pytest.mark.usefixtures("kept_at_once")
+async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: Open) -> None:
+    stores = [await open_store() for _ in range(3)]
+    for number in range(6):
+        await create(stores[0], f"s{number}", said("a"))
+
+    async def work(store: PostgresStore, number: int) -> None:
+        for turn in range(8):
+            await append(store, StreamId(f"s{number}"), said(f"{turn}"))
+            await store.info()
+        request = EraseRequest(
+            id=f"e{number}", scope="session", by="me", at=START_MS, name=f"s{number + 3}"
+        )
+        await store.erase(request)
+
+    await asyncio.gather(*(work(store, number) for number, store in enumerate(stores)))
+
+    info, (_, used) = await stores[0].info(), await stores[0].quota()
+    logs = [await stores[0].entries(StreamId(f"s{number}")) for number in range(6)]
+    assert info.entries == sum(map(len, logs))
+    assert used.entries == sum(not entry.is_erased for log in logs for entry in log)
+    assert used.sessions == 3
+    assert (await stores[0].verify()).problems == ()
+
+
+async def test_reads_count_what_is_behind_the_counts_only(open_store: Open, db: Database) -> None:
+    store = await open_store()
+    await create(store, S, *[said(f"{number}") for number in range(400)])
+    await store.info()
+    kept = db.execute("SELECT entries FROM perdure.usage").fetchall()
+    await append(store, S, said("more"))
+
+    assert [tuple(row) for row in kept] == [(400,)]
+    assert db.execute("SELECT entries FROM perdure.usage").fetchall() == [(400,)]
+    assert (await store.info()).entries == 401
+
+
+async def test_verify_finds_a_count_that_is_wrong(open_store: Open, db: Database) -> None:
+    store = await open_store()
+    await create(store, S, *[said(f"{number}") for number in range(400)])
+    await store.info()
+    for name in usage.Held._fields:
+        column = sql.Identifier(name)
+        more = sql.SQL("UPDATE perdure.usage SET {0} = {0} + %s").format(column)
+        db.execute(more, (1,))
+        problems = (await store.verify()).problems
+        assert len(problems) == 1
+        assert name in problems[0].problem
+        db.execute(more, (-1,))
