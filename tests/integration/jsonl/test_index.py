@@ -26,6 +26,7 @@ from perdure.stores.keeping.erasing import EraseRequest
 from tests.conformance.store.building import append, create, header, labelled, moved, said
 from tests.fakes.clock import START_MS
 from tests.fakes.faulty_files import failing_at, planned
+from tests.fakes.samples import sampled
 from tests.fakes.session_files import file_of, files_below
 from tests.fakes.session_scan import scanned
 from tests.fakes.session_tools import Operator, tool
@@ -176,7 +177,7 @@ class Life:
 
 
 @pytest.mark.usefixtures("small_parts")
-@pytest.mark.parametrize("seed", range(5))
+@sampled("seed", range(5), kind=type, each=1)
 async def test_whatever_happens_it_finds_what_a_scan_finds(
     open_store: Opener, folder: Path, dialect: DialectName, seed: int
 ) -> None:

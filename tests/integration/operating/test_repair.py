@@ -19,6 +19,7 @@ from perdure.session.messages import assistant, user
 from perdure.stores.operating.sealed import Sealing
 from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.raw_database import raw_database
+from tests.fakes.samples import ALL_ONLY
 
 KEY = "ab" * 32
 PAGE = 4_096
@@ -129,28 +130,30 @@ async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
         assert await bodies(store) == before
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_a_flipped_bit_on_every_kind_of_page(store_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("places", ["body", pytest.param("head", marks=ALL_ONLY)])
+async def test_a_flipped_bit_on_every_kind_of_page(
+    store_file: Path, tmp_path: Path, places: str
+) -> None:
     before = await content(store_file)
     chance = random.Random(1)
     kinds = kinds_of_pages(store_file)
     assert {"entry leaf", "entry internal", "entry overflow", "stream leaf"} <= kinds.keys()
     damaged = 0
     for kind, pages in kinds.items():
-        for place in (3, chance.randrange(PAGE - 300, PAGE)):
-            page = pages[len(pages) // 2]
-            path = tmp_path / f"{kind} {place}".replace(" ", "-") / "store.db"
-            with_damage(store_file, path, (page - 1) * PAGE + place, chance.randrange(8))
-            done = await repair(address(path))
-            damaged += done.is_damaged
-            if not done.is_damaged:
-                assert await content(path) == before, (kind, place)
-                continue
-            await check_repaired(path, before, done)
-            assert done.aside is not None
-            assert differences(Path(done.aside, path.name), store_file) == 1
-    assert damaged > 20
+        place = 3 if places == "head" else chance.randrange(PAGE - 300, PAGE)
+        page = pages[len(pages) // 2]
+        path = tmp_path / f"{kind} {place}".replace(" ", "-") / "store.db"
+        with_damage(store_file, path, (page - 1) * PAGE + place, chance.randrange(8))
+        done = await repair(address(path))
+        damaged += done.is_damaged
+        if not done.is_damaged:
+            assert await content(path) == before, (kind, place)
+            continue
+        await check_repaired(path, before, done)
+        assert done.aside is not None
+        assert differences(Path(done.aside, path.name), store_file) == 1
+    assert damaged > 10
 
 
 async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(
@@ -276,14 +279,14 @@ async def test_a_log_that_was_lost_leaves_a_store_as_of_the_last_checkpoint(
             assert (await store.backend.verify()).problems == ()
 
 
-@pytest.mark.slow
-async def test_a_damaged_encrypted_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [27, pytest.param(9, marks=ALL_ONLY)])
+async def test_a_damaged_encrypted_store(tmp_path: Path, step: int) -> None:
     original = tmp_path / "original.db"
     await filled(original, KEY)
     before = await content(original, KEY)
     pages = original.stat().st_size // PAGE
     damaged = 0
-    for page in range(1, pages, 9):
+    for page in range(1, pages, step):
         path = tmp_path / str(page) / "store.db"
         with_damage(original, path, page * PAGE + 100)
         done = await repair(address(path), key=KEY)
@@ -291,7 +294,7 @@ async def test_a_damaged_encrypted_store(tmp_path: Path) -> None:
         if done.is_damaged:
             await check_repaired(path, before, done, KEY)
             assert b"answer" not in content_of(path)
-    assert damaged > 3
+    assert damaged * step > 27
 
 
 @pytest.mark.parametrize("damage", ["a bit", "all of it", "all but what tells what it is"])

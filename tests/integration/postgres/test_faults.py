@@ -81,7 +81,6 @@ async def committed_at_last(store: PostgresStore, commit: Commit) -> Committed:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.slow
 async def test_a_server_killed_in_mid_commit_loses_and_doubles_nothing(
     own_server: PostgresServer, open_store: Open
 ) -> None:
@@ -117,7 +116,6 @@ async def test_a_server_killed_in_mid_commit_loses_and_doubles_nothing(
     assert (await reader.verify()).problems == ()
 
 
-@pytest.mark.slow
 async def test_watchers_find_their_way_back_to_a_server_that_was_killed(
     own_server: PostgresServer, open_store: Open
 ) -> None:

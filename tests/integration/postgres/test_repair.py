@@ -161,7 +161,6 @@ def own_server() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.mark.slow
 async def test_a_row_the_server_cannot_read_costs_that_row(
     own_server: PostgresServer, place: str
 ) -> None:

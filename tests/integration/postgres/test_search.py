@@ -19,6 +19,7 @@ from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
 from tests.conformance.store.building import S, append, create, header, said
 from tests.conformance.store.random_log import check_it_finds_what_memory_finds
+from tests.fakes.samples import sampled
 from tests.integration.postgres.conftest import Database, Open
 
 MANY = 600
@@ -264,7 +265,7 @@ async def test_a_text_too_long_for_any_part_is_found(
     assert (await store.verify()).problems == ()
 
 
-@pytest.mark.parametrize("loose", [512, 24, 1])
+@sampled("loose", [512, 24, 1], kind=type, each=1)
 async def test_it_finds_what_a_scan_finds(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, loose: int
 ) -> None:

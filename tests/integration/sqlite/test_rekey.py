@@ -291,7 +291,6 @@ async def test_a_link_to_a_store_stays_a_link(path: Path) -> None:
     assert await content(link, FIRST) == await content(path, FIRST) == before
 
 
-@pytest.mark.slow
 async def test_a_disk_that_fails_at_any_moment_leaves_the_store_and_tells_no_key(
     path: Path,
 ) -> None:
