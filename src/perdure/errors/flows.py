@@ -18,10 +18,13 @@ class FlowNotFound(SessionNotFound):
 class FlowExists(SessionExists):
     """A new flow was given the id of another, or of a session."""
 
-    def __init__(self, flow: str) -> None:
-        super().__init__(flow)
+    def __init__(self, flow: str, *, is_erased: bool = False) -> None:
+        super().__init__(flow, is_erased=is_erased)
         told = f"{flow!r} exists already: `perdure flow resume {flow}` goes on with it, if it is a"
-        self.args = (f"{told} flow; else choose another id",)
+        told = f"{told} flow; else choose another id"
+        if is_erased:
+            told = f"{flow!r} was deleted and its id stays taken; choose another id"
+        self.args = (told,)
         self.flow = flow
 
 

@@ -123,9 +123,10 @@ def test_deleted_flow_is_imported_again_when_asked(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "one")
     imports = ("import", "one", "--format", "a-society")
-    assert "'f' exists already" in project.run(*imports).err
+    assert "flow 'f' is in this store already" in project.run(*imports).err
     assert project.run(*imports, "--again").code == 4
     flow(project, "delete", "f", "--yes")
+    assert "'f' was deleted and its id stays taken" in flow(project, "run", *FIRST, code=4).err
     for _ in range(2):
         told = project.run(*imports)
         assert (told.code, told.out) == (0, "f  nothing new  from one\n")
@@ -140,6 +141,23 @@ def test_deleted_flow_is_imported_again_when_asked(project: World) -> None:
     flow(project, "resume", "f", "--scenario", "scenario.yaml", "--workspace", ".")
     flow(project, "delete", "f", "--yes")
     assert project.ok(*imports).out == "f  nothing new  from one\n"
+
+
+def test_record_that_a_deleted_flow_left_is_used_again(project: World) -> None:
+    run = (*FIRST[:3], "--id", "f", "--consent", "full-access")
+    flow(project, "run", *run, code=1)
+    flow(project, "export", "f", "-o", "one")
+    flow(project, "delete", "f", "--yes")
+    project.ok("import", "one", "--format", "a-society", "--again")
+    flow(project, "consent", "f", "full-access")
+    scenario = ("--scenario", "scenario.yaml")
+    flow(project, "resume", "f", "--workspace", ".", *scenario, code=1)
+    flow(project, "delete", "f", "--yes")
+    left = project.folder / ".perdure" / "records" / "f" / "workflow.yaml"
+    left.write_text(left.read_text().replace("A change", "Another change"))
+    project.ok("import", "one", "--format", "a-society", "--again")
+    told = flow(project, "resume", "f", "--workspace", ".", *scenario, code=2).err
+    assert f"{left.parent} has another workflow, of an earlier flow; move it away" in told
 
 
 def test_flow_whose_erased_session_has_a_fork_is_not_imported_again(project: World) -> None:

@@ -63,6 +63,7 @@ from perdure.session.ids import StreamId, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
+from perdure.stores.keeping.erasing import is_erased
 from perdure.stores.protocol import Commit, SessionStore, Write
 from perdure.tools.paths.project_files import require_writable
 from perdure.workflow.document import Workflow
@@ -137,7 +138,8 @@ class Flows:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
         flow = flow_id(self._store.outside) if id is None else _named_id(id)
         if id is not None and await _is_there(self._store.backend, flow):
-            raise FlowExists(flow)  # before anything is made in its record folder
+            # Before anything is made in its record folder.
+            raise FlowExists(flow, is_erased=await is_erased(self._store.backend, flow))
         root = Path(absolute(workspace) or ".")
         folder = default_record(root, flow) if record_folder is None else root / record_folder
         document = await asyncio.to_thread(document_in, workflow)

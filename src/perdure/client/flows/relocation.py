@@ -19,16 +19,18 @@ from perdure.client.flows.place import (
     write_record,
 )
 from perdure.engine.flows.documents.mapping import workflow_text_of
-from perdure.engine.flows.files.drawing import WORKFLOW
+from perdure.engine.flows.files.drawing import WORKFLOW, drawn_graph
+from perdure.engine.flows.files.readings import project_folder
+from perdure.engine.flows.files.runtime_files import RECORD_FILE
 from perdure.engine.flows.journal import Journal
-from perdure.errors import ConfigError, EntryNotFound, FlowRefusal, ToolError
+from perdure.errors import ConfigError, EntryNotFound, FlowRefusal, InvalidWorkflow, ToolError
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import blob_hash, stream_id
 from perdure.stores.protocol import SessionStore
 from perdure.tools.builtin.writing import replace
 from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.own_places import floors_of
-from perdure.tools.paths.project_files import is_there, read_inside, require_writable, text_inside
+from perdure.tools.paths.project_files import is_there, require_writable, text_inside
 
 FINDINGS = "findings"
 """The folder of a record in which roles write what they found; no tool of theirs makes it."""
@@ -66,20 +68,25 @@ async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
 
 
 def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
-    """Whether the folder `record` is this flow's, or has the imported workflow and all its files.
+    """Whether the folder `record` is this flow's, or is its record without the mark of that.
 
     The received data alone never makes a folder of the workspace the record folder.
     """
+    flow = stream_id(state.run.flow_id)
     try:
         require_writable(workspace, record)
-        if record.is_dir() and belongs_to(state.run.flow_id, record):
+        if record.is_dir() and belongs_to(flow, record):
             return True
         if not all(is_there(record, path) for path in (WORKFLOW, *state.imported_record)):
             return False
-        content = read_inside(record, WORKFLOW, record=record)
-    except ConfigError:
+        text = text_inside(record, WORKFLOW, record=record)
+        if record == default_record(workspace, flow):  # left by a flow that was deleted
+            project = project_folder(workspace, state.run.project_namespace)
+            return drawn_graph(text, WORKFLOW, project) == state.graph
+    except (ConfigError, InvalidWorkflow, UnicodeDecodeError):
         return False
-    return blob_hash(content) == state.imported_record.get(WORKFLOW)
+    is_imported = blob_hash(text.encode()) == state.imported_record.get(WORKFLOW)
+    return is_imported and is_there(record, RECORD_FILE)
 
 
 def _own(state: FlowState, record: Path) -> None:
@@ -97,7 +104,11 @@ def _restored(state: FlowState, workspace: Path, contents: Mapping[str, bytes]) 
     record = default_record(workspace, stream_id(flow))
     require_writable(workspace, record)
     if not (is_there(record, WORKFLOW) and belongs_to(flow, record)):
-        write_record(flow, record, workflow_text_of(state))
+        text = workflow_text_of(state)
+        if is_there(record, WORKFLOW) and text_inside(record, WORKFLOW, record=record) != text:
+            why = f"{record} has another workflow, of an earlier flow; move it away, then repeat"
+            raise ConfigError(why)
+        write_record(flow, record, text)
     jail = Jail(record, "import", floors=floors_of(os.environ, record=record))
     for path, content in contents.items():
         if is_there(record, path):
