@@ -11,7 +11,7 @@ class FlowNotFound(SessionNotFound):
 
     def __init__(self, flow: str) -> None:
         super().__init__(flow)
-        self.args = (f"there is no flow {flow!r} here; `perdure flow list` names those there are",)
+        self.args = (f"there is no flow {flow!r} here; Flows.list names those there are",)
         self.flow = flow
 
 
@@ -20,8 +20,8 @@ class FlowExists(SessionExists):
 
     def __init__(self, flow: str, *, is_erased: bool = False) -> None:
         super().__init__(flow, is_erased=is_erased)
-        told = f"{flow!r} exists already: `perdure flow resume {flow}` goes on with it, if it is a"
-        told = f"{told} flow; else choose another id"
+        told = f"{flow!r} exists already: Flows.open continues it, if it is a flow"
+        told = f"{told}; else choose another id"
         if is_erased:
             told = f"{flow!r} was deleted and its id stays taken; choose another id"
         self.args = (told,)
@@ -35,8 +35,7 @@ class FlowRefusal(EngineError):
 
     def __init__(self, flow: str, why: str) -> None:
         super().__init__(
-            f"flow {flow!r} cannot do that: {why} (`perdure flow show {flow}` says what it waits "
-            "for)"
+            f"flow {flow!r} cannot do that: {why} (Flow.waiting says what it waits for)"
         )
         self.flow = flow
         self.why = why

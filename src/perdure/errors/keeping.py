@@ -13,8 +13,7 @@ class Erased(SessionError):
 
     def __init__(self, stream: str) -> None:
         super().__init__(
-            f"session {stream!r} was erased; `perdure sessions erase {stream}` shows the "
-            "certificate of that"
+            f"session {stream!r} was erased; Store.erasures has the certificate of that"
         )
         self.stream = stream
 
@@ -27,8 +26,8 @@ class SessionHasForks(StoreError):
     def __init__(self, stream: str, forks: tuple[str, ...]) -> None:
         named = ", ".join(forks[:5]) + (", …" if len(forks) > 5 else "")
         super().__init__(
-            f"session {stream!r} has forks ({named}): add --keep-for-forks to leave them what they "
-            "share with it, or --with-forks to erase them too (nothing was erased)"
+            f'session {stream!r} has forks ({named}): forks="keep" leaves them what they share '
+            'with it, or forks="erase" erases them too (nothing was erased)'
         )
         self.stream = stream
         self.forks = forks
@@ -44,7 +43,7 @@ class QuotaExceeded(StoreError):
 
     def __init__(self, quota: str) -> None:
         super().__init__(
-            f"the namespace may hold no more {quota}: erase sessions, or raise its quota with "
-            "`perdure store quota` (nothing was written)"
+            f"the namespace may hold no more {quota}: erase sessions, or raise its quota (nothing "
+            "was written)"
         )
         self.quota = quota

@@ -17,9 +17,7 @@ class EntryNotFound(SessionError):
     code = "entry_not_found"
 
     def __init__(self, entry: str, stream: str) -> None:
-        super().__init__(
-            f"no entry {entry!r} in session {stream!r}; `perdure sessions tree {stream}` lists them"
-        )
+        super().__init__(f"no entry {entry!r} in session {stream!r}; Session.tree lists them")
         self.entry = entry
         self.stream = stream
 
@@ -68,7 +66,7 @@ class CorruptLog(SessionError):
 
     def __init__(self, stream: str, seq: int, reason: str) -> None:
         super().__init__(
-            f"entry {stream}/{seq} is damaged ({reason}); run `perdure store verify` for all faults"
+            f"entry {stream}/{seq} is damaged ({reason}); Store.verify lists all faults"
         )
         self.stream = stream
         self.seq = seq
@@ -97,7 +95,7 @@ class QuestionNotFound(SessionError):
 
     def __init__(self, question: str) -> None:
         super().__init__(
-            f"no question {question!r} waits here; `perdure inbox` lists those that do"
+            f"no question {question!r} waits here; Store.questions lists those that do"
         )
         self.question = question
 

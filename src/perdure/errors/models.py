@@ -77,7 +77,7 @@ class MediaMissing(ModelError):
     def __init__(self, model: str, handle: str) -> None:
         reason = (
             f"{handle}, which a message of the conversation shows, is not in the store or damaged; "
-            "`perdure store verify` says more; to go on without it, branch off before that message"
+            "Store.verify says more; to go on without it, branch off before that message"
         )
         super().__init__(model, reason)
         self.handle = handle

@@ -17,7 +17,7 @@ class SessionNotFound(StoreError):
     code = "session_not_found"
 
     def __init__(self, stream: str) -> None:
-        super().__init__(f"no session {stream!r} here; `perdure sessions list --all` shows them")
+        super().__init__(f'no session {stream!r} here; Store.recent(scope="all") lists them')
         self.stream = stream
 
 
@@ -120,8 +120,8 @@ class TurnOpen(StoreError):
 
     def __init__(self, stream: str, turn_seq: int) -> None:
         super().__init__(
-            f"a turn is open in session {stream!r}; let it finish, resume it with `perdure chat "
-            f"--session {stream}`, or give it up with `perdure sessions abandon {stream}`"
+            f"a turn is open in session {stream!r}; let it finish, resume it with Runtime.resume, "
+            "or give it up with Session.abandon_turn"
         )
         self.stream = stream
         self.turn_seq = turn_seq
@@ -170,7 +170,7 @@ class StoreCorrupt(StoreError):
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(
-            f"{store} is damaged ({reason}); copy the file away, then run `perdure store verify`"
+            f"{store} is damaged ({reason}); copy the file away, then call Store.verify"
         )
         self.store = store
         self.reason = reason
@@ -258,8 +258,8 @@ class StoreNotEncrypted(StoreError):
 
     def __init__(self, store: str) -> None:
         super().__init__(
-            f"{store} is not encrypted, and a key was given for it; encrypt it with `perdure store "
-            "rekey`, or open it without a key (nothing was changed)"
+            f"{store} is not encrypted, and a key was given for it; encrypt it first, "
+            "or open it without a key (nothing was changed)"
         )
         self.store = store
 
@@ -298,7 +298,7 @@ class SearchIndexDamaged(StoreError):
 
     def __init__(self, store: str) -> None:
         super().__init__(
-            f"the search index of {store} is damaged; `perdure store reindex` builds it anew from "
+            f"the search index of {store} is damaged; Store.reindex builds it anew from "
             "the log, which it is no part of"
         )
         self.store = store

@@ -228,7 +228,7 @@ async def test_a_flow_at_work_is_not_deleted_and_one_whose_process_is_gone_is(
         return bool((await flow.state()).run.running_nodes)
 
     await until(is_at_work)
-    with pytest.raises(FlowRefusal, match="owner is at work; `perdure flow stop f owner`"):
+    with pytest.raises(FlowRefusal, match=r"owner is at work; Flow\.stop"):
         await flows.delete("f")
     running.cancel()
     with suppress(asyncio.CancelledError):

@@ -163,7 +163,7 @@ async def test_damage_of_the_index_is_named_and_reindexing_mends_it(
     problems = (await store.verify()).problems
     named = {(each.stream, each.seq) for each in problems}
     assert {("s", 3), ("titled", None), ("s", 9), ("s", MANY), (None, None)} <= named
-    assert all("perdure store reindex" in each.problem for each in problems)
+    assert all("Store.reindex" in each.problem for each in problems)
     await store.reindex()
     assert (await store.verify()).problems == ()
 
@@ -176,7 +176,7 @@ async def test_a_damaged_index_says_so_and_what_it_holds_can_be_erased(
     db.execute("UPDATE perdure.search_page SET body = 'x'")
     db.execute("UPDATE perdure.search SET said = '\\xff'")
 
-    with pytest.raises(SearchIndexDamaged, match="store reindex"):
+    with pytest.raises(SearchIndexDamaged, match=r"Store\.reindex"):
         await search(store, "word")
     assert len((await store.verify()).problems) == MANY
     await store.erase(EraseRequest(id="e", scope="session", by="me", at=1, name=S))

@@ -236,7 +236,7 @@ async def test_an_index_that_differs_from_the_log_is_found_and_the_entry_named(
     problems = (await store.verify()).problems
 
     assert [problem.seq for problem in problems] == seqs
-    assert all("store reindex" in problem.problem for problem in problems)
+    assert all("Store.reindex" in problem.problem for problem in problems)
     assert {problem.stream for problem in problems} <= {S, None}
     await store.reindex()
     assert (await store.verify()).problems == ()
@@ -276,7 +276,7 @@ async def test_a_damaged_index_is_refused_by_searches_only_and_can_be_built_anew
         open_store, path, "UPDATE search_page SET body = zeroblob(40)", count=MOST_LOOSE
     )
 
-    with pytest.raises(SearchIndexDamaged, match="store reindex"):
+    with pytest.raises(SearchIndexDamaged, match=r"Store\.reindex"):
         await search(store, "word")
     await append(store, new_tree(user("goes on")))
     assert not (await store.verify()).is_ok

@@ -21,6 +21,7 @@ from perdure.apps.chat.performing import (
 )
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.cli.options import ROOT
+from perdure.apps.terminal.advice import advised, message_of
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
@@ -148,9 +149,9 @@ class Conversation:
             else:
                 await self._say(line)
         except TurnFailed as error:
-            self._teller.remark(f"The turn failed: {error.reason}")
+            self._teller.remark(f"The turn failed: {advised(error.reason)}")
         except PerdureError as error:
-            self._teller.remark(str(error))
+            self._teller.remark(message_of(error))
 
     # ------------------------------------------------------------ turns
 
@@ -200,7 +201,7 @@ class Conversation:
             await asyncio.wait((steering,))
             raise
         except PerdureError as error:
-            self._teller.remark(str(error))
+            self._teller.remark(message_of(error))
 
     async def _ask(self, asked: Asked) -> Given:
         """The answer that was typed to `asked`.

@@ -22,6 +22,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, r
 from perdure.apps.opening import NAMESPACE, database_file, existing_store, is_missing, store_address
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
+from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
@@ -119,7 +120,7 @@ async def _store(store: str | None, namespace: str) -> list[Check]:
     try:
         return [*_place(store), *await _content(store, namespace)]
     except PerdureError as error:
-        return [Check("store", "fail", str(error))]
+        return [Check("store", "fail", message_of(error))]
 
 
 def _place(store: str | None) -> Iterator[Check]:
@@ -215,7 +216,7 @@ async def _content(store: str | None, namespace: str) -> list[Check]:
             is_small = facts.size_bytes <= VERIFIED_BYTES
             found = await opened.verify() if is_small else None
     except PerdureError as error:
-        return [Check("content", "fail", str(error))]
+        return [Check("content", "fail", message_of(error))]
     return [_content_check(facts, found), _durability(facts), _encryption(facts)]
 
 
@@ -272,7 +273,7 @@ def _servers() -> Iterator[Check]:
         configuration = Configuration(Path(), os.environ, is_lenient=True)
         servers = servers_of(configuration)
     except PerdureError as error:
-        yield Check("settings", "fail", str(error), "`perdure config path` names the files")
+        yield Check("settings", "fail", message_of(error), "`perdure config path` names the files")
         return
     for faulty in configuration.faulty_servers:
         detail = f"{faulty.name} cannot be used: {'; '.join(faulty.faults)}"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
 from perdure.apps.logs import set_up_logs
+from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import (
     OutputClosed,
     close_streams,
@@ -48,7 +49,7 @@ def _ended(words: list[str]) -> int:
         return DONE  # a reader that has seen enough is no failure
     except PerdureError as error:
         _debug()
-        show_failure(error.code, echoed(str(error), words), error.facts(), as_json=as_json)
+        show_failure(error.code, echoed(message_of(error), words), error.facts(), as_json=as_json)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED

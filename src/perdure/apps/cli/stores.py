@@ -12,6 +12,7 @@ from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.progress import progress_bar
+from perdure.apps.terminal.advice import advised
 from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
 from perdure.errors import CorruptLog, StoreCorrupt
@@ -188,8 +189,12 @@ def verification_data(found: Verification) -> dict[str, object]:
         "entries": found.entries,
         "erased": found.erased,
         "cut_off": [msgspec.structs.asdict(each) for each in found.cut_off],
-        "problems": [msgspec.structs.asdict(problem) for problem in found.problems],
+        "problems": [_problem_data(problem) for problem in found.problems],
     }
+
+
+def _problem_data(found: Problem) -> dict[str, object]:
+    return {**msgspec.structs.asdict(found), "problem": advised(found.problem)}
 
 
 def _verification_lines(found: Verification) -> Iterator[str]:
@@ -211,7 +216,7 @@ def _verification_lines(found: Verification) -> Iterator[str]:
 def _problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
     for problem in problems:
         place = "/".join(str(part) for part in (problem.stream, problem.seq) if part is not None)
-        yield f"  {safe(place or 'store')}: {safe(problem.problem)}"
+        yield f"  {safe(place or 'store')}: {safe(advised(problem.problem))}"
 
 
 def _require(store: str | None) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
 from perdure.apps.opening import writable_store
+from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import counted, remark, show, show_failure, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.erasing import free_flow_ids, taken
@@ -181,4 +182,5 @@ def _message(outcome: FolderOutcome, error: PerdureError) -> str:
         told = f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"
         return f"{outcome.folder}: {told}"
     place = str(outcome.folder)
-    return str(error) if str(error).startswith(place) else f"{place}: {error}"
+    told = message_of(error)
+    return told if told.startswith(place) else f"{place}: {told}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import counted
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
@@ -45,7 +46,7 @@ async def _row(flows: Flows, stream: StreamId) -> Row:
         workers = await flow.workers() if state.run.running_nodes else ()
         return Row(stream, state, await flow.waiting(), workers=workers)
     except PerdureError as error:
-        return Row(stream, problem=str(error))
+        return Row(stream, problem=message_of(error))
 
 
 def row_data(row: Row) -> dict[str, object]:

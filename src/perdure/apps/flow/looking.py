@@ -20,6 +20,7 @@ from perdure.apps.flow.picture.standing import overlaid
 from perdure.apps.flow.picture.telling import feed_lines, head, lost_lines, picture
 from perdure.apps.flow.picture.watching import Followed, watched
 from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.advice import advised
 from perdure.apps.terminal.output import (
     out_style,
     remark,
@@ -262,7 +263,8 @@ def validate(
     """
     if not file.is_file():
         raise PathNotFound(str(file))
-    faults, warnings = faults_of(file, workspace, project)
+    found_faults, warnings = faults_of(file, workspace, project)
+    faults = tuple(advised(fault) for fault in found_faults)
     if as_json:
         show_json({"ok": not faults, "faults": faults, "warnings": warnings})
         return USAGE if faults else DONE

@@ -19,6 +19,7 @@ from typing import TextIO
 
 import msgspec
 
+from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.style import CODES, Style, style_for
 from perdure.apps.terminal.text import safe, whole
 from perdure.errors import PerdureError
@@ -146,7 +147,7 @@ def show_error(error: PerdureError, *, as_json: bool) -> None:
 
     Secrets in it are masked.
     """
-    show_failure(error.code, str(error), error.facts(), as_json=as_json)
+    show_failure(error.code, message_of(error), error.facts(), as_json=as_json)
 
 
 def show_failure(

@@ -12,6 +12,7 @@ from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.opening import NAMESPACE
 from perdure.apps.progress import progress_bar
+from perdure.apps.terminal.advice import advised
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.upkeep.rekeying import existing_address
@@ -76,7 +77,8 @@ def _lines(done: Repaired) -> Iterator[str]:
     yield f"{safe(done.store)} is whole again: {kept} in {counted(done.streams, 'log')}"
     for loss in done.losses:
         place = "/".join(str(part) for part in (loss.stream, loss.seq) if part is not None)
-        yield f"  {style.paint('lost', 'bad')}  {safe(place or 'store')}: {safe(loss.problem)}"
+        problem = safe(advised(loss.problem))
+        yield f"  {style.paint('lost', 'bad')}  {safe(place or 'store')}: {problem}"
     if not done.losses:
         yield "Nothing was lost."
     if done.changed:

@@ -49,7 +49,7 @@ async def deleted(
     sessions = {id: role for role, id in state.sessions.items()} | chose
     for session, role in sessions.items():
         if await _is_led(store, session):
-            told = f"{role} is at work; `perdure flow stop {flow} {role}` ends that"
+            told = f"{role} is at work; Flow.stop ends that"
             raise FlowRefusal(flow, told)
     folder = Path(state.run.record_folder_path)
     if others is not None:
@@ -88,7 +88,7 @@ def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
     except OSError as error:
         why = str(error)
     if why is not None:
-        told = f"its record folder {folder} cannot be removed: {why}; leave out --with-record"
+        told = f'its record folder {folder} cannot be removed: {why}; delete it with record="keep"'
         raise FlowRefusal(state.run.flow_id, told)
 
 

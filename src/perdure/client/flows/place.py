@@ -129,14 +129,14 @@ def place_of(state: FlowState) -> FlowPlace:
         raise FlowRefusal(
             run.flow_id,
             f"its folder {workspace} came with the flow and is not in force; name the folder it "
-            "works in with `--workspace DIR` (`--workspace .` for this one)",
+            "works in with Flows.open(workspace=DIR)",
         )
     for folder in (workspace, record):
         if not folder.is_dir():
             raise FlowRefusal(
                 run.flow_id,
-                f"its folder {folder} is not here; open it with `--workspace DIR`, where DIR is "
-                "where its workspace is now",
+                f"its folder {folder} is not here; open it with Flows.open(workspace=DIR), where "
+                "DIR is where its workspace is now",
             )
     require_writable(workspace, record)
     return FlowPlace(workspace, record, run.project_namespace, state.graph, state.former_record)

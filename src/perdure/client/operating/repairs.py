@@ -117,12 +117,12 @@ def _check_target(address: str, to: str | None) -> None:
     if to.partition(":")[0] not in _HOLDING:
         raise ConfigError(
             f"{to} cannot keep what is only half there: name sqlite:///FILE or postgresql://..., "
-            "and `perdure store copy` what you want from there"
+            "and copy what you want from there"
         )
     if address.startswith(SQLITE) and not to.startswith(SQLITE):
         raise ConfigError(
             f"an SQLite store is repaired into another file, not into {to}: name sqlite:///FILE, "
-            "and `perdure store copy` it from there"
+            "and copy it from there"
         )
 
 
@@ -140,7 +140,7 @@ async def _elsewhere(
         if not isinstance(backend, Salvaging):
             raise Unsupported("repair", kind)
         if to is None:
-            reason = "is repaired into another store, and left as it is: name that with --to"
+            reason = "is repaired into another store, and left as it is: name the other store"
             raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
         if (await backend.verify(on_progress)).is_ok:
             return Repaired(

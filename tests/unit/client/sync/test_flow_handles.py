@@ -50,5 +50,5 @@ def test_a_flow_is_run_answered_and_followed_without_async(tmp_path: Path) -> No
         assert [state.run.flow_id for state in flows.list()] == ["f"]
         with pytest.raises(FlowRefusal):
             flow.reply("again")
-        with pytest.raises(FlowNotFound, match="`perdure flow list`"):
+        with pytest.raises(FlowNotFound, match=r"Flows\.list"):
             flows.open("ghost")

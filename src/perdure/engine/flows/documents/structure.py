@@ -89,7 +89,7 @@ def _agents(located: Located, known: Collection[str]) -> Iterator[DocumentFault]
         there = ", ".join(sorted(own | set(known))) or "none"
         what = (
             f"there is no agent {node.agent_ref!r}: define it under `agents` or in a file "
-            f"{node.agent_ref}.agent.yaml, or run the workflow with `-m MODEL`, and one is made "
+            f"{node.agent_ref}.agent.yaml, or give the runtime an agent of that id "
             f"(there are: {there})"
         )
         yield lines.nodes.get(node.id), what

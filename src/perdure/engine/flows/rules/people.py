@@ -26,9 +26,9 @@ from perdure.session.flows.run import IMPROVEMENT_FILE, FlowState
 from perdure.session.ids import StreamId
 
 _TAKES_NO_REPLY = {
-    "handoff-approval": "its handoff waits to be approved or declined: `perdure flow approve`",
-    "role-configuration": "its role has to be configured: `perdure flow configure`",
-    "consent": "a tool call waits for consent: `perdure inbox`",
+    "handoff-approval": "its handoff waits for Flow.approve or Flow.decline",
+    "role-configuration": "its role waits for Flow.configure",
+    "consent": "a tool call waits for consent: Store.questions",
 }
 
 

@@ -29,7 +29,7 @@ from perdure.stores.regular import status_of
 from perdure.stores.scanning import Found
 from perdure.stores.verification import Steps
 
-_REMEDY = "`perdure store reindex` builds the index anew"
+_REMEDY = "Store.reindex builds the index anew"
 _NOT_AS_IN_FILE = f"it is not in the search index as it is in its file; {_REMEDY}"
 
 

@@ -66,7 +66,7 @@ WHERE b.namespace = %s AND b.n <= %s AND NOT EXISTS (
 ) ORDER BY b.n
 """
 
-_REMEDY = "`perdure store reindex` builds the index anew"
+_REMEDY = "Store.reindex builds the index anew"
 
 Streamed = Callable[[Statement], Iterator[Row]]
 

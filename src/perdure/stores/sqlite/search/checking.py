@@ -37,7 +37,7 @@ _LOOSE = """
 SELECT n, at, filters, said, length FROM search_loose WHERE namespace = ? ORDER BY n
 """
 
-_REMEDY = "`perdure store reindex` builds the index anew"
+_REMEDY = "Store.reindex builds the index anew"
 
 
 def indexed_texts(tables: Tables, namespace: str) -> int:

@@ -99,7 +99,7 @@ def test_within_a_role_who_waits_for_a_person_comes_before_who_awaits_a_handoff(
 
 @pytest.mark.parametrize(
     ("reason", "why"),
-    [("role-configuration", "has to be configured"), ("consent", "waits for consent")],
+    [("role-configuration", "waits for Flow.configure"), ("consent", "waits for consent")],
 )
 def test_what_waits_for_another_decision_takes_no_reply(reason: str, why: str) -> None:
     log = FlowLog(FORK).claim("o")
@@ -124,7 +124,7 @@ def test_a_staged_handoff_is_approved_as_it_was_staged_or_declined() -> None:
         approve(state, "me", "a")
     with pytest.raises(FlowRefusal, match="waits for a handoff to be approved"):
         decline(FlowLog(FORK).state, "me")
-    with pytest.raises(FlowRefusal, match="approved or declined"):
+    with pytest.raises(FlowRefusal, match=r"Flow\.approve or Flow\.decline"):
         reply(state, "yes", "me", "o")
 
 

@@ -1,0 +1,59 @@
+"""What to type, where an error of the library names the call to make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Formatter
+
+from perdure.errors import PerdureError
+
+ADVICE: Mapping[str, str] = {
+    'Store.recent(scope="all") lists them': "`perdure sessions list --all` shows them",
+    "Session.tree lists them": "`perdure sessions tree {stream}` lists them",
+    "Store.verify lists all faults": "run `perdure store verify` for all faults",
+    "Store.verify says more": "`perdure store verify` says more",
+    "then call Store.verify": "then run `perdure store verify`",
+    "Store.questions lists those that do": "`perdure inbox` lists those that do",
+    "Store.erasures has the certificate": "`perdure sessions erase {stream}` shows the certificate",
+    'forks="keep" leaves them': "add --keep-for-forks to leave them",
+    'forks="erase" erases them too': "--with-forks to erase them too",
+    "raise its quota": "raise its quota with `perdure store quota`",
+    "set what is there aside": "add --force to set what is there aside",
+    "resume it with Runtime.resume": "resume it with `perdure chat --session {stream}`",
+    "give it up with Session.abandon_turn": "give it up with `perdure sessions abandon {stream}`",
+    "encrypt it first": "encrypt it with `perdure store rekey`",
+    "Store.reindex builds": "`perdure store reindex` builds",
+    "Flows.list names those there are": "`perdure flow list` names those there are",
+    "Flows.open continues it": "`perdure flow resume {flow}` goes on with it",
+    "Flow.waiting says what it waits for": "`perdure flow show {flow}` says what it waits for",
+    "Flow.stop ends that": "`perdure flow stop {flow} ROLE` ends that",
+    "waits for Flow.approve or Flow.decline": "waits to be approved or declined: "
+    "`perdure flow approve`",
+    "waits for Flow.configure": "has to be configured: `perdure flow configure`",
+    "waits for consent: Store.questions": "waits for consent: `perdure inbox`",
+    "with Flows.open(workspace=DIR)": "with `--workspace DIR`",
+    'delete it with record="keep"': "leave out --with-record",
+    "copy what you want from there": "`perdure store copy` what you want from there",
+    "copy it from there": "`perdure store copy` it from there",
+    "name the other store": "name that with --to",
+    "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
+}
+"""What the library says -> what the command line says. Fields are facts of the error."""
+
+
+def advised(text: str, facts: Mapping[str, object] | None = None) -> str:
+    """Return `text` of the library with the commands to type in place of the calls to make.
+
+    Advice about a fact that `facts` lacks stays as it is.
+    """
+    known = {name: str(value) for name, value in (facts or {}).items()}
+    for call, command in ADVICE.items():
+        fields = {name for _, name, _, _ in Formatter().parse(command) if name}
+        if call in text and fields <= known.keys():
+            text = text.replace(call, command.format_map(known))
+    return text
+
+
+def message_of(error: PerdureError) -> str:
+    """What the command line says of `error`."""
+    return advised(str(error), error.facts())

@@ -1,0 +1,89 @@
+"""Errors of the library name calls to make, the command line the commands to type."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from perdure import errors
+from perdure.apps.terminal.advice import ADVICE, advised, message_of
+from perdure.errors import PerdureError
+
+SOURCE = Path(errors.__file__).parents[1]
+NOT_YET = ("client/conversation/role_sessions.py",)
+"""Its refusals still name commands: they need the role and the session as facts."""
+COMMANDS = re.compile(r"`perdure |(?<![\w-])--(force|workspace|with|keep|to|record)\b")
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text that `node` writes, with {} for what is filled in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part) or "{}" for part in node.values)
+    return None
+
+
+def texts_in(tree: ast.AST) -> Iterator[str]:
+    """Every text in `tree` but docstrings and names of types."""
+    documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = None if id(node) in documented else text_of(node)
+        if text is not None:
+            yield text
+
+
+@cache
+def library_texts() -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        name = str(file.relative_to(SOURCE))
+        if not name.startswith(("apps/", "__main__")):
+            found += [(name, text) for text in texts_in(ast.parse(file.read_bytes()))]
+    return tuple(found)
+
+
+def test_library_texts_name_no_command() -> None:
+    found = [(name, text) for name, text in library_texts() if COMMANDS.search(text) and name not in NOT_YET]
+    assert found == []
+
+
+@pytest.mark.parametrize("call", ADVICE)
+def test_each_advice_replaces_a_text_of_the_library(call: str) -> None:
+    assert any(call in text for _, text in library_texts())
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "command"),
+    [
+        (errors.SessionNotFound("a"), "Store.recent", "`perdure sessions list --all` shows them"),
+        (errors.EntryNotFound("e", "s"), "Session.tree", "`perdure sessions tree s` lists them"),
+        (errors.TurnOpen("s", 3), "Runtime.resume", "with `perdure chat --session s`, or give"),
+        (errors.TurnOpen("s", 3), "Session.abandon_turn", "with `perdure sessions abandon s`"),
+        (errors.QuestionNotFound("q"), "Store.questions", "`perdure inbox` lists"),
+        (errors.FlowNotFound("f"), "Flows.list", "`perdure flow list` names"),
+        (errors.FlowExists("f"), "Flows.open", "`perdure flow resume f` goes on with it"),
+        (errors.FlowRefusal("f", "no"), "Flow.waiting", "(`perdure flow show f` says what"),
+        (errors.Erased("s"), "Store.erasures", "`perdure sessions erase s` shows the certificate"),
+        (errors.SessionHasForks("s", ("a",)), 'forks="erase"', "or --with-forks to erase them"),
+        (errors.CorruptLog("s", 1, "x"), "Store.verify", "run `perdure store verify` for all"),
+        (errors.StoreCorrupt("f", "x"), "Store.verify", "then run `perdure store verify`"),
+        (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` builds"),
+    ],
+)
+def test_error_names_the_call_and_the_command_line_the_command(
+    error: PerdureError, call: str, command: str
+) -> None:
+    assert call in str(error)
+    assert "perdure " not in str(error).replace("perdure's", "")
+    assert command in message_of(error)
+    assert call not in message_of(error)
+
+
+def test_advice_about_an_unknown_fact_stays_as_it_is() -> None:
+    assert advised("x; Session.tree lists them") == "x; Session.tree lists them"
