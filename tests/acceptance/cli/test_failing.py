@@ -284,7 +284,7 @@ def test_a_store_that_cannot_be_opened_any_more_is_what_verify_reports(sample: W
     sample.file.write_bytes(sample.file.read_bytes()[:20_000])
     ended = sample.run("store", "verify", "--json")
     assert (ended.code, ended.err) == (1, "")
-    assert set(ended.json) == {"ok", "streams", "entries", "erased", "problems"}
+    assert set(ended.json) == {"ok", "streams", "entries", "erased", "cut_off", "problems"}
     assert ended.json["ok"] is False
     (problem,) = ended.json["problems"]
     assert (problem["stream"], problem["seq"]) == (None, None)
