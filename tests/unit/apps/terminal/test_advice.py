@@ -49,7 +49,11 @@ def library_texts() -> tuple[tuple[str, str], ...]:
 
 
 def test_library_texts_name_no_command() -> None:
-    found = [(name, text) for name, text in library_texts() if COMMANDS.search(text) and name not in NOT_YET]
+    found = [
+        (name, text)
+        for name, text in library_texts()
+        if COMMANDS.search(text) and name not in NOT_YET
+    ]
     assert found == []
 
 
