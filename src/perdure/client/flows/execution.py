@@ -57,9 +57,8 @@ class Execution:
         try:
             return await roles.compact(state.sessions[role], focus, model)
         except TurnOpen:
-            flow = journal.flow
-            told = f"{role} is at work; `perdure flow stop {flow} {role}` ends its turn"
-            raise FlowRefusal(flow, told) from None
+            told = f"{role} is at work; Flow.stop ends that"
+            raise FlowRefusal(journal.flow, told) from None
 
     def _roles(self, journal: Journal, state: FlowState) -> tuple[Ground, RoleTurns]:
         """What the turns of the flow share, and its roles."""
