@@ -146,8 +146,6 @@ class Reader:
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
-        if reading.problem:
-            self.draft.warn("mended", f"line {line.number}: {reading.problem}")
         fields = fields_of(reading.value)
         if fields is None or name_in(fields, "type") is None:
             self.draft.malformed(line, "it is no record of a Claude Code transcript")
@@ -214,14 +212,7 @@ class Reader:
             self.linker.add(record)
         self._has_gap = self._has_gap and not record.is_placed
 
-    def place_next(self) -> bool:
-        """Place one record that waited for its parent."""
-        return self.linker.place_next()
-
-    def close(self) -> None:
-        """Let the records go whose parents never came."""
-        self.linker.close()
-
+    @property
     def instead(self) -> Make | None:
         """The same, as one chain, where hardly a record names its parent."""
         is_unlinked = self.roots > max(1, self.linker.links)

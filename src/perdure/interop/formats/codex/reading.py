@@ -31,7 +31,7 @@ from perdure.interop.formats.codex.messages import (
 )
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reading import Make, parsed_whole
+from perdure.interop.formats.sources.reading import parsed_whole
 from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
 from perdure.session.messages import Message, TextPart
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
@@ -72,6 +72,7 @@ class Reader:
         self.unpaid: int | None = None  # the newest item of the model's without usage
         self.cwd: str | None = None
         self.turns: list[int | None] = []  # what each of the person's messages hangs on
+        self.linker = self.instead = None  # everything is one chain
         self._header: Fields | None = None
         self._at: int | None = None
 
@@ -80,8 +81,6 @@ class Reader:
         if not reading.is_json:
             self.draft.malformed(line, reading.problem or "")
             return
-        if reading.problem:
-            self.draft.warn("mended", f"line {line.number}: {reading.problem}")
         fields = fields_of(reading.value)
         if fields is None:
             self.draft.malformed(line, "it is no record of a Codex rollout")
@@ -130,23 +129,11 @@ class Reader:
         """Keep `record` beside the conversation."""
         self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf)
 
-    def place_next(self) -> bool:
-        """Nothing waits: everything is one chain."""
-        return False
-
-    def close(self) -> None:
-        """Nothing waits."""
-
-    def instead(self) -> Make | None:
-        """Nothing."""
-        return None
-
     def finished(self) -> ParsedSource:
         """Everything that was read."""
         header = self._header
         if header is None:
-            self.draft.warn("header", "it has no header: no session id, no working directory")
-            return self.draft.parsed(SourceHeader(cwd=self.cwd), self.leaf)
+            return self.draft.headless(self.leaf, self.cwd)
         parent = _spawning(header)
         described = SourceHeader(
             session=name_in(header, "id"),

@@ -28,7 +28,7 @@ from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
 from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
-from perdure.interop.formats.sources.reading import Make, parsed_whole
+from perdure.interop.formats.sources.reading import parsed_whole
 from perdure.session.notes import ImportedRecord, LeafMoved
 
 LEGACY_HEADER = "metadata"
@@ -53,6 +53,7 @@ class Reader:
         self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self.leaf = Leaf()
+        self.instead = None  # the records name their parents
         self._header: Fields | None = None
         self._is_legacy = False
         self._has_gap = False
@@ -63,8 +64,6 @@ class Reader:
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
-        if reading.problem:
-            self.draft.warn("mended", f"line {line.number}: {reading.problem}")
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or (kind is None and "role" not in fields):
@@ -143,24 +142,11 @@ class Reader:
     def _link(self, record: Record) -> None:
         self._has_gap = self.linker.link(record, self.leaf.node, has_gap=self._has_gap)
 
-    def place_next(self) -> bool:
-        """Place one record that waited for its parent."""
-        return self.linker.place_next()
-
-    def close(self) -> None:
-        """Let the records go whose parents never came."""
-        self.linker.close()
-
-    def instead(self) -> Make | None:
-        """Nothing: the records name their parents."""
-        return None
-
     def finished(self) -> ParsedSource:
         """Everything that was read."""
         header = self._header
         if header is None:
-            self.draft.warn("header", "it has no header: no session id, no working directory")
-            return self.draft.parsed(SourceHeader(), self.leaf.node)
+            return self.draft.headless(self.leaf.node)
         described = SourceHeader(
             session=name_in(header, "id"),
             created_at=seconds_in(header, "timestamp") or time_in(header, "created_at"),

@@ -27,7 +27,7 @@ from perdure.codecs.pi.words import FORMAT, VERSION
 from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.draft import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.linking import Leaf, Linker
-from perdure.interop.formats.sources.reading import Make, parsed_whole
+from perdure.interop.formats.sources.reading import parsed_whole
 from perdure.session.notes import SideBody
 
 _BROKEN = re.compile(
@@ -47,6 +47,7 @@ class Reader:
     def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
         self.linker = Linker(self.draft, self._place)
+        self.instead = None  # the records name their parents
         self._header: Fields | None = None
         # Line and id of every record, by the index that version 1 counts in: the header is one.
         self.indexed = array("q")
@@ -60,8 +61,6 @@ class Reader:
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
-        if reading.problem:
-            self.draft.warn("mended", f"line {line.number}: {reading.problem}")
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or kind is None:
@@ -131,24 +130,11 @@ class Reader:
     def _link(self, record: Record) -> None:
         self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
 
-    def place_next(self) -> bool:
-        """Place one record that waited for its parent."""
-        return self.linker.place_next()
-
-    def close(self) -> None:
-        """Let the records go whose parents never came."""
-        self.linker.close()
-
-    def instead(self) -> Make | None:
-        """Nothing: the records name their parents."""
-        return None
-
     def finished(self) -> ParsedSource:
         """Everything that was read."""
         header = self._header
         if header is None:
-            self.draft.warn("header", "it has no header: no session id, no working directory")
-            return self.draft.parsed(SourceHeader(), self._leaf.node)
+            return self.draft.headless(self._leaf.node)
         described = SourceHeader(
             session=name_in(header, "id"),
             created_at=time_in(header, "timestamp"),

@@ -185,6 +185,11 @@ class SourceDraft:
             following, leaf = leaf, self.items[leaf].parent
         return following if leaf == ancestor else None
 
+    def headless(self, leaf: int | None, cwd: str | None = None) -> ParsedSource:
+        """What was read of a source without a header, once nothing more is to come."""
+        self.warn("header", "it has no header: no session id, no working directory")
+        return self.parsed(SourceHeader(cwd=cwd), leaf)
+
     def parsed(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
         """What was read, once nothing more is to come."""
         items = self.items

@@ -16,6 +16,7 @@ from perdure.codecs.lines import Line, Reading, plain_fields, read_line
 from perdure.interop.formats.items import Item, ParsedSource
 from perdure.interop.formats.sources.content import Content, Held, batches_in
 from perdure.interop.formats.sources.draft import Progress, SourceDraft
+from perdure.interop.formats.sources.linking import Linker
 from perdure.interop.formats.sources.outline import Items, Outline, Passing, Whole
 
 
@@ -38,6 +39,16 @@ class Reader(Protocol):
 
     draft: SourceDraft
 
+    @property
+    def linker(self) -> Linker | None:
+        """What places the records; None where everything is one chain."""
+        ...
+
+    @property
+    def instead(self) -> Make | None:
+        """What the source has to be read with instead, once all of it was seen, if anything."""
+        ...
+
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
         """Take what most lines of the format are, if the line that says `fields` is one.
 
@@ -50,20 +61,8 @@ class Reader(Protocol):
         """Read one line."""
         ...
 
-    def place_next(self) -> bool:
-        """Place one record that waited for another; False when there is none that could be."""
-        ...
-
-    def close(self) -> None:
-        """No more lines come: what still waits can be placed as well as may be."""
-        ...
-
     def finished(self) -> ParsedSource:
         """Everything that was read."""
-        ...
-
-    def instead(self) -> Make | None:
-        """What the source has to be read with instead, now that all of it was seen, if any."""
         ...
 
 
@@ -137,7 +136,7 @@ def _parsed(
 ) -> tuple[ParsedSource, Make]:
     reader = make(SourceDraft(format, content, items()))
     _read_all(reader, progress)
-    other = reader.instead()
+    other = reader.instead
     if other is not None:
         make = other
         reader = make(SourceDraft(format, content, items()))
@@ -169,7 +168,7 @@ def _stretches(
 
 def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
     """Where in its source `reader` is, each time that it placed what it could place at once."""
-    draft, take_plain = reader.draft, reader.take_plain
+    draft, take_plain, linker = reader.draft, reader.take_plain, reader.linker
     begin = end = number = 0
     for lines, is_ended in batches_in(draft.content):
         for place, content in enumerate(lines):
@@ -182,14 +181,15 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
             content, fields = b"", None  # noqa: PLW2901 - let go of the line
             if is_taken:
                 yield end
-            while not is_plain and is_taken and reader.place_next():
+            while linker is not None and not is_plain and is_taken and linker.place_next():
                 yield end
         draft.lines = number
         if progress is not None:
             progress(end, draft.content.length)
-    reader.close()
-    while reader.place_next():
-        yield end
+    if linker is not None:
+        linker.close()
+        while linker.place_next():
+            yield end
 
 
 def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
@@ -197,5 +197,8 @@ def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
     if line.is_blank:
         reader.draft.take_blank(line.number)
         return False
-    reader.take(line, read_line(line.content) if fields is None else Reading(fields))
+    reading = read_line(line.content) if fields is None else Reading(fields)
+    if reading.is_json and reading.problem:
+        reader.draft.warn("mended", f"line {line.number}: {reading.problem}")
+    reader.take(line, reading)
     return True
