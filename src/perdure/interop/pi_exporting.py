@@ -7,7 +7,6 @@ counted in the warnings: the turn ledger, the inbox, compactions that were taken
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -19,13 +18,13 @@ from perdure.codecs.ids import written_id, written_ids
 from perdure.codecs.pi import records
 from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, MOST_HEADER_BYTES, VERSION
-from perdure.codecs.style import shallow
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.bundles import models_in_force, standing_of
 from perdure.interop.formats.items import IMPORT, source_of
-from perdure.interop.formats.losses import DEEP, HALF, MEDIUM, OUTSIDE, UNDONE, Losses
+from perdure.interop.formats.losses import HALF, MEDIUM, OUTSIDE, UNDONE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.pi import migration, reading
+from perdure.interop.formats.record_lines import RecordLines, changed_labels
 from perdure.interop.identities import foreign_ids, known_items
 from perdure.interop.originals import content_of, originals_of
 from perdure.interop.reports import Exported
@@ -38,9 +37,7 @@ from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, Part, ToolResultPart
 from perdure.session.notes import (
-    Adopted,
     CompactionUndone,
-    ImportedRecord,
     ImportSource,
     Label,
     LeafMoved,
@@ -48,10 +45,6 @@ from perdure.session.notes import (
 )
 from perdure.stores.protocol import SessionStore, StreamState
 
-_HELD_NOTES = frozenset(
-    note.kind
-    for note in (Adopted, ImportedRecord, ImportSource, Label, LeafMoved, SessionInfoChanged)
-)
 _NOTES = (Label.kind, SessionInfoChanged.kind, CompactionUndone.kind, ImportSource.kind)
 
 
@@ -226,6 +219,7 @@ class _Writer:
             model=models_in_force(session.tree).get,
             undone=undone_of(session.notes),
         )
+        self._records = RecordLines(PI, self._writing, self._last, self._lost)
         self._times = {entry.id: entry.at for entry in (*session.notes, *session.own)}
 
     def content(self) -> bytes:
@@ -273,21 +267,7 @@ class _Writer:
         if original is not None:
             return [self._relined(original, body, own, parent)]
         self._note_losses(entry, body)
-        lines: list[bytes] = []
-        writing = msgspec.structs.replace(self._writing, own=own)
-        for ordinal, record in enumerate(PI.records(entry, body, writing)):
-            name = own if ordinal == 0 else written_id(entry.id, ordinal)
-            lines.append(self._line(record, name, parent, entry.at))
-            parent = self._last[entry.id] = name
-        return lines
-
-    def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        line = PI.line(PI.placed(record, name, parent, at))
-        flat = shallow(line)
-        if flat is None:
-            return line
-        self._lost.add(DEEP)
-        return PI.line(flat)
+        return self._records.of_entry(entry, body, own, written_id)
 
     def _original_line(self, entry: Entry) -> bytes | None:
         """The record of a pi file that `entry` was read from, if it was from one."""
@@ -319,7 +299,7 @@ class _Writer:
         lines: list[bytes] = []
         for note, record in [*self._labels(), *self._title()]:
             name = written_id(note)
-            lines.append(self._line(record, name, parent, self._at(note)))
+            lines.append(self._records.line(record, name, parent, self._at(note)))
             parent = name
         ends_at = self._fresh[-1].id if self._fresh else self._base.leaf
         if lines or ends_at == leaf or (not self._session.tree):
@@ -328,7 +308,7 @@ class _Writer:
         note = moves[-1].id if moves else entry_id(self._session.stream, -1)
         self._moves_written = sum(not self._is_held(entry) for entry in moves[-1:])
         marker = PI.custom(LEAF_MARKER, None)
-        return [self._line(marker, written_id(note), parent, self._at(note))]
+        return [self._records.line(marker, written_id(note), parent, self._at(note))]
 
     def _is_held(self, note: Entry) -> bool:
         return note.id in self._base.ids or note.id in self._base.outdated
@@ -341,17 +321,13 @@ class _Writer:
         notes = [note for note in self._session.notes if note.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_held(note))
         now = labels_of(notes)
-        newest: dict[EntryId, EntryId] = {}
+        newest: dict[EntryId, Entry] = {}
         for note in notes:
             if note.about is not None:
                 newest.pop(note.about, None)
-                newest[note.about] = note.id
-        lines: list[tuple[EntryId, Fields]] = []
-        for target, note in newest.items():
-            if now.get(target) == said.get(target) or target not in self._last:
-                continue
-            lines.append((note, records.label(self._last[target], now.get(target))))
-        return lines
+                newest[note.about] = note
+        changed = changed_labels(newest, now, said, self._last)
+        return [(note.id, records.label(target, text)) for note, target, text in changed]
 
     def _title(self) -> list[tuple[EntryId, Fields]]:
         said: str | None = None
@@ -419,25 +395,15 @@ class _Writer:
         undone = undone_of(session.notes) & {entry.id for entry in session.tree if entry.id in held}
         if not self._has_original:
             self._lost.add_header(session.state.header)
-        tree = {entry.id for entry in session.tree}
-        aliases = {alias: entry for alias, entry in session.aliases.items() if entry in tree}
-        self._lost.add_ids(aliases, self._ids)
+        self._lost.add_ids((entry.id for entry in session.tree), session.aliases, self._ids)
         self._lost.add_records(entry for entry in session.own if entry.id not in held)
         moves = sum(e.kind == LeafMoved.kind and e.id not in held for e in session.own)
         self._lost.add("record of going back to an earlier entry", moves - self._moves_written)
-        left_out = Counter(
-            entry.kind
-            for entry in self._session.own
-            if entry.lane == "side" and entry.kind not in _HELD_NOTES
-        )
-        left_out.pop(CompactionUndone.kind, None)
+        self._lost.add_notes(session.own)
         texts = self._lost.texts()
         if base.content.find(b"\n") > MOST_HEADER_BYTES:
             texts.append(
                 f"its header has more than {MOST_HEADER_BYTES} bytes: `pi -c` passes over it"
             )
         texts += [f"compaction {id} was taken back; for pi it is in force" for id in sorted(undone)]
-        if left_out:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left_out.items()))
-            texts.append(f"notes of perdure's own are left out: {kinds}")
         return texts

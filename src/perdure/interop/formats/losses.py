@@ -15,7 +15,15 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import ThinkingPart, UnknownPart
-from perdure.session.notes import ImportedRecord
+from perdure.session.notes import (
+    Adopted,
+    CompactionUndone,
+    ImportedRecord,
+    ImportSource,
+    Label,
+    LeafMoved,
+    SessionInfoChanged,
+)
 
 UNKNOWN_PART = "part of an unknown type"
 WITHHELD = "thinking that its provider withheld"
@@ -29,6 +37,20 @@ DEEP = "value nested too deeply, told as text"
 HALF = "line that was read half-written and says something else by now, left out"
 
 _LEFT_OF_A_FILE = f'"type":"{REDACTED}"'.encode()
+_HELD_NOTES = frozenset(
+    note.kind
+    for note in (
+        Adopted,
+        CompactionUndone,
+        ImportedRecord,
+        ImportSource,
+        Label,
+        LeafMoved,
+        SessionInfoChanged,
+    )
+)
+"""Notes that session files hold, or whose loss is counted by itself."""
+
 _PLACE = ("format", "session")
 """Keys of the description of a source that every session has."""
 
@@ -38,6 +60,7 @@ class Losses:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self._notes: Counter[str] = Counter()
 
     def add(self, what: str, count: int = 1) -> None:
         """Count `what`, a singular noun and what it takes to understand it."""
@@ -58,9 +81,15 @@ class Losses:
         for name in meta_of(entry.body):
             self.add(f"{name!r}, said beside a message", name not in held)
 
-    def add_ids(self, aliases: Mapping[str, EntryId], held: Mapping[EntryId, str]) -> None:
-        """Count the foreign ids of entries that are called otherwise in the file, by `held`."""
-        lost = sum(held.get(entry) != alias for alias, entry in aliases.items())
+    def add_ids(
+        self,
+        tree: Iterable[EntryId],
+        aliases: Mapping[str, EntryId],
+        held: Mapping[EntryId, str],
+    ) -> None:
+        """Count the foreign ids of entries of `tree` that the file, by `held`, calls otherwise."""
+        ids = frozenset(tree)
+        lost = sum(entry in ids and held.get(entry) != alias for alias, entry in aliases.items())
         self.add("id by which another program knows an entry", lost)
 
     def add_records(self, entries: Iterable[Entry]) -> None:
@@ -82,6 +111,18 @@ class Losses:
         for name in names:
             self.add(f"{name!r}, said of the session")
 
+    def add_notes(self, entries: Iterable[Entry]) -> None:
+        """Count the notes of perdure's own among `entries`, which no format has a record for."""
+        self._notes += Counter(
+            entry.kind
+            for entry in entries
+            if entry.lane == "side" and entry.kind not in _HELD_NOTES
+        )
+
     def texts(self) -> list[str]:
         """All of it, in words."""
-        return [f"{count} of: {what}" for what, count in sorted(self._counts.items()) if count]
+        texts = [f"{count} of: {what}" for what, count in sorted(self._counts.items()) if count]
+        if self._notes:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self._notes.items()))
+            texts.append(f"notes of perdure's own are left out: {kinds}")
+        return texts

@@ -20,7 +20,7 @@ def test_nothing_lost_is_nothing_told() -> None:
     lost.add("tree", 0)
     lost.add_meta(said(b'{"role":"user","parts":[]}'))
     lost.add_header(StreamHeader(StreamId("s"), 1))
-    lost.add_ids({"a": EntryId("s/0")}, {EntryId("s/0"): "a"})
+    lost.add_ids([EntryId("s/0")], {"a": EntryId("s/0")}, {EntryId("s/0"): "a"})
     lost.add_records([said(b"{}")])
     assert lost.texts() == []
 
@@ -69,9 +69,19 @@ def test_a_header_tells_whose_session_it_was_and_what_else_was_said_of_it() -> N
 
 def test_ids_and_records_of_the_source_are_counted() -> None:
     lost = Losses()
-    lost.add_ids({"a": EntryId("s/0"), "b": EntryId("s/1")}, {EntryId("s/0"): "a"})
+    ids = {"a": EntryId("s/0"), "b": EntryId("s/1"), "note": EntryId("s/2")}
+    lost.add_ids([EntryId("s/0"), EntryId("s/1")], ids, {EntryId("s/0"): "a"})
     lost.add_records([said(b"{}", "imported_record"), said(b"{}")])
     assert lost.texts() == [
         "1 of: id by which another program knows an entry",
         "1 of: record of its source beside the conversation",
     ]
+
+
+def test_notes_that_no_format_has_a_record_for_are_named_by_kind() -> None:
+    lost = Losses()
+    kinds = ("turn_started", "turn_started", "session_ended", "label", "compaction_undone")
+    notes = [msgspec.structs.replace(said(b"{}", kind), lane="side") for kind in kinds]
+    lost.add_notes([*notes, said(b"{}")])
+    told = "notes of perdure's own are left out: session_ended 1, turn_started 2"
+    assert lost.texts() == [told]

@@ -8,7 +8,6 @@ back to where the conversation stands.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -21,11 +20,11 @@ from perdure.codecs.operator import records
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.operator.records import CONTEXT
 from perdure.codecs.operator.words import HEADERS, META, VERSION
-from perdure.codecs.style import shallow
 from perdure.interop.formats.bundles import leaf_of, models_in_force, standing_of
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.losses import DEEP, MEDIUM, OUTSIDE, UNDONE, Losses
+from perdure.interop.formats.losses import MEDIUM, OUTSIDE, UNDONE, Losses
 from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.record_lines import RecordLines, changed_labels
 from perdure.session.codec import Body, Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -39,28 +38,11 @@ from perdure.session.messages import (
     ToolResultPart,
 )
 from perdure.session.notes import (
-    Adopted,
-    CompactionUndone,
-    ImportedRecord,
-    ImportSource,
     Label,
     LeafMoved,
     SessionInfoChanged,
 )
 from perdure.session.tree import branch_to
-
-_HELD_NOTES = frozenset(
-    note.kind
-    for note in (
-        Adopted,
-        CompactionUndone,
-        ImportedRecord,
-        ImportSource,
-        Label,
-        LeafMoved,
-        SessionInfoChanged,
-    )
-)
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -128,6 +110,7 @@ class _Writer:
             undone=self._standing.undone,
             kept_over=_kept_over(self._tree, self._standing.undone),
         )
+        self._records = RecordLines(OPERATOR, self._writing, self._last, self._lost)
         self.has_additions = False
 
     def content(self) -> bytes:
@@ -153,25 +136,10 @@ class _Writer:
         return own
 
     def _lines(self, entry: Entry) -> list[bytes]:
-        parent = None if entry.parent_id is None else self._last.get(entry.parent_id)
         body = readable(entry)
         self._note_losses(entry, body)
-        lines: list[bytes] = []
         self._first[entry.id] = own = self._free_id(entry.id)
-        writing = msgspec.structs.replace(self._writing, own=own)
-        for ordinal, record in enumerate(OPERATOR.records(entry, body, writing)):
-            name = own if ordinal == 0 else self._free_id(entry.id, ordinal)
-            lines.append(self._line(record, name, parent, entry.at))
-            parent = self._last[entry.id] = name
-        return lines
-
-    def _line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        line = OPERATOR.line(OPERATOR.placed(record, name, parent, at))
-        flat = shallow(line)
-        if flat is None:
-            return line
-        self._lost.add(DEEP)
-        return OPERATOR.line(flat)
+        return self._records.of_entry(entry, body, own, self._free_id)
 
     # -- what stands at the end: labels, the title, the leaf
 
@@ -181,7 +149,7 @@ class _Writer:
         lines: list[bytes] = []
         for note, record in [*self._labels(), *self._title()]:
             name = self._free_id(note.id)
-            lines.append(self._line(record, name, parent, note.at))
+            lines.append(self._records.line(record, name, parent, note.at))
             parent = name
         stood = leaf_of(entry for entry in self._bundle.entries if self._is_of_base(entry))
         ends_at = self._fresh[-1].id if self._fresh else stood
@@ -195,7 +163,7 @@ class _Writer:
         moves = [entry for entry in self._bundle.entries if entry.kind == LeafMoved.kind]
         note = moves[-1] if moves else self._tree[-1]
         record = records.leaf(None if leaf is None else self._last.get(leaf))
-        return self._line(record, self._free_id(note.id), parent, note.at)
+        return self._records.line(record, self._free_id(note.id), parent, note.at)
 
     def _is_of_base(self, entry: Entry) -> bool:
         return entry.id in self._in_base
@@ -205,13 +173,8 @@ class _Writer:
         notes = [entry for entry in self._bundle.entries if entry.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_of_base(note))
         newest = {note.about: note for note in notes if note.about is not None}
-        found: list[tuple[Entry, Fields]] = []
-        for target, note in newest.items():
-            label = self._standing.labels.get(target)
-            if label == said.get(target) or target not in self._last:
-                continue
-            found.append((note, records.label(self._last[target], label)))
-        return found
+        changed = changed_labels(newest, self._standing.labels, said, self._last)
+        return [(note, records.label(target, text)) for note, target, text in changed]
 
     def _title(self) -> list[tuple[Entry, Fields]]:
         changes = [e for e in self._bundle.entries if e.kind == SessionInfoChanged.kind]
@@ -287,16 +250,10 @@ class _Writer:
         bundle, held = self._bundle, self._in_base
         if self._base is None:
             self._lost.add_header(bundle.header)
-        tree = {entry.id for entry in self._tree}
-        aliases = {alias: entry for alias, entry in bundle.aliases.items() if entry in tree}
-        self._lost.add_ids(aliases, self._last)
+        self._lost.add_ids((entry.id for entry in self._tree), bundle.aliases, self._last)
         self._lost.add_records(entry for entry in bundle.entries if entry.id not in held)
-        left = Counter(e.kind for e in bundle.entries if _is_left_out(e))
-        texts = self._lost.texts()
-        if left:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left.items()))
-            texts.append(f"{left.total()} notes of perdure's own are left out ({kinds})")
-        return texts
+        self._lost.add_notes(bundle.entries)
+        return self._lost.texts()
 
 
 def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
@@ -315,10 +272,6 @@ def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[E
             if above.kind == Compaction.kind:
                 passed.append(above.id)
     return frozenset(found)
-
-
-def _is_left_out(entry: Entry) -> bool:
-    return entry.lane == "side" and entry.kind not in _HELD_NOTES
 
 
 def _read_from(entries: Sequence[Entry], base: SourceFile | None) -> Mapping[EntryId, None]:

@@ -1,0 +1,65 @@
+"""Lines of a session file that is exported to pi or Operator, made by the codec of its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from perdure.codecs.fields import Fields
+from perdure.codecs.form import Codec, Writing
+from perdure.codecs.style import shallow
+from perdure.interop.formats.losses import DEEP, Losses
+from perdure.session.codec import Body
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+
+
+class RecordLines:
+    """The lines of a file by `codec`. `last` has, and gets, the id of each entry's last record."""
+
+    def __init__(
+        self, codec: Codec, writing: Writing, last: dict[EntryId, str], lost: Losses
+    ) -> None:
+        self._codec = codec
+        self._writing = writing
+        self._last = last
+        self._lost = lost
+
+    def line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
+        """Return the line of `record`; what is nested too deeply becomes text, and is a loss."""
+        line = self._codec.line(self._codec.placed(record, name, parent, at))
+        flat = shallow(line)
+        if flat is None:
+            return line
+        self._lost.add(DEEP)
+        return self._codec.line(flat)
+
+    def of_entry(
+        self, entry: Entry, body: Body, own: str, name_of: Callable[[EntryId, int], str]
+    ) -> list[bytes]:
+        """Return the lines of `entry`: its first record is `own`, `name_of` names the others."""
+        parent = None if entry.parent_id is None else self._last.get(entry.parent_id)
+        lines: list[bytes] = []
+        writing = msgspec.structs.replace(self._writing, own=own)
+        for ordinal, record in enumerate(self._codec.records(entry, body, writing)):
+            name = own if ordinal == 0 else name_of(entry.id, ordinal)
+            lines.append(self.line(record, name, parent, entry.at))
+            parent = self._last[entry.id] = name
+        return lines
+
+
+def changed_labels(
+    newest: Mapping[EntryId, Entry],
+    now: Mapping[EntryId, str],
+    said: Mapping[EntryId, str],
+    last: Mapping[EntryId, str],
+) -> Iterator[tuple[Entry, str, str | None]]:
+    """Yield note, record and text of each label that a file does not say yet, or says otherwise.
+
+    `newest` has the newest note about each entry, `now` the labels, `said` those of the file, and
+    `last` the record that stands for each entry.
+    """
+    for target, note in newest.items():
+        if now.get(target) != said.get(target) and target in last:
+            yield note, last[target], now.get(target)
