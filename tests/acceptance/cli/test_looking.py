@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-import pytest
-
 from tests.acceptance.cli.conftest import SAMPLE_ID, World
 
 LIST_KEYS = {
@@ -209,7 +207,6 @@ def test_ids_may_be_shortened_as_long_as_they_are_unique(sample: World) -> None:
     assert len(ended.error["candidates"]) == 3
 
 
-@pytest.mark.slow
 def test_a_tree_of_ten_thousand_entries_is_drawn_and_written(world: World) -> None:
     lines: list[dict[str, Any]] = [
         {"type": "session", "version": 3, "id": "long", "timestamp": "2026-01-01T00:00:00Z"}

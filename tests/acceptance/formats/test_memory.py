@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.fakes.samples import sampled
+
 CHILD = Path(__file__).parent / "importing_child.py"
 BYTES_A_LINE = 1_000
 """Ids and places of a line, and what the allocator adds."""
@@ -112,9 +114,8 @@ def written(path: Path, lines: Iterator[object]) -> Path:
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("format", FORMATS)
+@sampled("format", list(FORMATS), kind=type)
 def test_a_file_eight_times_as_large_takes_no_more_memory(format: str, tmp_path: Path) -> None:
     lines, text = FORMATS[format], "lorem ipsum " * 500
     peaks: list[int] = []
@@ -129,7 +130,6 @@ def test_a_file_eight_times_as_large_takes_no_more_memory(format: str, tmp_path:
     assert peaks[1] - peaks[0] < (10_400 - 1_300) * BYTES_A_LINE + SLACK_BYTES
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_file_that_grew_by_a_line_is_not_in_memory_either(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", pi_lines("s", 8_000, "lorem ipsum " * 500))
@@ -145,7 +145,6 @@ def test_a_file_that_grew_by_a_line_is_not_in_memory_either(tmp_path: Path) -> N
     assert peak - least < 8_000 * BYTES_A_LINE + 2 * SLACK_BYTES
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_records_before_their_parents_wait_without_their_content(tmp_path: Path) -> None:
     peaks: list[int] = []
