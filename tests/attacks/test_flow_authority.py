@@ -231,3 +231,38 @@ async def test_received_flow_works_only_where_its_user_says(
         assert (await found.state()).is_place_in_force
         await found.consent("full-access", by="me")
         assert (await found.state()).consent.mode == "full-access"
+
+
+def files_in(*folders: Path) -> list[Path]:
+    """All that is in `folders`."""
+    return sorted(path for folder in folders for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("place", ["src", ".", "../other"])
+async def test_received_store_makes_no_folder_a_record_folder(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user is in the workspace that the flow names, and then names it."""
+    bait, work = Bait.under(tmp_path / "bait"), tmp_path / "work"
+    for folder in (work / "src", tmp_path / "other"):
+        folder.mkdir(parents=True)
+        (folder / "mine.txt").write_text("mine")
+    address = f"sqlite:///{tmp_path}/received.db"
+    async with foreign(address, tmp_path, monkeypatch) as store:
+        started = FlowStarted("p", str(work), str(work / place), SOLO, ("build",), "full-access")
+        header = StreamHeader(StreamId("f"), 1, kind="flow", cwd=str(work), title="a change")
+        wrote = Write(stream=header.id, create=header, entries=(new_side(started),))
+        await store.backend.commit(Commit(writes=(wrote,), at=1))
+    before = files_in(work, tmp_path / "other")
+    monkeypatch.chdir(work)
+    async with (
+        perdure.open(address, is_trusted=False) as store,
+        Flows(runtime(store, bait, "developer")) as flows,
+    ):
+        for workspace in (None, work):
+            with pytest.raises(FlowRefusal, match=r"not in force|has no \.flow|no record folder"):
+                await flows.open("f", workspace=workspace)
+        with pytest.raises(FlowRefusal, match="not in force"):
+            await flows.look(StreamId("f")).run()
+        assert not (await flows.state("f")).sessions
+    assert files_in(work, tmp_path / "other") == before
