@@ -14,6 +14,7 @@ from perdure.engine.hooks.registry import Hooks
 from perdure.errors import CorruptLog, EntryNotFound, Erased
 from perdure.events.bus import LiveBus
 from perdure.session.codec import body_of
+from perdure.session.collector import collector_paused
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -127,7 +128,9 @@ class SessionReader:
         Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
         Raises: ValueError when `last` is negative, or greater than any store can count.
         """
-        return nodes_of(index_of(await self.tree_entries(last)), await self.labels())
+        entries, labels = await self.tree_entries(last), await self.labels()
+        with collector_paused():
+            return nodes_of(index_of(entries), labels)
 
     async def tree_entries(self, last: int | None = None) -> list[Entry]:
         """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
@@ -153,7 +156,8 @@ class SessionReader:
         amount("last", last)
         entries = await self._newest(last, MESSAGE)
         try:
-            return [message for entry in entries if (message := entry.message) is not None]
+            with collector_paused():
+                return [message for entry in entries if (message := entry.message) is not None]
         except CorruptLog:
             if (await self._look()).info.status == "erased":
                 raise Erased(self.id) from None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from perdure.context.build import History
 from perdure.context.growing.conversation import Conversation, conversation_of
 from perdure.context.pinning import pins_of, with_pins
+from perdure.session.collector import collector_paused
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId
@@ -75,7 +76,8 @@ class FollowedWindow:
         if conversation is None:
             leaf = (await self._log.state(self._stream)).leaf
             window = await pinned_window(self._log, self._stream, leaf)
-            conversation = conversation_of(window, self._history)
+            with collector_paused():
+                conversation = conversation_of(window, self._history)
         self._conversation, self._leaf, self._added = conversation, conversation.leaf, []
         return conversation
 

@@ -153,7 +153,13 @@ def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
     settled: set[EntryId] = set()
     firsts: set[EntryId] = set()
     order = {id_: n for n, id_ in enumerate(by_id)}
-    for start in by_id:
+    # In each cycle the parent of one entry does not come before it.
+    starts = [
+        id_
+        for n, (id_, entry) in enumerate(by_id.items())
+        if entry.parent_id is not None and order.get(entry.parent_id, -1) >= n
+    ]
+    for start in starts:
         walked: dict[EntryId, None] = {}
         cursor: EntryId | None = start
         while cursor is not None and cursor in by_id and cursor not in settled:
@@ -184,9 +190,12 @@ def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entr
 def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
     """The whole tree as nested nodes, roots first; built without recursion, whatever the depth."""
     finished: dict[EntryId, TreeNode] = {}
-    stack: list[EntryId] = list(index.roots)
+    stack: list[EntryId] = list(index.by_id)  # the newest on top: what grows from it is done
     while stack:
         current = stack[-1]
+        if current in finished:
+            stack.pop()
+            continue
         below = index.children.get(current, ())
         waiting = [child for child in below if child not in finished]
         if waiting:

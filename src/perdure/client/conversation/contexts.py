@@ -19,6 +19,7 @@ from perdure.context.pinning import pins_of
 from perdure.context.window_end import context_of_end
 from perdure.engine.windows import pinned_window
 from perdure.errors import InvalidEntry
+from perdure.session.collector import collector_paused
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
@@ -50,13 +51,15 @@ class ContextReader(SessionReader):
             context = await self._context_of_end(leaf, shaping, budget_tokens)
         if context is None:
             window = await pinned_window(self._backing.log, self.id, leaf)
-            context = build_context(
-                window,
-                budget_tokens=budget_tokens,
-                history=shaping.history,
-                model=await model_of(self._backing.log, self.id, window),
-                max_messages=shaping.compaction.max_messages,
-            )
+            model = await model_of(self._backing.log, self.id, window)
+            with collector_paused():
+                context = build_context(
+                    window,
+                    budget_tokens=budget_tokens,
+                    history=shaping.history,
+                    model=model,
+                    max_messages=shaping.compaction.max_messages,
+                )
         if context.thinking_level is None and shaping.thinking_level != "off":
             return msgspec.structs.replace(context, thinking_level=shaping.thinking_level)
         return context

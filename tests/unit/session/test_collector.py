@@ -1,0 +1,60 @@
+"""The collector is paused by one piece of work at a time, and runs again whatever happens."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+
+from perdure.session.collector import collector_paused
+
+
+def test_collector_runs_again_after_work_that_failed() -> None:
+    with pytest.raises(ValueError, match="broken"), collector_paused():
+        assert not gc.isenabled()
+        with collector_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        raise ValueError("broken")
+    assert gc.isenabled()
+
+
+def test_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with collector_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_threads_that_overlap_leave_collector_on() -> None:
+    meeting = threading.Barrier(4)
+
+    def work() -> None:
+        for _ in range(200):
+            meeting.wait()
+            with collector_paused():
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gc.isenabled()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_child_forked_during_pause_has_its_collector_on() -> None:
+    with collector_paused():
+        child = os.fork()
+        if child == 0:
+            with collector_paused():
+                is_paused = not gc.isenabled()
+            os._exit(0 if is_paused and gc.isenabled() else 1)
+    assert os.waitpid(child, 0)[1] == 0
