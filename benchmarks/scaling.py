@@ -29,6 +29,7 @@ from rich.table import Table
 import perdure
 from benchmarks.figures import CLOCK, shown
 from benchmarks.flows import line_of, runtime_of
+from perdure.apps.terminal.reports import MOST_READ, report_of
 from perdure.client import keeping
 from perdure.client.flows.flows import Flows
 from perdure.client.operating.copying import copy_sessions
@@ -106,6 +107,20 @@ async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operat
         Operation("the same, with a pin", lambda: pinned.send("again")),
         Operation("all messages", session.messages, LINEAR),
         Operation("the tree", session.tree, LINEAR),
+        *await _looks(store, session, size),
+    ]
+
+
+async def _looks(store: Store, session: Session, size: int) -> list[Operation]:
+    """What a person looks at of a session of `size` entries."""
+    middle = f"{session.id}/{size // 2}"
+    await session.label(middle, "here")
+    fork = await session.fork(middle)
+    return [
+        Operation("info", session.info),
+        Operation("sessions show", lambda: report_of(session, store.backend, MOST_READ)),
+        Operation("newest 1,000 of the tree", lambda: session.tree(1_000)),
+        Operation("labels of a fork at an entry", fork.labels),
     ]
 
 
@@ -246,6 +261,25 @@ async def copied(store: Store, size: int, stack: AsyncExitStack) -> list[Operati
     return [Operation("copy with nothing new", lambda: copy_sessions(store, target), LINEAR)]
 
 
+async def fork_chain(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A deep chain of forks; every one has its own word, and the first a label."""
+    del stack
+    session = await _session(store, 200)
+    await session.label(f"{session.id}/0", "first")
+    for number in range(size):
+        session = await session.fork()
+        await session.append(user(f"fork {number}"))
+    last = session
+    return [
+        Operation("newest 50 messages of a deep fork", lambda: last.messages(last=50)),
+        Operation("newest 50 of its tree", lambda: last.tree_entries(50)),
+        Operation("append to it", lambda: last.append(user("more"))),
+        Operation("fork it", last.fork),
+        Operation("all its messages", last.messages, LINEAR),
+        Operation("its labels", last.labels, LINEAR),
+    ]
+
+
 SUBJECTS: dict[str, tuple[Made, Sequence[int]]] = {
     "entries of a session": (entries, MANY),
     "sessions of a store": (sessions, MANY),
@@ -255,6 +289,7 @@ SUBJECTS: dict[str, tuple[Made, Sequence[int]]] = {
     "answered questions": (questions, FEW),
     "watchers": (watchers, FEW),
     "forks of forks": (forks, FEW),
+    "a deep chain of forks": (fork_chain, (100, 1_000, 10_000)),
     "namespaces": (namespaces, FEW),
     "nodes of a flow": (nodes, FEW),
 }

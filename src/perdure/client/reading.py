@@ -14,7 +14,6 @@ from perdure.engine.hooks.registry import Hooks
 from perdure.errors import CorruptLog, EntryNotFound, Erased
 from perdure.events.bus import LiveBus
 from perdure.session.codec import body_of
-from perdure.session.collector import collector_paused
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -24,6 +23,7 @@ from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import Label, LeafMoved, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.draft import Backing
 from perdure.stores.protocol import EMPTY, ReadingAtOnce, StreamState
 

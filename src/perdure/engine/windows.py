@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from perdure.context.build import History
 from perdure.context.growing.conversation import Conversation, conversation_of
 from perdure.context.pinning import pins_of, with_pins
-from perdure.session.collector import collector_paused
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Custom, CustomMessage
 from perdure.session.notes import CompactionUndone, ContentErased, LeafMoved, Pin
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.protocol import LogReading
 
 _LENGTHENING = frozenset({MESSAGE, Custom.kind, CustomMessage.kind})

@@ -19,12 +19,12 @@ from perdure.context.pinning import pins_of
 from perdure.context.window_end import context_of_end
 from perdure.engine.windows import pinned_window
 from perdure.errors import InvalidEntry
-from perdure.session.collector import collector_paused
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.notes import CompactionUndone, Pin
+from perdure.stores.access.collector import collector_paused
 
 _FIRST_READ, _READ_MORE = 64, 4
 """Entries that a context within a budget reads at first, and how many times as many next."""

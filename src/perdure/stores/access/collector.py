@@ -10,14 +10,14 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 _pausing = threading.Lock()
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused() -> Generator[None]:
     """Pause the collector for a piece of work without `await`, in whatever thread.
 
     One piece of work at a time pauses it: others meanwhile, and those inside it, change nothing. So
