@@ -90,8 +90,8 @@ def test_session_of_a_role_is_left_to_its_flow(project: World) -> None:
         ("sessions", "branch", "f__owner", "3"): "sessions fork f__owner",
         ("sessions", "branch", "f__owner", "3", "--summarize"): "sessions fork f__owner",
         ("sessions", "abandon", "f__owner"): "flow resume f",
-        ("sessions", "compact", "f__owner"): "flow stop f owner",
-        ("flow", "compact", "f", "owner"): "flow stop f owner",
+        ("sessions", "compact", "f__owner"): "flow stop f ",
+        ("flow", "compact", "f", "owner"): "flow stop f ",
     }
     before = project.ok("sessions", "show", "f__owner", "--json").json["entries"]
     for words, instead in refused.items():
