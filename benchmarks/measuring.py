@@ -19,6 +19,7 @@ from benchmarks import (
     disk,
     encryption,
     engine,
+    erasing,
     flows,
     fork,
     handles,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "jsonl-search": search.measure_jsonl,
     "context": context.measure,
     "engine": engine.measure,
+    "erase": erasing.measure,
     "flows": flows.measure,
     "reading": reading.measure,
 }
