@@ -16,6 +16,9 @@ StreamId = NewType("StreamId", str)
 EntryId = NewType("EntryId", str)
 
 # Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.
+MOST_CHARACTERS = 128
+"""Of a stream id."""
+
 _STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _SEQ = re.compile(r"0|[1-9][0-9]{0,18}")
 _LONGEST_SEQ = 18

@@ -166,12 +166,12 @@ class Flow:
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
         Questions that are thereby answered are answered: their turns continue.
-        Raises: ValueError when neither is given; FlowRefusal when the flow is completed;
-        ConfigError for a command or a tool that no role can use, that the mode ignores
-        (no-access), or that is revoked and was not granted.
+        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
+        is completed; ConfigError for a command or a tool that no role can use, that the mode
+        ignores (no-access), or that is revoked and was not granted.
         """
-        if mode is None and command is None:
-            raise ValueError("say which mode, or which command, the roles may use")
+        if command is None and (mode is None or is_revoked):
+            raise ValueError("name a mode, or the command to allow or to revoke")
         granted, store = tool if command is not None else None, self._store
         if command is not None:
             state = await self.state()

@@ -44,7 +44,6 @@ from perdure.errors import (
     SessionExists,
     SessionNotFound,
     Unsupported,
-    WrongArgument,
 )
 from perdure.session.codec import new_side
 from perdure.session.declared.arguments import takes_all_declared
@@ -59,7 +58,12 @@ from perdure.session.flows.kinds import (
     RunSettings,
 )
 from perdure.session.flows.run import FeedbackContext, FlowState, RoleConfiguration
-from perdure.session.ids import StreamId, stream_id
+from perdure.session.flows.start_arguments import (
+    named_flow_id,
+    require_paths,
+    require_session_ids,
+)
+from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
@@ -136,10 +140,10 @@ class Flows:
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
-        flow = flow_id(self._store.outside) if id is None else _named_id(id)
+        flow = flow_id(self._store.outside) if id is None else named_flow_id(id)
         if id is not None and await _is_there(self._store.backend, flow):
-            # Before anything is made in its record folder.
             raise FlowExists(flow, is_erased=await is_erased(self._store.backend, flow))
+        require_paths(record_folder=record_folder, project=project)
         root = Path(absolute(workspace) or ".")
         folder = default_record(root, flow) if record_folder is None else root / record_folder
         document = await asyncio.to_thread(document_in, workflow)
@@ -189,6 +193,7 @@ class Flows:
     ) -> Flow:
         """A new flow of a workflow document."""
         made = await asyncio.to_thread(_begun_document, begun, found, self._host.agents, inputs)
+        require_session_ids(begun.flow, made.graph.roles)
         started = FlowStarted(
             begun.project,
             str(begun.workspace),
@@ -367,15 +372,6 @@ def _by_dimension(
     if isinstance(configuring, str):
         return configuring, configuring
     return configuring.get("model", "given"), configuring.get("skills", "given")
-
-
-def _named_id(text: str) -> StreamId:
-    """The id of a new flow, as a program names it. Raises: WrongArgument."""
-    try:
-        return stream_id(text)
-    except ValueError as error:
-        told = str(error).replace("a session id", "a flow id")
-        raise WrongArgument(told, argument="id", takes="an id") from None
 
 
 def flow_id(outside: Outside) -> StreamId:

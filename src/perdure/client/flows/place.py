@@ -24,6 +24,7 @@ from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
 from perdure.session.flows.kinds import ConsentMode, RunSettings, WorkspaceBound
 from perdure.session.flows.run import FlowState, RoleConfiguration
+from perdure.session.flows.start_arguments import require_session_ids
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
 from perdure.stores.operating.alone import hold
@@ -101,6 +102,7 @@ def begun_record(
     text, name = _text_of(workflow)
     folder = project_folder(workspace, project)
     graph = drawn_graph(text, name, folder)
+    require_session_ids(begun.flow, graph.roles)
     for role in roles:
         if role not in graph.roles:
             known = ", ".join(graph.roles)

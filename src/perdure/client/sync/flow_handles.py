@@ -152,9 +152,9 @@ class Flow(Handle[AsyncFlow]):
         """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
 
         Questions that are thereby answered are answered: their turns continue.
-        Raises: ValueError when neither is given; FlowRefusal when the flow is completed;
-        ConfigError for a command or a tool that no role can use, that the mode ignores
-        (no-access), or that is revoked and was not granted.
+        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
+        is completed; ConfigError for a command or a tool that no role can use, that the mode
+        ignores (no-access), or that is revoked and was not granted.
         """
         return self.portal.call(
             self.asynchronous.consent(

@@ -1,0 +1,50 @@
+"""Arguments of `Flows.start` that no type describes: ids and folder names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.errors import ConfigError, WrongArgument
+from perdure.session.ids import MOST_CHARACTERS, StreamId, stream_id
+
+_SELECTOR = len("__selector-999")
+
+
+def named_flow_id(text: str) -> StreamId:
+    """Return the id of a new flow, as a program names it. Raises: WrongArgument."""
+    try:
+        return stream_id(text)
+    except ValueError as error:
+        told = str(error).replace("a session id", "a flow id")
+        raise WrongArgument(told, argument="id", takes="an id") from None
+
+
+def require_session_ids(flow: StreamId, roles: Iterable[str]) -> None:
+    """Check that the sessions of `roles` can have ids, which begin with the flow's.
+
+    Raises: ConfigError.
+    """
+    for role in roles:
+        most = MOST_CHARACTERS - len(role) - _SELECTOR - 2
+        if len(flow) > most:
+            raise ConfigError(
+                f"the flow id {flow!r} is too long for the role {role!r}: session ids have at most "
+                f"{MOST_CHARACTERS} characters; use a flow id of at most {most}, or a shorter role"
+            )
+
+
+def require_paths(**named: object) -> None:
+    """Check that each of `named` can be a path: not empty, no NUL. Raises: WrongArgument."""
+    for argument, name in named.items():
+        if name is not None:
+            _require_path(str(name), argument)
+
+
+def _require_path(text: str, argument: str) -> None:
+    if not text or "\0" in text:
+        why = "holds a NUL" if text else "is empty"
+        raise WrongArgument(
+            f"Flows.start: {argument} {why}; name a folder, or leave it out",
+            argument=argument,
+            takes="a path",
+        )
