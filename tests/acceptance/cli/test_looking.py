@@ -143,7 +143,7 @@ def test_a_store_tells_about_itself(imported: World) -> None:
 
 def test_a_sound_store_verifies(imported: World) -> None:
     found = imported.ok("store", "verify", "--json").json
-    assert set(found) == {"ok", "streams", "entries", "erased", "problems"}
+    assert set(found) == {"ok", "streams", "entries", "erased", "cut_off", "problems"}
     assert (found["ok"], found["problems"]) == (True, [])
     assert imported.ok("store", "verify").out.startswith("ok")
 

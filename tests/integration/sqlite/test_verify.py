@@ -137,9 +137,10 @@ async def test_a_fork_whose_origin_changed_is_named(open_store: Opener, path: Pa
 async def test_a_damaged_blob_is_named(open_store: Opener, path: Path) -> None:
     verification = await verified(open_store, path, "UPDATE blob SET content = x'00'")
 
-    assert [problem.problem for problem in verification.problems] == [
-        f"the content {blob_hash(b'bytes')} is damaged"
-    ]
+    assert {problem.problem for problem in verification.problems} == {
+        f"the content {blob_hash(b'bytes')} is damaged",
+        "the count of bytes of contents as they are stored is kept as 5, it should be 1",
+    }
 
 
 async def test_a_body_that_is_gone_without_an_erasure_is_found(

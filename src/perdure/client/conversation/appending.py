@@ -22,7 +22,7 @@ from perdure.session.durable.settling import settled_data, settled_message
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Custom, CustomMessage, TreeBody
-from perdure.session.messages import InFlightMessage, Message, TextPart, decode_message
+from perdure.session.messages import InFlightMessage, Message, decode_message
 from perdure.session.notes import SideBody
 from perdure.stores.entering.contents import check_contents
 from perdure.stores.protocol import Commit, Write
@@ -199,15 +199,11 @@ async def _all_new(items: Sequence[Message | TreeBody], parent: ParentRef) -> tu
     made: list[NewEntry] = []
     for number, item in enumerate(items):
         after = LEAF if number else parent
-        if isinstance(item, Message) and sum(map(_text_length, item.parts)) > _LARGE:
+        if isinstance(item, Message) and _text_bytes(item) > _LARGE:
             made.append(await asyncio.to_thread(_new, item, after))
         else:
             made.append(_new(item, after))
     return tuple(made)
-
-
-def _text_length(part: object) -> int:
-    return len(part.text) if isinstance(part, TextPart) else 0
 
 
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
@@ -228,12 +224,17 @@ def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
 
 def _require_small(item: object) -> None:
     """Refuse a message of too much text before anything is done with it. Raises: LimitExceeded."""
+    require_within(_LIMIT, _text_bytes(item), _MESSAGE)
+
+
+def _text_bytes(item: object) -> int:
+    """Bytes of the text in `item`. Parts of a wrong type count 0; `_new` refuses them."""
     parts: Any = getattr(item, "parts", (item,))
-    if isinstance(parts, list | tuple):  # what is something else is refused in its turn
-        held: Iterable[Any] = cast("Iterable[Any]", parts)
-        texts: list[Any] = [getattr(part, "text", part) for part in held]
-        size = sum(_bytes_of(text) for text in texts if isinstance(text, str))
-        require_within(_LIMIT, size, _MESSAGE)
+    if not isinstance(parts, list | tuple):
+        return 0
+    held: Iterable[Any] = cast("Iterable[Any]", parts)
+    texts: list[Any] = [getattr(part, "text", part) for part in held]
+    return sum(_bytes_of(text) for text in texts if isinstance(text, str))
 
 
 def _bytes_of(text: str) -> int:
