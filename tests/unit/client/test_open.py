@@ -192,7 +192,7 @@ async def test_a_plain_store_is_refused_with_a_key(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'p.db'}"
     await sessions_in(address)
     before = (tmp_path / "p.db").read_bytes()
-    with pytest.raises(StoreNotEncrypted, match="store rekey"):
+    with pytest.raises(StoreNotEncrypted, match="encrypt it first"):
         await sessions_in(address, KEY)
     assert (tmp_path / "p.db").read_bytes() == before
 

@@ -102,7 +102,9 @@ async def test_of_a_word_of_somebody_else_s_only_that_is_read() -> None:
     await chat.session.append(user("by the way"))
     counting.asked.clear()
     await chat.send("and?")
-    assert counting.asked["state"] == counting.asked["entries"] == 1
+    assert counting.asked["entries"] == 1
+    # The workspace is looked at too: the other writer may have moved the session.
+    assert (counting.asked["state"], counting.asked["notes"]) == (2, 1)
     assert not counting.asked["context_window"]
 
 
