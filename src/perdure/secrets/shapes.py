@@ -218,13 +218,15 @@ class _Slice:
         yield from self._assignments(names)
 
     def _assignments(self, names: list[int]) -> Iterator[Find]:
+        ours_until = self._ends.get(PLACEHOLDER, 0)  # one may have begun before this slice
         placeholders = [each.span() for each in self._matches(PLACEHOLDER)] if names else []
         begins = [start for start, _ in placeholders]
         for found in self._matches_at(_ASSIGNED, names):
             kind = "password" if found[1].lower().startswith(("pass", "pwd")) else "secret"
             is_marked = bool(found[3]) or (kind == "password" and found[2] == "=")
             before = bisect_left(begins, found.start())
-            is_of_ours = before > 0 and found.start() < placeholders[before - 1][1]
+            ours_until = placeholders[before - 1][1] if before else ours_until
+            is_of_ours = found.start() < ours_until
             if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
                 yield Find(found.start(4), found.end(4), kind)
         if self._has(*_ENTROPIC_HINTS):

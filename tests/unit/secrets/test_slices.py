@@ -37,6 +37,13 @@ def test_secret_at_every_cut_of_a_slice_is_found_whole(
         assert found == alone, before
 
 
+@pytest.mark.parametrize("cut", [1, 5, 9])
+def test_placeholder_cut_by_a_slice_is_no_name_of_a_secret(cut: int) -> None:
+    before = "x\n" * shapes.SLICE
+    text = f"{before[: shapes.SLICE - cut]}[secret-1]: abc123def and more"
+    assert list(shapes.finds(text)) == []
+
+
 def test_key_longer_than_a_slice_is_one_find() -> None:
     key = "sk-ant-" + "a1" * shapes.SLICE
     token = "eyJ" + "b" * 2 * shapes.SLICE + "." + "c" * 2 * shapes.SLICE + ".d"
