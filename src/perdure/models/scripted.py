@@ -70,9 +70,10 @@ MOST_REMEMBERED = 16
 """Conversations whose beginning is remembered."""
 
 _LEAST_REMEMBERED = 32
+"""Messages from which on it is."""
+
 _LARGE_BYTES = 65_536
 """Of the newest messages of a request, from which on they are heard in a thread."""
-"""Messages from which on it is."""
 
 _MOST_ANEW = 4
 """Messages at the end of a short one that are counted for every request."""
