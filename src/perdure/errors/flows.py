@@ -29,13 +29,20 @@ class FlowExists(SessionExists):
 
 
 class FlowRefusal(EngineError):
-    """Somebody asked something of a flow that it does not wait for; nothing was changed."""
+    """Somebody asked something of a flow that it does not wait for; nothing was changed.
+
+    `role` and `session` are of the role whose session it is about, or None.
+    """
 
     code = "flow_refusal"
 
-    def __init__(self, flow: str, why: str) -> None:
+    def __init__(
+        self, flow: str, why: str, *, role: str | None = None, session: str | None = None
+    ) -> None:
         super().__init__(
             f"flow {flow!r} cannot do that: {why} (Flow.waiting says what it waits for)"
         )
         self.flow = flow
         self.why = why
+        self.role = role
+        self.session = session

@@ -26,6 +26,11 @@ ADVICE: Mapping[str, str] = {
     "Flows.list names those there are": "`perdure flow list` names those there are",
     "Flows.open continues it": "`perdure flow resume {flow}` goes on with it",
     "Flow.waiting says what it waits for": "`perdure flow show {flow}` says what it waits for",
+    "Flow.reply replies to it": '`perdure flow reply {flow} --to {role} "..."` replies to it',
+    "Flow.run continues": "`perdure flow resume {flow}` continues",
+    "Session.fork makes a copy": "`perdure sessions fork {session}` makes a copy",
+    "Flow.stop ends its turn": "`perdure flow stop {flow} {role}` ends its turn",
+    "Flows.delete deletes the flow": "`perdure flow delete {flow}` deletes the flow",
     "Flow.stop ends that": "`perdure flow stop {flow} ROLE` ends that",
     "waits for Flow.approve or Flow.decline": "waits to be approved or declined: "
     "`perdure flow approve`",

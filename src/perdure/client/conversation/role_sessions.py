@@ -22,13 +22,11 @@ _WHAT: dict[Action, str] = {
     "abandon": "giving its turn up",
 }
 _INSTEAD: dict[Action, str] = {
-    "resume": '`perdure flow reply {flow} --to {role} "..."` replies to it, `perdure flow resume '
-    "{flow}` continues it; to talk with a copy of it: `perdure sessions fork {session}`",
-    "branch": "branch in a copy of it: `perdure sessions fork {session}`",
-    "end": "`perdure flow stop {flow} {role}` ends its turn, `perdure flow delete {flow}` deletes "
-    "the flow",
-    "abandon": "`perdure flow resume {flow}` continues the turn, `perdure flow stop {flow} {role}` "
-    "ends it",
+    "resume": "Flow.reply replies to it, Flow.run continues it; Session.fork makes a copy to talk "
+    "with",
+    "branch": "branch there instead: Session.fork makes a copy",
+    "end": "Flow.stop ends its turn, Flows.delete deletes the flow",
+    "abandon": "Flow.run continues the turn, Flow.stop ends its turn",
 }
 
 
@@ -47,9 +45,10 @@ async def require_no_role(
     if state is None or state.run.status == "completed":
         return
     role = header.id.removeprefix(f"{header.parent}__").partition("__")[0]
-    instead = _INSTEAD[action].format(flow=header.parent, role=role, session=header.id)
     raise FlowRefusal(
         header.parent,
         f"{header.id} is the session of its role {role}, and {_WHAT[action]} would pass the flow "
-        f"by; {instead}",
+        f"by; {_INSTEAD[action]}",
+        role=role,
+        session=header.id,
     )

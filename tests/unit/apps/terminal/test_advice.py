@@ -15,8 +15,6 @@ from perdure.apps.terminal.advice import ADVICE, advised, message_of
 from perdure.errors import PerdureError
 
 SOURCE = Path(errors.__file__).parents[1]
-NOT_YET = ("client/conversation/role_sessions.py",)
-"""Its refusals still name commands: they need the role and the session as facts."""
 COMMANDS = re.compile(r"`perdure |(?<![\w-])--(force|workspace|with|keep|to|record)\b")
 
 
@@ -49,11 +47,7 @@ def library_texts() -> tuple[tuple[str, str], ...]:
 
 
 def test_library_texts_name_no_command() -> None:
-    found = [
-        (name, text)
-        for name, text in library_texts()
-        if COMMANDS.search(text) and name not in NOT_YET
-    ]
+    found = [(name, text) for name, text in library_texts() if COMMANDS.search(text)]
     assert found == []
 
 

@@ -35,14 +35,17 @@ async def test_program_cannot_pass_an_unfinished_flow_by(tmp_path: Path) -> None
         for act, instead in (
             (
                 lambda: Runtime(store, [agent], models=stage.models).resume("f__owner"),
-                "flow reply f",
+                "Flow.reply .* Flow.run .* Session.fork",
             ),
-            (session.end, "flow stop f owner"),
-            (session.abandon_turn, "flow resume f"),
-            (lambda: session.branch(None), "sessions fork f__owner"),
-            (lambda: session.branch_with_summary(None, "It was long."), "sessions fork f__owner"),
+            (session.end, "Flow.stop .* Flows.delete"),
+            (session.abandon_turn, "Flow.run .* Flow.stop"),
+            (lambda: session.branch(None), "Session.fork makes a copy"),
+            (
+                lambda: session.branch_with_summary(None, "It was long."),
+                "Session.fork makes a copy",
+            ),
         ):
-            with pytest.raises(FlowRefusal, match=f"role owner, .* `perdure {instead}"):
+            with pytest.raises(FlowRefusal, match=f"role owner, .*{instead}"):
                 await act()
         assert await entries(store) == before
         fork = await session.fork()
