@@ -16,7 +16,7 @@ from perdure.client.conversation.call_order import reached
 from perdure.client.conversation.workspace import Selection, Shown
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import HeadConflict, InvalidTransition
+from perdure.errors import HeadConflict, InvalidTransition, SecretPasted
 from perdure.session.codec import encode, new_side
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
@@ -64,10 +64,15 @@ class Chat(Resting):
         durable, contents = settled(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
-        self._place.show(Shown(active_file, selection, variables or {}))
+        shown = Shown(active_file, selection, variables or {})
+        self._place.show(shown)
 
         async def work(signals: Signals) -> TurnState:
-            whole = await screened(message, policy)
+            try:
+                whole = await screened(message, policy)
+            except SecretPasted:
+                self._place.take_back(shown)
+                raise
             await self._place.record()
             return await self._running.new_turn(whole, contents, signals, self._place.follow)
 

@@ -52,6 +52,11 @@ class ChatWorkspace:
             self._unrecorded.append(shown)
             self.place = self._narrowed(self._shown())
 
+    def take_back(self, shown: Shown) -> None:
+        """Undo `show` of that very `shown`, whose message was refused."""
+        self._unrecorded = [each for each in self._unrecorded if each is not shown]
+        self.place = self._narrowed(self._shown())
+
     async def record(self) -> None:
         """Record what messages have shown, unless a turn is open.
 

@@ -54,6 +54,24 @@ async def test_an_agent_says_what_is_done_about_it() -> None:
         await refusing.steer(TOKEN)
 
 
+async def test_long_message_is_redacted_or_refused_in_the_turn_with_all_it_brought() -> None:
+    long = "some words " * 10_000 + f"use {TOKEN}"
+    stage = Stage(says("fine"))
+    await (await stage.chat(on_pasted="redact")).send(long)
+    session = await stage.store.open("s")
+    assert not any([TOKEN.encode() in entry.body async for entry in session.entries()])
+    refusing = await stage.chat(on_pasted="refuse", id="t")
+    before = refusing.workspace
+    turn = refusing.send(long, active_file="a.py", variables={"word": "new"})
+    with pytest.raises(SecretPasted):
+        await turn
+    for call in (refusing.steer, refusing.follow_up):
+        with pytest.raises(SecretPasted):
+            await call(long)
+    assert refusing.workspace == before
+    assert await refusing.session.messages() == []
+
+
 async def test_instructions_that_hold_one_start_no_session() -> None:
     with pytest.raises(SecretPasted, match="the instructions of agent 'helper'"):
         await Stage().chat(instructions=f"log in with {TOKEN}")
