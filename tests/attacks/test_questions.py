@@ -13,13 +13,16 @@ import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.conversation.workspace import Workspace
-from perdure.errors import QuestionClosed
+from perdure.errors import AlreadyAnswered, QuestionClosed
 from perdure.models.scenario import Hang
+from perdure.session.codec import new_side
 from perdure.session.flows.graph import FlowNode, Graph
-from perdure.session.notes import QuestionWithdrawn
+from perdure.session.notes import Question, QuestionWithdrawn
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import MODEL, Stage, calls, says, until
 from tests.fakes.flow_stage import FlowStage, writes
 from tests.fakes.players import Theatre, asks
+from tests.fakes.raw_database import raw_database
 
 WRITE = '{"path": "a.txt", "content": "x"}'
 """The arguments of a call that needs approval."""
@@ -165,3 +168,19 @@ async def test_flow_stops_a_node_and_withdraws_its_question(tmp_path: Path) -> N
         with pytest.raises(QuestionClosed):
             await stage.store.answer(question, choice, by="late")
     assert not (tmp_path / "a.txt").exists()
+
+
+async def test_question_that_a_file_claims_is_open_takes_no_second_answer(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    asking = new_side(Question("approval", "May I?", ("allow", "deny")))
+    async with perdure.open(f"sqlite:///{path}") as store:
+        session = await store.create(id="s")
+        write = Write(stream=session.id, entries=(asking,))
+        await store.backend.commit(Commit(writes=(write,), at=1))
+        await store.answer("s/0", "deny", by="me")
+    with raw_database(path) as db:
+        db.execute("INSERT INTO open_question SELECT namespace, no, 0 FROM stream")
+
+    async with perdure.open(f"sqlite:///{path}") as store:
+        with pytest.raises(AlreadyAnswered):
+            await store.answer("s/0", "allow", by="me")

@@ -38,6 +38,8 @@ WRONG = {
     "usage-contents": "UPDATE usage SET content_bytes = content_bytes + 1",
     "usage-packed": "UPDATE usage SET packed_bytes = 0",
     "usage-gone": "DELETE FROM usage",
+    "counted-none": "DELETE FROM counted",
+    "counted-twice": "INSERT INTO counted VALUES (0)",
     "counted-ahead": "UPDATE counted SET position = 4711; UPDATE usage SET entries = entries - 2",
     "counted-behind": "UPDATE counted SET position = 0",
     "counted-gone": "DELETE FROM counted; UPDATE usage SET entries = 0",

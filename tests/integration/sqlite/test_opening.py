@@ -182,6 +182,20 @@ async def test_a_newer_schema_that_is_only_in_the_log_is_refused_and_left_alone(
     assert snapshot(path.parent) == before
 
 
+async def test_open_store_refuses_writes_after_newer_perdure_migrated_it(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store)
+    before = await store.state(S)
+    with raw_database(path) as newer:
+        newer.pragma("user_version", latest_version() + 1)
+
+    with pytest.raises(StoreTooNew):
+        await say(store, "too old")
+    assert await store.state(S) == before
+
+
 async def test_a_damaged_header_is_told_from_a_foreign_file(open_store: Opener, path: Path) -> None:
     await made(open_store)
     with_header_of(path, offset=0, value=0)

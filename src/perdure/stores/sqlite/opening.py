@@ -289,7 +289,7 @@ def _check_plain(path: Path, header: bytes, key: StoreKey | None) -> None:
     if key is not None:
         raise StoreNotEncrypted(str(path))
     if application == APPLICATION_ID:
-        _check_version(path, int.from_bytes(header[60:64], "big"))
+        check_version_number(path, int.from_bytes(header[60:64], "big"))
         _check_first_page(path, None)
 
 
@@ -364,11 +364,12 @@ def check_version(site: Site, db: Connection) -> int:
     version = version_of(db)
     if version > 0 and db.pragma("application_id") != APPLICATION_ID:
         raise NotAStore(str(site.path), _FOREIGN)
-    _check_version(site.path, version)
+    check_version_number(site.path, version)
     return check_schema(db, site.path)
 
 
-def _check_version(path: Path, version: int) -> None:
+def check_version_number(path: Path, version: int) -> None:
+    """Refuse a schema newer than this program. Raises: StoreTooNew."""
     if version > latest_version():
         raise StoreTooNew(str(path), version, latest_version())
 

@@ -53,7 +53,8 @@ ENTRY_COLUMNS = "seq, run, ref, at, kind, v, body"
 # Positions of entries that retention removed are not given out again.
 _NEXT = "max((SELECT coalesce(max(n), 0) FROM entry), (SELECT position FROM removed)) + 1"
 
-_NEXT_POSITION = f"SELECT {_NEXT}"
+NEXT_POSITION = f"SELECT {_NEXT}"
+"""The position of the entry that is written next."""
 
 NEWEST_SPAN = "SELECT namespace FROM span ORDER BY first DESC LIMIT 1"
 """The namespace of the newest span."""
@@ -377,7 +378,7 @@ def remember(tables: Tables, namespace: str, stream: Stream) -> None:
 def next_position(tables: Tables) -> int:
     """The position of the entry that is written next."""
     if tables.next_n is None:
-        tables.next_n = int(tables.value(_NEXT_POSITION))
+        tables.next_n = int(tables.value(NEXT_POSITION))
     return tables.next_n
 
 

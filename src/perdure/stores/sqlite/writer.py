@@ -29,7 +29,8 @@ from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.log.checkpointing import Checkpointer
 from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
-from perdure.stores.sqlite.opening import LOG_FILES
+from perdure.stores.sqlite.migrate import version_of
+from perdure.stores.sqlite.opening import LOG_FILES, check_version_number
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.watching import Place
 
@@ -259,6 +260,7 @@ class Writer:
         if is_open and not self._queue.empty():
             self._gather(group)
         if db.data_version() != self._version:
+            check_version_number(self._path, version_of(db))  # a newer perdure may have migrated it
             self._tables.forget_standing(is_doubted=True)
         outcomes = [self._one(job) for job in group]
         self._guard.check()

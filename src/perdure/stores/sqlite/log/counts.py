@@ -12,7 +12,7 @@ import apsw
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.protocol import Problem
 from perdure.stores.sqlite.log.usage import counted
-from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.rows import NEXT_POSITION, Tables
 
 _COUNTED = """
 SELECT (SELECT count(*) FROM stream WHERE namespace = ?1),
@@ -66,6 +66,11 @@ def count_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
 
 
 def _wrong_counts(tables: Tables, number: int) -> Iterator[Problem]:
+    places = [row[0] for row in tables.rows("SELECT position FROM counted")]
+    next_one = tables.value(NEXT_POSITION) or 0
+    if len(places) != 1 or not 0 <= places[0] < next_one:
+        text = "the position up to which entries are counted is wrong: the next are not counted"
+        yield Problem(None, None, text)
     kept = counted(tables, number)
     if kept is None:
         yield Problem(None, None, "the counts of the namespace are missing")
