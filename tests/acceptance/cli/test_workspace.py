@@ -80,8 +80,8 @@ def test_variable_changes_the_instructions_and_not_the_folder(shop: World) -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--var", "shop"), "write --var NAME=VALUE"),
-        (("--var", "=x"), "write --var NAME=VALUE"),
+        (("--var", "shop"), "'shop' has no value: write --var NAME=VALUE"),
+        (("--var", "=x"), "'=x' has no name: write --var NAME=VALUE"),
         (("--var", "a b=x"), "'a b' is no name"),
         (("--var", "a=1", "--var", "a=2"), "--var a is there twice"),
         (("--var", "working_dir=x"), "choose another name"),
@@ -151,3 +151,12 @@ def test_empty_subject_is_wrong_usage(world: World, words: tuple[str, ...]) -> N
     assert ended.code == 2
     assert "--subject" in ended.err
     assert "it is empty" in ended.err
+
+
+def test_empty_folder_moves_no_session_to_the_current_one(shop: World) -> None:
+    session = newest(shop)
+    before = shop.ok("sessions", "show", session, "--json").out
+    for words in (("chat", "--session", session, "-p", "hi"), ("sessions", "fork", session)):
+        ended = shop.run(*words, "--cwd", "")
+        assert (ended.code, "an empty path names nothing" in ended.err) == (2, True), ended.err
+    assert shop.ok("sessions", "show", session, "--json").out == before

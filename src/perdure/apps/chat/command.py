@@ -33,6 +33,7 @@ from perdure.apps.cli.options import (
     named_values,
     only_text,
     run,
+    stored_path,
 )
 from perdure.apps.cli.words.naming import named_session, require_folder
 from perdure.apps.opening import NAMESPACE, writable_store
@@ -72,7 +73,11 @@ PickOption = Annotated[
 ]
 FolderOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The folder the agent works in. A session moves there."),
+    typer.Option(
+        metavar="DIR",
+        parser=stored_path,
+        help="The folder the agent works in. A session moves there.",
+    ),
 ]
 VariablesOption = Annotated[
     list[str] | None,

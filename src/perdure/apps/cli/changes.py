@@ -23,6 +23,7 @@ from perdure.apps.cli.options import (
     StoreOption,
     only_text,
     run,
+    stored_path,
 )
 from perdure.apps.cli.words.naming import opened_session, require_folder
 from perdure.apps.opening import NAMESPACE, existing_store
@@ -139,7 +140,8 @@ def fork(
         str | None, typer.Option(metavar="TITLE", callback=only_text, help="A title of its own.")
     ] = None,
     cwd: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder in which the fork works.")
+        Path | None,
+        typer.Option(metavar="DIR", parser=stored_path, help="The folder in which the fork works."),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,

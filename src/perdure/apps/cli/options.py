@@ -152,7 +152,8 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     for each in words:
         name, equals, value = each.partition("=")
         if not equals or not name:
-            raise UsageMistake(f"{option} {each!r} has no value: write {option} NAME=VALUE")
+            lacks = "name" if equals else "value"
+            raise UsageMistake(f"{option} {each!r} has no {lacks}: write {option} NAME=VALUE")
         if name in found:
             raise UsageMistake(f"{option} {name} is there twice: give it once")
         found[name] = value
