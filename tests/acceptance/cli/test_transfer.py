@@ -92,7 +92,7 @@ def test_a_damaged_line_is_kept_counted_and_named(world: World) -> None:
     (report,) = world.ok("import", "damaged.jsonl", "--json").lines
     assert report["skipped"] == 1
     text = world.ok("import", "damaged.jsonl", "--store", "memory:").out
-    assert "1 line could not be read and were kept: 7" in text
+    assert "1 line could not be read and was kept: 7" in text
     assert world.ok("export", report["session"], "--format", "pi").out.encode() == file.read_bytes()
 
 

@@ -394,7 +394,8 @@ def _tell_report(file: Path, report: ImportReport) -> None:
     if report.malformed:
         numbers = ", ".join(str(number) for number in report.malformed[:10])
         skipped = counted(report.skipped, "line")
-        told = f"  {skipped} could not be read and were kept: {numbers}"
+        kept = "was kept" if report.skipped == 1 else "were kept"
+        told = f"  {skipped} could not be read and {kept}: {numbers}"
         lines.append(style.paint(told, "warning"))
     lines += [style.paint(f"  {safe(warning)}", "warning") for warning in report.warnings]
     if report.is_erased:
