@@ -24,7 +24,7 @@ _WHAT: dict[Action, str] = {
 _INSTEAD: dict[Action, str] = {
     "resume": "Flow.reply replies to it, Flow.run continues it; Session.fork makes a copy to talk "
     "with",
-    "branch": "branch there instead: Session.fork makes a copy",
+    "branch": "Session.fork makes a copy to branch in",
     "end": "Flow.stop ends its turn, Flows.delete deletes the flow",
     "abandon": "Flow.run continues the turn, Flow.stop ends its turn",
 }
