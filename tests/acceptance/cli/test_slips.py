@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "workflow.yaml"
@@ -120,3 +122,15 @@ def test_a_beginning_means_the_session_that_lives(sample: World) -> None:
     assert row["id"] != SAMPLE_ID
     shown = sample.ok("sessions", "show", SAMPLE_ID[:8], "--json").json
     assert shown["id"] == row["id"]
+
+
+@pytest.mark.parametrize(("policy", "fate"), [("warn", "as it is"), ("redact", "masked")])
+def test_credential_typed_is_told_what_becomes_of_it(world: World, policy: str, fate: str) -> None:
+    file = world.folder / "a.agent.yaml"
+    text = "id: a\nmodel: scripted:echo\nsystem_prompt: hi\non_pasted: "
+    file.write_text(text + policy)
+    said = ("-p", "AKIAIOSFODNN7EXAMPLE")
+    assert f"it is stored and sent {fate}" in world.ok("chat", "--agent", str(file), *said).err
+    file.write_text(text + "refuse")
+    refused = world.run("chat", "--agent", str(file), *said)
+    assert (refused.code, "stored and sent" in refused.err) == (2, False)

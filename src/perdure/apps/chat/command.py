@@ -15,7 +15,7 @@ from perdure.apps.chat.answering import Answering
 from perdure.apps.chat.asking import pending_questions
 from perdure.apps.chat.choosing import AgentOption, cast_for
 from perdure.apps.chat.conversation import Conversation
-from perdure.apps.chat.performing import PASTED, RESUMING, performed, tell_begun
+from perdure.apps.chat.performing import RESUMING, pasted_remark, performed, tell_begun
 from perdure.apps.chat.permitting import (
     ApproveOption,
     CommandsOption,
@@ -44,7 +44,6 @@ from perdure.apps.terminal.telling import JsonTeller, QuietTeller, Teller, TextT
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import TypedLines
 from perdure.apps.wiring import scenario_in
-from perdure.client.agents.saying import credentials_in
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 from perdure.workflow.templates import context_names
@@ -255,8 +254,8 @@ async def _one_turn(
             if before is None:
                 return INTERRUPTED
     await answering.use_model(chat)
-    if kinds := credentials_in(prompt):
-        remark(PASTED.format(", ".join(kinds)))
+    if told := pasted_remark(prompt, chat):
+        remark(told)
     reply = await performed(answering.store, chat, chat.send(prompt), teller)
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))

@@ -13,9 +13,9 @@ from pathlib import Path
 from perdure.apps.chat.answering import Answering, Resumed
 from perdure.apps.chat.asking import Asked, Given, cancelled, pending_questions
 from perdure.apps.chat.performing import (
-    PASTED,
     RESUMING,
     Left,
+    pasted_remark,
     performed,
     tell_begun,
 )
@@ -30,7 +30,6 @@ from perdure.apps.terminal.telling import JsonTeller, Teller
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import TypedLines, interrupts
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.saying import credentials_in
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full
 from perdure.errors import PerdureError, TurnFailed
@@ -160,8 +159,8 @@ class Conversation:
         if chat is None:
             chat = self._chat = await self._answering.begin(self._cwd)
             await tell_begun(chat, self._teller)
-        if kinds := credentials_in(text):
-            self._teller.remark(PASTED.format(", ".join(kinds)))
+        if told := pasted_remark(text, chat):
+            self._teller.remark(told)
         await self._perform(chat, chat.send(text))
 
     async def _perform(

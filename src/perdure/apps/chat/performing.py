@@ -13,14 +13,25 @@ from perdure.apps.chat.asking import Ask, Asked, Asking, cancelled, question_in
 from perdure.apps.terminal.telling import Teller
 from perdure.apps.terminal.typed import interrupts
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.saying import credentials_in
 from perdure.client.agents.turn import Reply, Turn
 from perdure.client.store import Store
 from perdure.events.projection import events_of
 from perdure.events.types import Event
 
 RESUMING = "going on with the turn that was interrupted"
-PASTED = "your message holds what looks like a credential ({}); it is stored and sent as it is"
+_PASTED = {
+    "warn": "your message holds what looks like a credential ({}); it is stored and sent as it is",
+    "redact": "your message held what looks like a credential ({}); it is stored and sent masked",
+}
 STOPPING = "stopping the turn; Ctrl-C again leaves it as it is"
+
+
+def pasted_remark(text: str, chat: Chat) -> str | None:
+    """What becomes of a credential in `text`; None without one, and where an error says it."""
+    told = _PASTED.get(chat.agent.on_pasted)
+    kinds = credentials_in(text) if told else ()
+    return told.format(", ".join(kinds)) if told and kinds else None
 
 
 class Left(Exception):
