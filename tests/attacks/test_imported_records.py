@@ -258,7 +258,7 @@ async def test_received_flow_writes_nothing_where_its_file_says(
             lambda: flows.look(TRIP_ID).run(),
             lambda: flows.look(TRIP_ID).compact("owner"),
         ):
-            with pytest.raises(FlowRefusal, match=r"not in force; name .* `--workspace DIR`"):
+            with pytest.raises(FlowRefusal, match=r"not in force; name .*workspace=DIR"):
                 await act()
         assert tree(work) == before
         flow = await flows.open(TRIP, workspace=work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -21,4 +22,6 @@ async def main(deeds: Path) -> None:
 
 
 if __name__ == "__main__":
+    # A shell that runs the tests in the background leaves it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     asyncio.run(main(Path(sys.argv[1])))

@@ -342,7 +342,7 @@ async def test_a_flow_whose_workspace_is_gone_says_so_and_goes_on_elsewhere(tmp_
     stage = FlowStage(old, ends(INTAKE, "forward-pass-closed"))
     flow = await begun(stage.flows("owner"), old)
     old.rename(new)
-    with pytest.raises(FlowRefusal, match="--workspace DIR"):
+    with pytest.raises(FlowRefusal, match="workspace=DIR"):
         await stage.flows("owner").open(flow.id)
     with pytest.raises(FlowRefusal, match="no record folder"):
         await stage.flows("owner").open(flow.id, workspace=tmp_path)

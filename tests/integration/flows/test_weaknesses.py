@@ -165,7 +165,7 @@ async def test_11_the_workspace_is_checked_while_looking_back_too(tmp_path: Path
     await flow.run()
     await flow.choose_improvement("parallel")
     old.rename(tmp_path / "new")
-    with pytest.raises(FlowRefusal, match="--workspace DIR"):
+    with pytest.raises(FlowRefusal, match="workspace=DIR"):
         await flow.run()
 
 

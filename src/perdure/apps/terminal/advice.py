@@ -31,7 +31,7 @@ ADVICE: Mapping[str, str] = {
     "Session.fork makes a copy": "`perdure sessions fork {session}` makes a copy",
     "Flow.stop ends its turn": "`perdure flow stop {flow} {role}` ends its turn",
     "Flows.delete deletes the flow": "`perdure flow delete {flow}` deletes the flow",
-    "Flow.stop ends that": "`perdure flow stop {flow} ROLE` ends that",
+    "Flow.stop ends that": "`perdure flow stop {flow} {role}` ends that",
     "waits for Flow.approve or Flow.decline": "waits to be approved or declined: "
     "`perdure flow approve`",
     "waits for Flow.configure": "has to be configured: `perdure flow configure`",

@@ -50,7 +50,7 @@ async def deleted(
     for session, role in sessions.items():
         if await _is_led(store, session):
             told = f"{role} is at work; Flow.stop ends that"
-            raise FlowRefusal(flow, told)
+            raise FlowRefusal(flow, told, role=role)
     folder = Path(state.run.record_folder_path)
     if others is not None:
         await asyncio.to_thread(_removed, folder, state, list(others))

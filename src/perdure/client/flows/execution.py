@@ -58,7 +58,7 @@ class Execution:
             return await roles.compact(state.sessions[role], focus, model)
         except TurnOpen:
             told = f"{role} is at work; Flow.stop ends that"
-            raise FlowRefusal(journal.flow, told) from None
+            raise FlowRefusal(journal.flow, told, role=role) from None
 
     def _roles(self, journal: Journal, state: FlowState) -> tuple[Ground, RoleTurns]:
         """What the turns of the flow share, and its roles."""
