@@ -135,7 +135,7 @@ def _line_problems(log: Log) -> Iterator[Problem]:
 def _writes_cut_off(log: Log) -> Iterator[Problem]:
     """Yield every write that was cut off and that later lines follow."""
     for offset, size in log.cut_off:
-        text = f"a write was cut off: {size} bytes from byte {offset} were never committed"
+        text = f"a write was cut off: {size} bytes from byte {offset} are left unread"
         yield Problem(log.header.id, None, text)
 
 
