@@ -242,7 +242,7 @@ def files_in(*folders: Path) -> list[Path]:
 async def test_received_store_makes_no_folder_a_record_folder(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user is in the workspace that the flow names, and then names it."""
+    """The user works in the folder that the flow names: without a workspace, then with one."""
     bait, work = Bait.under(tmp_path / "bait"), tmp_path / "work"
     for folder in (work / "src", tmp_path / "other"):
         folder.mkdir(parents=True)

@@ -3,7 +3,7 @@
 `build_context` of the whole window is the definition. The end gives the same context where it holds
 everything that decides: more than the budget or the most messages take, a call for each result,
 all that is pinned, and the newest reported usage as far as that counts. Only the ids of calls may
-differ: they are told apart from those of the messages that were read.
+differ: an id that a branch repeats is changed only if both messages were read.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def context_of_end(
 
 
 def _first_question(window: ContextWindow) -> int:
-    """The place of the first entry of the user that follows one of somebody else."""
+    """The position of the first message of the user that follows one of another role."""
     before: str | None = None
     for place, entry in enumerate(window.entries):
         message = readable_body(entry)

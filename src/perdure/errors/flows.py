@@ -29,7 +29,7 @@ class FlowExists(SessionExists):
 
 
 class FlowRefusal(EngineError):
-    """Somebody asked something of a flow that it does not wait for; nothing was changed.
+    """The flow does not wait for what was asked of it; nothing was changed.
 
     `role` and `session` are of the role whose session it is about, or None.
     """

@@ -23,7 +23,7 @@ def exchanges(count: int, usage: Usage | None = None) -> list[Message]:
 
 
 def needed(log: TreeLog, budget: int | None = BUDGET, most: int | None = None) -> int:
-    """How many of the newest entries give a context; it is the one of all of them."""
+    """The fewest newest entries that give a context, which must equal that of all entries."""
     window = log.window()
     whole = build_context(window, budget_tokens=budget, max_messages=most)
     for limit in range(1, len(window.entries)):

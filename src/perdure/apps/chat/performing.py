@@ -28,14 +28,14 @@ STOPPING = "stopping the turn; Ctrl-C again leaves it as it is"
 
 
 def pasted_remark(text: str, chat: Chat) -> str | None:
-    """What becomes of a credential in `text`; None without one, and where an error says it."""
+    """Return what happens to a credential in `text`; None without one, or if an error says it."""
     told = _PASTED.get(chat.agent.on_pasted)
     kinds = credentials_in(text) if told else ()
     return told.format(", ".join(kinds)) if told and kinds else None
 
 
 class Left(Exception):
-    """Somebody left in the middle; what was running stays open."""
+    """The person left during a turn; the turn stays open."""
 
 
 async def tell_begun(chat: Chat, teller: Teller) -> None:

@@ -17,7 +17,7 @@ Said = str | Message
 
 _PLACE = "the message"
 _LONG = 65_536
-"""Characters of a message from which on it is looked through in a thread."""
+"""Longer messages are searched for credentials in a thread. Units: characters."""
 
 _log = logging.getLogger(__name__)
 

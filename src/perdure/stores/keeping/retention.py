@@ -106,7 +106,7 @@ class Retaining(Protocol):
         ...
 
     async def is_due(self, policy: Retention) -> bool:
-        """Whether `policy` may let go of a session now. False is certain, and costs no scan."""
+        """Whether `policy` might remove a session now. False is certain, and needs no scan."""
         ...
 
     async def holdings(self) -> list[Holding]:

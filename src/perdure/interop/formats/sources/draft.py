@@ -186,12 +186,12 @@ class SourceDraft:
         return following if leaf == ancestor else None
 
     def headless(self, leaf: int | None, cwd: str | None = None) -> ParsedSource:
-        """What was read of a source without a header, once nothing more is to come."""
+        """Return what was read of a source without a header. Call it at the end of the source."""
         self.warn("header", "it has no header: no session id, no working directory")
         return self.parsed(SourceHeader(cwd=cwd), leaf)
 
     def parsed(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
-        """What was read, once nothing more is to come."""
+        """Return what was read. Call it at the end of the source."""
         items = self.items
         return ParsedSource(
             format=self.format,

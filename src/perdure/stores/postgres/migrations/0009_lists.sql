@@ -59,9 +59,9 @@ WHERE q.kind = 'question' AND q.run IS NULL AND q.salt IS NOT NULL AND NOT EXIST
     SELECT FROM perdure.entry AS a WHERE a.namespace = q.namespace AND a.stream = q.stream
         AND a.kind IN ('answer', 'question_withdrawn') AND a.run IS NULL AND a.ref = q.seq);
 
--- What a namespace holds up to a position, kept now and then by whoever asks (postgres/usage). streams
--- and entries count what was erased, the others do not. What takes something out of the log raises
--- generation and has all counted again.
+-- The counts of a namespace up to a position. Some reads write them (postgres/usage). streams and
+-- entries include what was erased, the others do not. Removing something from the log raises
+-- generation, and the next read counts everything again.
 CREATE TABLE perdure.usage (
     namespace  text COLLATE "C" PRIMARY KEY,
     generation bigint NOT NULL DEFAULT 0,

@@ -30,9 +30,9 @@ WHERE q.kind = (SELECT no FROM kind WHERE name = 'question') AND q.run IS NULL
 
 -- What a namespace holds, kept by the triggers below. streams and entries count what was erased,
 -- sessions, flows and kept do not. body_bytes are those of bodies, content_bytes those of contents,
--- packed_bytes what contents take as they are kept. Entries behind the position in counted are not
--- in it yet: they are counted every 64 positions, so that an append writes no page more, and by
--- whoever reads it.
+-- packed_bytes what contents take as they are kept. Entries after the position in counted are not
+-- included: a commit counts them every 64 positions, so that most appends write no extra page, and
+-- each read adds them.
 CREATE TABLE usage (
     namespace     INTEGER PRIMARY KEY,
     streams       INTEGER NOT NULL,
