@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from perdure import blocking as blocking
     from perdure import errors as errors
+    from perdure import testing as testing
     from perdure.bounds.limits import InputLimits as InputLimits
     from perdure.bounds.limits import use_input_limits as use_input_limits
     from perdure.client.agents.agent import Agent as Agent
@@ -39,10 +41,9 @@ if TYPE_CHECKING:
     from perdure.client.reading import OpenQuestion as OpenQuestion
     from perdure.client.session import Session as Session
     from perdure.client.store import Store as Store
-    from perdure.client.sync import blocking as blocking
     from perdure.client.watching import Watch as Watch
     from perdure.context.build import Context as Context
-    from perdure.engine.flows.rules.waiting import Waiting as Waiting
+    from perdure.engine.flows.rules.waiting import FlowWait as FlowWait
     from perdure.engine.hooks.points import Block as Block
     from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.engine.turns.config import Budget as Budget
@@ -122,10 +123,10 @@ if TYPE_CHECKING:
     from perdure.errors import TurnFailed as TurnFailed
     from perdure.errors import TurnOpen as TurnOpen
     from perdure.errors import TurnSuspended as TurnSuspended
-    from perdure.errors import TurnWaiting as TurnWaiting
     from perdure.errors import UnknownTool as UnknownTool
     from perdure.errors import Unsupported as Unsupported
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
+    from perdure.errors import Waiting as Waiting
     from perdure.errors import WrongArgument as WrongArgument
     from perdure.events.following import Follower as Follower
     from perdure.events.projection import wire as wire
@@ -180,8 +181,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_MODULES = {"blocking": "perdure.client.sync.blocking", "errors": "perdure.errors"}
-"""Public names that are modules."""
+_MODULES = ("blocking", "errors", "testing")
+"""Public modules of this package."""
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.client.agents.agent": (
@@ -225,7 +226,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.client.watching": ("Watch",),
     "perdure.events.following": ("Follower",),
     "perdure.context.build": ("Context",),
-    "perdure.engine.flows.rules.waiting": ("Waiting",),
+    "perdure.engine.flows.rules.waiting": ("FlowWait",),
     "perdure.engine.hooks.points": ("Block",),
     "perdure.engine.hooks.registry": ("Hooks",),
     "perdure.errors": (
@@ -303,10 +304,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "TurnFailed",
         "TurnOpen",
         "TurnSuspended",
-        "TurnWaiting",
         "UnknownTool",
         "Unsupported",
         "UnsupportedVersion",
+        "Waiting",
         "WrongArgument",
     ),
     "perdure.events.projection": ("wire",),
@@ -387,7 +388,7 @@ def _loaded(name: str) -> object:
     if name in _HOMES:
         value: object = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
-        value = importlib.import_module(_MODULES[name])
+        value = importlib.import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = importlib.import_module("importlib.metadata").version(__name__)
     else:

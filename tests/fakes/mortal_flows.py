@@ -16,7 +16,7 @@ import msgspec
 
 import perdure
 from perdure.client.store import Store
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import FlowWait
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
 from perdure.session.flows.run import FlowRun, FlowState
@@ -195,7 +195,7 @@ async def _begun(plan: FlowPlan, flows: perdure.Flows) -> perdure.Flow:
             return await flows.open(FLOW)
 
 
-def _judged(flow: perdure.Flow, waiting: Waiting) -> Awaitable[FlowState]:
+def _judged(flow: perdure.Flow, waiting: FlowWait) -> Awaitable[FlowState]:
     """The first version of a file is declined, the second approved."""
     if any(name in waiting.text for name in ("plan.md", "long.md")):
         return flow.decline(waiting.target, f"{waiting.target} can do better")

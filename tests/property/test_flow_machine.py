@@ -32,7 +32,7 @@ from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.answering import answered
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import faults_of
-from perdure.engine.flows.rules.waiting import Waiting, waits_in
+from perdure.engine.flows.rules.waiting import FlowWait, waits_in
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import FlowRefusal, InvalidEntry, SessionNotFound
 from perdure.session.codec import body_of
@@ -291,7 +291,7 @@ class FlowWorld(FlowMachine):
         with suppress(InvalidEntry):
             await self._decided(lambda state: answered(state, question, words, "me"))
 
-    def _settle(self, chosen: Waiting, place: int, *, is_let: bool) -> None:
+    def _settle(self, chosen: FlowWait, place: int, *, is_let: bool) -> None:
         match chosen.topic:
             case "handoff-approval":
                 node = chosen.target

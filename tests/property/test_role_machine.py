@@ -28,7 +28,7 @@ from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import FlowWait
 from perdure.errors import FlowRefusal, InvalidEntry
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.models.scenario import (
@@ -275,7 +275,7 @@ class RoleWorld(FlowMachine):
         assert state.run.status == "completed" or has_stranger, f"it never ends: {state.run}"
         assert (await self.store.verify()).problems == ()
 
-    async def _settled(self, each: Waiting, number: int) -> None:
+    async def _settled(self, each: FlowWait, number: int) -> None:
         flow = self._flow()
         with suppress(FlowRefusal):
             match each.topic:

@@ -99,7 +99,7 @@ GIVEN_BACK = {
     # values that perdure makes and programs only read; those of flows are read from workflows,
     # bytes in flight are made by `media`, calls and tools by `tool`
     *("Context", "Entry", "Event", "Hit", "LiveEvent", "OpenQuestion", "Reply", "SessionInfo"),
-    *("Snapshot", "Standing", "TreeNode", "Usage", "Waiting", "Block"),
+    *("Snapshot", "Standing", "TreeNode", "Usage", "FlowWait", "Block"),
     *("FeedbackContext", "FlowEdge", "FlowNode", "FlowRun", "FlowState", "Graph"),
     *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),
 }

@@ -11,11 +11,12 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Protocol, cast
+from types import TracebackType
+from typing import Annotated, Any, NoReturn, Protocol, cast
 
 from msgspec import Meta
 
@@ -69,9 +70,42 @@ class Opener(Protocol):
         ...
 
 
+class StoreOpening:
+    """A store that is about to be opened; made by `open`.
+
+    ``async with`` opens the store and closes it at the end of the block. ``await`` opens the store
+    and returns it; call `Store.close` when the program needs it no longer. Each use opens it anew.
+    """
+
+    def __init__(self, opener: Callable[[], Coroutine[Any, Any, Store]]) -> None:
+        self._opener = opener
+        self._stores: list[Store] = []
+
+    def __await__(self) -> Generator[Any, None, Store]:
+        return self._opener().__await__()
+
+    async def __aenter__(self) -> Store:
+        store = await self._opener()
+        self._stores.append(store)
+        return store
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stores.pop().close()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"perdure.open has not opened the store yet, so it has no {name!r}: use "
+            "`async with perdure.open(...) as store`, or `store = await perdure.open(...)`"
+        )
+
+
 @takes_declared
-@asynccontextmanager
-async def open(
+def open(
     address: str | None = None,
     *,
     namespace: str = "default",
@@ -81,9 +115,11 @@ async def open(
     random: RandomSource | None = None,
     is_trusted: bool = True,
     lock_timeout_s: LockTimeout = LOCK_TIMEOUT_S,
-) -> AsyncGenerator[Store]:
-    """The store at `address` for the length of an ``async with``.
+) -> StoreOpening:
+    """The store at `address` for the length of an ``async with``, or until it is closed.
 
+    ``async with perdure.open(…) as store`` closes the store at the end of the block; after
+    ``store = await perdure.open(…)`` the program calls ``await store.close()``.
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
     ``postgresql://user@host/database`` or ``memory:``; None is `default_address` of this process.
     `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` looks for one.
@@ -96,19 +132,21 @@ async def open(
     StoreNotEncrypted when what is there cannot be opened, in which case it was left untouched;
     Unsupported for a `key` where nothing can be encrypted; ValueError when it is none.
     """
-    running_loop()
-    outside = Outside(clock or SystemClock(), random or system_random)
-    store = await opened(
-        address,
-        namespace,
-        durability,
-        outside,
-        key,
-        is_trusted=is_trusted,
-        lock_timeout_s=lock_timeout_s,
-    )
-    async with store:
-        yield store
+
+    async def store() -> Store:
+        running_loop()
+        outside = Outside(clock or SystemClock(), random or system_random)
+        return await opened(
+            address,
+            namespace,
+            durability,
+            outside,
+            key,
+            is_trusted=is_trusted,
+            lock_timeout_s=lock_timeout_s,
+        )
+
+    return StoreOpening(store)
 
 
 def check_address(address: str) -> str:

@@ -18,7 +18,7 @@
     │                ToolLost · ApprovalStale
     ├ McpUnavailable
     ├ EgressError    EgressDenied
-    ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · TurnWaiting
+    ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · Waiting
     │                HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
@@ -41,7 +41,7 @@ from perdure.errors.engine import (
     InvalidTransition,
     TurnFailed,
     TurnSuspended,
-    TurnWaiting,
+    Waiting,
 )
 from perdure.errors.flows import FlowExists, FlowNotFound, FlowRefusal
 from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
@@ -185,9 +185,9 @@ __all__ = [
     "TurnFailed",
     "TurnOpen",
     "TurnSuspended",
-    "TurnWaiting",
     "UnknownTool",
     "Unsupported",
     "UnsupportedVersion",
+    "Waiting",
     "WrongArgument",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from perdure.errors.root import PerdureError
 
 
@@ -45,21 +47,49 @@ class TurnSuspended(EngineError):
         super().__init__("the turn was suspended and stays open; Runtime.resume continues it")
 
 
-class TurnWaiting(EngineError):
-    """The turn waits for a person; it stays open, and awaiting it again waits for its end.
+class QuestionText(Protocol):
+    """What a question asks, as far as `Waiting` needs it."""
 
-    `questions` are the ids that `Store.answer` takes, oldest first; `text` is what the first asks.
+    @property
+    def text(self) -> str:
+        """The question in words."""
+        ...
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The possible answers; empty where the answer is free text."""
+        ...
+
+
+class AskedQuestion(Protocol):
+    """An `OpenQuestion`, as far as `Waiting` needs it."""
+
+    @property
+    def id(self) -> str:
+        """The id that `Store.answer` takes."""
+        ...
+
+    @property
+    def question(self) -> QuestionText:
+        """What is asked."""
+        ...
+
+
+class Waiting(EngineError):
+    """The turn waits for a person. It stays open; await it again to wait for its end.
+
+    `question` is the oldest `OpenQuestion` that the turn waits for, `questions` all of them.
     """
 
     code = "turn_waiting"
 
-    def __init__(self, questions: tuple[str, ...], text: str) -> None:
+    def __init__(self, question: AskedQuestion, *others: AskedQuestion) -> None:
         super().__init__(
-            f"the turn waits for an answer to {questions[0]!r}: {text}; answer it with "
-            "Store.answer, then await the turn again"
+            f"the turn waits for an answer to {question.id!r}: {question.question.text}; answer it "
+            "with Store.answer, then await the turn again"
         )
-        self.questions = questions
-        self.text = text
+        self.question = question
+        self.questions = (question, *others)
 
 
 class HookBlocked(EngineError):

@@ -14,7 +14,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import ConfigError, SecretPasted, TurnOpen, TurnWaiting, WrongArgument
+from perdure.errors import ConfigError, SecretPasted, TurnOpen, Waiting, WrongArgument
 from perdure.interop.importing import import_source
 from perdure.session.messages import ToolResultPart
 from perdure.session.notes import WorkspaceChanged
@@ -237,7 +237,7 @@ async def test_grant_of_one_folder_does_not_count_after_the_move(tmp_path: Path)
     async with perdure.open(shops.address) as store, runtime(store, players) as answering:
         chat = await answering.resume("s")
         turn = chat.send("write", while_waiting="raise")
-        with pytest.raises(TurnWaiting):
+        with pytest.raises(Waiting):
             await turn
         (question,) = await chat.questions()
         assert question.question.grant is not None
@@ -247,7 +247,7 @@ async def test_grant_of_one_folder_does_not_count_after_the_move(tmp_path: Path)
         await chat.send("again", while_waiting="raise")
         assert (shops.first / "f.txt").read_text() == "new"
         moved = await answering.resume("s", workspace=Workspace(str(shops.second)))
-        with pytest.raises(TurnWaiting):
+        with pytest.raises(Waiting):
             await moved.send("there", while_waiting="raise")
         assert (shops.second / "f.txt").read_text() == "in two"
 

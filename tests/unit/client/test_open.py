@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.blocking import open as open_blocking
 from perdure.client.keys import keep_key, keep_next_key
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
-from perdure.client.sync.blocking import open as open_blocking
 from perdure.errors import (
     ConfigError,
     KeyMissing,
@@ -226,3 +227,31 @@ def test_the_blocking_store_takes_a_key_too(tmp_path: Path) -> None:
     with open_blocking(f"sqlite:///{tmp_path / 'b.db'}", key=KEY) as store:
         info = store.info()
     assert (info.is_encrypted, info.cipher) == (True, "AEGIS-256")
+
+
+async def test_awaited_open_returns_a_store_that_close_closes(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:///{tmp_path / 'a.db'}")
+    session = await store.create()
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await session.append(user("hi"))
+    async with await open_store(f"sqlite:///{tmp_path / 'a.db'}") as again:
+        assert [info.id for info in await again.recent()] == [session.id]
+
+
+async def test_store_used_before_it_is_opened_says_what_to_write() -> None:
+    opening: Any = open_store("memory:")
+    with pytest.raises(AttributeError, match=r"no 'create': use `async with perdure\.open"):
+        opening.create()
+
+
+@pytest.mark.full_only
+def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, perdure\n"
+        "async def main():\n"
+        f"    store = await perdure.open('sqlite:///{tmp_path / 'a.db'}')\n"
+        "    await (await store.create(id='s')).append(perdure.user('hi'))\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=20)

@@ -12,7 +12,7 @@ from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import FlowWait
 from perdure.errors import PerdureError
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.flows.run import FlowState
@@ -27,7 +27,7 @@ class Row(msgspec.Struct, frozen=True):
 
     flow: str
     state: FlowState | None = None
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[FlowWait, ...] = ()
     problem: str | None = None
     workers: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from perdure.client.watching import Watch
 from perdure.engine.turns.environment import PersonWaits
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import TurnFailed, TurnSuspended, TurnWaiting
+from perdure.errors import TurnFailed, TurnSuspended, Waiting
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnEnd
@@ -75,7 +75,7 @@ class Turn:
 
     ``await turn`` gives its `Reply`, or raises TurnFailed, or TurnSuspended once it was stopped
     here; ``async for event in turn`` gives its events, from its beginning, any number of times.
-    Where `while_waiting` is "raise", both raise TurnWaiting while the turn waits for a person, the
+    Where `while_waiting` is "raise", both raise Waiting while the turn waits for a person, the
     loop after the newest event.
     Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
     `running`, which is given by who sees it to its end.
@@ -169,7 +169,7 @@ class Turn:
         return Reply(finished.end, state.answer, state.answer_id, usage, state.number)
 
     async def _settled_or_waiting(self, waits: Waits) -> None:
-        """Wait until the turn has ended. Raises: TurnWaiting once it waits for a person."""
+        """Wait until the turn has ended. Raises: Waiting once it waits for a person."""
         while self.is_running:
             change = waits.all.change()
             try:
@@ -183,7 +183,7 @@ class Turn:
     async def _moved_on(self, watch: Watch, following: asyncio.Task[AnyEvent]) -> None:
         """Wait until `following`, the next event of `watch`, has come, or the turn has ended.
 
-        Raises: TurnWaiting if asked to, once the turn waits for a person and has no further event.
+        Raises: Waiting if asked to, once the turn waits for a person and has no further event.
         """
         waits = self._waits if self._while_waiting == "raise" else None
         while waits is not None and self.is_running and not following.done():
@@ -198,12 +198,12 @@ class Turn:
                 change.cancel()
         await asyncio.wait((following, self._task), return_when=asyncio.FIRST_COMPLETED)
 
-    async def _waiting(self, waits: Waits) -> TurnWaiting | None:
+    async def _waiting(self, waits: Waits) -> Waiting | None:
         """What to raise while the turn waits for a person; None while it does not."""
         asked = await waits.questions() if self.is_waiting else []
         if not asked or not self.is_waiting:
             return None
-        return TurnWaiting(tuple(each.id for each in asked), asked[0].question.text)
+        return Waiting(*asked)
 
     async def _until_over(self, watch: Watch) -> AsyncIterator[AnyEvent]:
         """The events of `watch` up to the turn's end; what broke the turn off is raised."""

@@ -30,7 +30,7 @@ from perdure.client.store import Store
 from perdure.client.watching import Watch, watch_session
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.waiting import Waiting, waits_in
+from perdure.engine.flows.rules.waiting import FlowWait, waits_in
 from perdure.errors import Erased, SessionNotFound
 from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
@@ -112,7 +112,7 @@ class Flow:
                     found[lease.owner] = None
         return tuple(found)
 
-    async def waiting(self) -> tuple[Waiting, ...]:
+    async def waiting(self) -> tuple[FlowWait, ...]:
         """What waits for a person: questions, approvals, choices; also those of its roles' tools.
 
         Shape: each says how it can be answered.
@@ -274,9 +274,9 @@ class Flow:
         amount("after", after, least=EMPTY)
         return watch_session(Stored(self._store.backend), self._store.bus, self.id, after)
 
-    async def _asked(self, state: FlowState) -> list[Waiting]:
+    async def _asked(self, state: FlowState) -> list[FlowWait]:
         roles = {session: role for role, session in state.sessions.items()}
-        found: list[Waiting] = []
+        found: list[FlowWait] = []
         for session, role in roles.items():
             try:
                 questions = await (await self._store.open(session)).questions()
@@ -285,7 +285,7 @@ class Flow:
             for asked in questions:
                 question = asked.question
                 found.append(
-                    Waiting(
+                    FlowWait(
                         topic="consent" if question.topic == "approval" else question.topic,
                         target=role,
                         text=question.text,

@@ -11,7 +11,7 @@ from perdure.client.inbox.staged import require_as_staged
 from perdure.client.reading import OpenQuestion
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.answering import answered, settled_by
-from perdure.engine.flows.rules.waiting import Waiting, waits_in
+from perdure.engine.flows.rules.waiting import FlowWait, waits_in
 from perdure.errors import (
     AlreadyAnswered,
     FlowRefusal,
@@ -49,7 +49,7 @@ async def questions(
     return found
 
 
-async def _question(store: SessionStore, state: FlowState, waiting: Waiting) -> OpenQuestion:
+async def _question(store: SessionStore, state: FlowState, waiting: FlowWait) -> OpenQuestion:
     assert waiting.question is not None
     flow, text = state.run.flow_id, waiting.text
     if waiting.topic == "prompt-human" and waiting.role in state.sessions:

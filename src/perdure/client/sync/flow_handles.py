@@ -15,7 +15,7 @@ from perdure.client.flows.flows import STANDARD
 from perdure.client.flows.flows import Flows as AsyncFlows
 from perdure.client.sync.handles import Runtime, Session, Watch
 from perdure.client.sync.portal import Handle, portal_of
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import FlowWait
 from perdure.session.entries import Entry
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.graph import Graph
@@ -101,7 +101,7 @@ class Flow(Handle[AsyncFlow]):
         """
         return self.portal.call(self.asynchronous.workers())
 
-    def waiting(self) -> tuple[Waiting, ...]:
+    def waiting(self) -> tuple[FlowWait, ...]:
         """What waits for a person: questions, approvals, choices; also those of its roles' tools.
 
         Shape: each says how it can be answered.

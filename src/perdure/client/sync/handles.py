@@ -760,7 +760,7 @@ class Chat(Handle[AsyncChat]):
         on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
         With a file and no selection nothing is selected; the file "" is none. A selection alone
         makes its file the active one.
-        With `while_waiting` "raise", awaiting or iterating the turn raises TurnWaiting as soon as
+        With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
         it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another

@@ -12,7 +12,7 @@ import pytest
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.reading import OpenQuestion
-from perdure.errors import TurnWaiting
+from perdure.errors import Waiting
 from perdure.events.types import Event
 from perdure.tools.spec import ToolSpec
 from tests.fakes.chats import until
@@ -37,11 +37,11 @@ async def test_awaiting_a_turn_that_waits_raises_if_asked_to() -> None:
     chat = await waiting_chat(theatre)
     turn = chat.send("go", while_waiting="raise")
     for _ in range(2):
-        with pytest.raises(TurnWaiting, match="waits for an answer to 's/") as caught:
+        with pytest.raises(Waiting, match="waits for an answer to 's/") as caught:
             await turn
         (question,) = await theatre.store.questions()
-        assert caught.value.questions == (question.id,)
-        assert caught.value.text == question.question.text
+        assert caught.value.question == question
+        assert caught.value.questions == (question,)
         assert turn.is_waiting
     (question,) = await theatre.store.questions()
     await theatre.store.answer(question.id, "allow", by="me")
@@ -66,10 +66,10 @@ async def test_iterating_a_turn_that_waits_raises_after_its_last_event(is_invoke
                 async for event in turn:
                     told += [event.type] if isinstance(event, Event) else []
 
-        with pytest.raises(TurnWaiting) as caught:
+        with pytest.raises(Waiting) as caught:
             await iterated(told)
         questions = await theatre.store.questions()
-        assert caught.value.questions == tuple(each.id for each in questions)
+        assert caught.value.questions == tuple(questions)
         assert told == (await theatre.types())[1:]  # all but the session's start
         assert turn.is_waiting
     await theatre.store.answer(questions[0].id, "allow", by="me")
@@ -83,10 +83,10 @@ async def test_question_of_an_invoked_agent_raises_for_its_invoker() -> None:
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
     chat = await theatre.runtime(*agents).start("lead", id="s")
     turn = chat.send("go", while_waiting="raise")
-    with pytest.raises(TurnWaiting) as caught:
+    with pytest.raises(Waiting) as caught:
         await turn
     (question,) = await theatre.store.questions()
-    assert caught.value.questions == (question.id,)
+    assert caught.value.questions == (question,)
     assert not question.id.startswith("s/")
     await chat.abort()
 
@@ -115,7 +115,7 @@ async def test_failing_on_question_logs_one_line_and_keeps_the_question(
         raise LookupError("no desk has\nthe key sk-ant-api03-" + "a1B2" * 20)
 
     chat = await waiting_chat(theatre, on_question=on_question)
-    with pytest.raises(TurnWaiting):
+    with pytest.raises(Waiting):
         await chat.send("go", while_waiting="raise")
 
     async def is_logged() -> bool:
@@ -180,7 +180,7 @@ async def test_leaving_the_runtime_does_not_wait_for_on_question() -> None:
 async def test_turn_that_begins_to_wait_logs_a_line(caplog: pytest.LogCaptureFixture) -> None:
     theatre = Theatre(main=[asks("strike")])
     chat = await waiting_chat(theatre)
-    with pytest.raises(TurnWaiting):
+    with pytest.raises(Waiting):
         await chat.send("go", while_waiting="raise")
     (question,) = await theatre.store.questions()
     lines = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]

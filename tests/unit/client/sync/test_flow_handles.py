@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure import blocking
 from perdure.client.agents.agent import Agent
 from perdure.client.clock import SystemClock
-from perdure.client.sync import blocking
 from perdure.errors import FlowNotFound, FlowRefusal
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel

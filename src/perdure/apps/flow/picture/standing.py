@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from perdure.apps.terminal.style import Meaning
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import FlowWait
 from perdure.session.flows.graph import FlowNode, edge_key
 from perdure.session.flows.run import AwaitingHuman, FlowState
 
@@ -52,7 +52,7 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
     return "completed" if is_done and is_read else "pending"
 
 
-def overlaid(state: FlowState, waiting: Iterable[Waiting]) -> FlowState:
+def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
     """`state` in which a node whose role asks for consent waits for a person.
 
     For its flow such a node runs: the question is its turn's.
@@ -72,7 +72,7 @@ def overlaid(state: FlowState, waiting: Iterable[Waiting]) -> FlowState:
     return msgspec.structs.replace(state, run=run)
 
 
-def is_blocked(state: FlowState, waiting: Iterable[Waiting]) -> bool:
+def is_blocked(state: FlowState, waiting: Iterable[FlowWait]) -> bool:
     """Whether all roles that are at work wait for consent."""
     phase = state.run.improvement_phase
     nodes = [state.graph.node(id) for id in state.run.running_nodes]

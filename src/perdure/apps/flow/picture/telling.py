@@ -11,7 +11,7 @@ from perdure.apps.flow.picture.drawing import lines
 from perdure.apps.flow.picture.standing import COLOURS, SYMBOLS, NodeStanding
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import one_line, safe
-from perdure.engine.flows.rules.waiting import ASKS, Waiting
+from perdure.engine.flows.rules.waiting import ASKS, FlowWait
 from perdure.session.flows.feed import FeedItem, FeedItemType
 from perdure.session.flows.run import FlowState, ImprovementPhase
 
@@ -45,7 +45,7 @@ def head(state: FlowState, style: Style) -> Iterator[str]:
 
 def picture(
     state: FlowState,
-    waiting: Sequence[Waiting],
+    waiting: Sequence[FlowWait],
     style: Style,
     width: int,
     said: Mapping[str, str] | None = None,
@@ -93,7 +93,7 @@ def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
 
 
 def waits(
-    flow: str, waiting: Sequence[Waiting], said: Mapping[str, str] | None = None
+    flow: str, waiting: Sequence[FlowWait], said: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """What waits for a person, each with the command that answers it."""
     for each in waiting:
@@ -104,13 +104,13 @@ def waits(
         yield f"    {answer(flow, each)}"
 
 
-def _asked(each: Waiting, said: Mapping[str, str]) -> str:
+def _asked(each: FlowWait, said: Mapping[str, str]) -> str:
     """What the agent said before it asked."""
     is_asking = each.topic == "prompt-human" and each.text.endswith(ASKS)
     return said.get(each.role or "", "") if is_asking else ""
 
 
-def answer(flow: str, each: Waiting) -> str:
+def answer(flow: str, each: FlowWait) -> str:
     """The command that answers it: the inbox's for what a session asks, else one of flows."""
     if each.session is not None or (each.topic == "consent" and each.question is not None):
         return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
@@ -128,7 +128,7 @@ def answer(flow: str, each: Waiting) -> str:
             return f'perdure flow reply {flow} --to {target} "..."'
 
 
-def wait_data(flow: str, each: Waiting) -> dict[str, object]:
+def wait_data(flow: str, each: FlowWait) -> dict[str, object]:
     """The same for a program."""
     return {**msgspec.to_builtins(each), "answer": answer(flow, each)}
 

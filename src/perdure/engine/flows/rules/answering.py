@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.waiting import AS_GIVEN, Waiting, question_of, waits_in
+from perdure.engine.flows.rules.waiting import AS_GIVEN, FlowWait, question_of, waits_in
 from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
@@ -66,7 +66,7 @@ def answered(
 
 
 def _approved(
-    state: FlowState, waiting: Waiting, answer: str, by: str, note: str | None
+    state: FlowState, waiting: FlowWait, answer: str, by: str, note: str | None
 ) -> SideBody:
     if _one_of(waiting, answer) == "decline":
         return people.decline(state, by, waiting.target, note)
@@ -75,7 +75,7 @@ def _approved(
     return people.approve(state, by, waiting.target)
 
 
-def configured(state: FlowState, waiting: Waiting, answer: str, by: str) -> kinds.RoleConfigured:
+def configured(state: FlowState, waiting: FlowWait, answer: str, by: str) -> kinds.RoleConfigured:
     """What `answer` says a role works with: ``default``, or ``model=…`` and ``skills=a,b``.
 
     Raises: InvalidEntry for what is not offered.
@@ -129,7 +129,7 @@ def choice_in(words: str) -> Choice:
     return Choice(model, skills)
 
 
-def _one_of(waiting: Waiting, answer: str) -> str:
+def _one_of(waiting: FlowWait, answer: str) -> str:
     if answer not in waiting.choices:
         raise _no_answer(f"{answer!r} is none of the answers {', '.join(waiting.choices)}")
     return answer

@@ -32,7 +32,7 @@ AS_GIVEN = "default"
 """The answer that leaves a role as its agent and its own files say."""
 
 
-class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+class FlowWait(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that waits for a person.
 
     `target` is the node, in the improvement and where a role's session asks the role; None for the
@@ -52,7 +52,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     session: StreamId | None = None
 
 
-def waits_in(state: FlowState) -> tuple[Waiting, ...]:
+def waits_in(state: FlowState) -> tuple[FlowWait, ...]:
     """All that waits, but for what the roles' own sessions ask."""
     return tuple(_waits(state))
 
@@ -65,7 +65,7 @@ def question_of(state: FlowState, target: str) -> EntryId:
     return EntryId(f"{id}:{target}") if asked.seq == 0 and target else id
 
 
-def _waits(state: FlowState) -> Iterator[Waiting]:
+def _waits(state: FlowState) -> Iterator[FlowWait]:
     run, phase = state.run, state.run.improvement_phase
     for node, waiting in run.awaiting_human_nodes.items():
         is_replied = node in run.pending_human_inputs and waiting.reason != "role-configuration"
@@ -100,7 +100,7 @@ def _content(target: HandoffTarget) -> str:
     return "" if target.digest is None else f" ({target.digest[:_HASH_SHOWN]}…)"
 
 
-def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") -> Waiting:
+def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") -> FlowWait:
     text = f"{target} ({waiting.role}) {_TEXTS[waiting.reason]}"
     detail = about or waiting.detail
     declined = declined_of(state, target)
@@ -108,7 +108,7 @@ def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") 
         handoffs = ", ".join(f"{each.artifact} to {each.node}" for each in declined.targets)
         text = f"{target} ({waiting.role}) waits for a reply: {declined.by} declined {handoffs}"
     asked = state.asked.get(target, Asked(0, 0))
-    return Waiting(
+    return FlowWait(
         topic=waiting.reason,
         target=target,
         text=f"{text}: {detail}" if detail else text,
@@ -138,7 +138,7 @@ def _choices(waiting: AwaitingHuman, offers: Offers | None) -> tuple[str, ...]:
 
 def _of_itself(
     state: FlowState, topic: QuestionTopic, text: str, choices: tuple[str, ...]
-) -> Waiting:
+) -> FlowWait:
     asked = state.asked.get(ITSELF, Asked(0, 0))
     question = question_of(state, ITSELF)
-    return Waiting(topic, None, text, choices, question, asked_at=asked.at)
+    return FlowWait(topic, None, text, choices, question, asked_at=asked.at)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from perdure.apps.flow.picture.standing import NodeStanding, along, is_blocked, overlaid, standing
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import FlowWait
 from perdure.session.flows.kinds import HandoffAwaited, NodeParked
 from perdure.session.ids import StreamId
 from tests.fakes.flow_log import FlowLog, graph
 
 LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
-ASKED = (Waiting("consent", "build", "May it write?", session=StreamId("f__build")),)
+ASKED = (FlowWait("consent", "build", "May it write?", session=StreamId("f__build")),)
 
 
 def stands(log: FlowLog) -> dict[str, NodeStanding]:

@@ -15,7 +15,7 @@ from perdure.apps.flow.picture.telling import (
 )
 from perdure.apps.terminal.style import Style
 from perdure.engine.flows.rules.improvement import order_by_graph
-from perdure.engine.flows.rules.waiting import Waiting
+from perdure.engine.flows.rules.waiting import FlowWait
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.kinds import (
     FindingsMade,
@@ -46,17 +46,17 @@ MODES = ("graph-based", "none")
 def test_everything_that_waits_says_which_command_answers_it(
     topic: QuestionTopic, words: str
 ) -> None:
-    assert answer("f", Waiting(topic, "a", "It waits.", MODES)) == words
+    assert answer("f", FlowWait(topic, "a", "It waits.", MODES)) == words
 
 
 def test_consent_is_answered_in_the_inbox() -> None:
-    asked = Waiting("consent", "a", "May it?", ("approve", "deny"), EntryId("s/4"))
+    asked = FlowWait("consent", "a", "May it?", ("approve", "deny"), EntryId("s/4"))
     assert answer("f", asked) == "perdure inbox answer s/4 approve|deny"
     assert wait_data("f", asked)["answer"] == answer("f", asked)
 
 
 def test_what_an_agent_asked_is_told_with_the_command() -> None:
-    asked = Waiting(
+    asked = FlowWait(
         "prompt-human", "plan", "plan (owner) asks, and waits for a reply", role="owner"
     )
     assert list(waits("f", [asked], {"owner": "By train?"})) == [
@@ -92,7 +92,7 @@ def test_a_picture_has_how_far_the_roles_have_come_with_looking_back() -> None:
     assert "Looking back  graph-based · running" in shown
     assert shown[-2:] == ["  ○ owner", "  ● build  at work"]
     log.add(FindingsMade("build", "findings/build-findings.md"))
-    shown = list(picture(log.state, [Waiting("prompt-human", "owner", "It waits.")], PLAIN, 80))
+    shown = list(picture(log.state, [FlowWait("prompt-human", "owner", "It waits.")], PLAIN, 80))
     assert "  ✓ build  record/findings/build-findings.md" in shown
     assert shown[-3:] == [
         "Waiting for you:",

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from perdure import blocking
 from perdure.client.agents.agent import Agent
-from perdure.client.sync import blocking
 from perdure.errors import ConfigError, EntryNotFound, StoreUnavailable
 from perdure.session.messages import assistant, user
 

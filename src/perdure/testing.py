@@ -1,0 +1,178 @@
+"""`perdure.testing`: a model with answers written in the test, for unit tests of programs.
+
+    model = perdure.testing.ScriptedModel(["Hello!", assistant(tool_call("c1", "add", {"a": 1}))])
+    async with perdure.Runtime(store, agents=[agent], models=model) as runtime: ...
+
+It needs no network, no key and no configuration. ``docs/guides/testing.md`` shows a whole test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+
+from perdure.client.clock import SystemClock
+from perdure.errors import (
+    ContextOverflow,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+    WrongArgument,
+)
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest
+from perdure.models.scenario import (
+    CallTools,
+    ErrorCode,
+    Fail,
+    Reply,
+    Say,
+    Scenario,
+    ScriptedCall,
+    Step,
+    Think,
+    When,
+)
+from perdure.models.scripted import ScriptedModel as ScenarioModel
+from perdure.session.messages import Message, TextPart, ThinkingPart, ToolCallPart
+
+__all__ = ["Answer", "ModelRequest", "ScriptedModel"]
+
+Answer = str | Message | ModelError
+"""One answer of a scripted model: its text, a message of the assistant, or an error to raise."""
+
+SUMMARY = (
+    "A scripted model wrote this summary. It stands in for the earlier part of a conversation."
+)
+_END = Reply(steps=(Fail("model_refused", "the test gives ScriptedModel no further answer"),))
+_CODES: tuple[tuple[type[ModelError], ErrorCode], ...] = (
+    (RateLimited, "rate_limited"),
+    (ModelUnavailable, "model_unavailable"),
+    (ContextOverflow, "context_overflow"),
+    (MalformedResponse, "malformed_response"),
+    (ModelRefused, "model_refused"),
+)
+
+
+class ScriptedModel:
+    """A model for unit tests that gives `answers` in order; pass it as ``Runtime(models=…)``.
+
+    An answer is a text, an `assistant` message (with `thinking` and `tool_call` parts), or a
+    ModelError. The position in a conversation decides which answer comes: its first model call gets
+    the first answer. So each session begins with the first answer, and a resumed turn gets what it
+    would have got. An error is raised once, then the call gets the answer after it; the last answer
+    of the list is raised at every call. After the last answer the model refuses the request.
+    `summary` answers the request of a compaction. `requests` are the requests so far, oldest first.
+    It answers under every model name, for example ``Agent(model="test:any")``.
+    Raises: WrongArgument for an answer of another type, and for a message of another role or with
+    media in it.
+    """
+
+    def __init__(
+        self,
+        answers: Iterable[Answer],
+        *,
+        summary: str = SUMMARY,
+        context_window: int | None = None,
+    ) -> None:
+        replies = _replies(answers)
+        self.requests: list[ModelRequest] = []
+        self._answers = len(replies)
+        self._scenario = Scenario(
+            name="",
+            rules=(Reply(steps=(Say(summary),), when=When(asks_summary=True)),),
+            sequence=(*replies, _END),
+            context_window=context_window,
+        )
+        self._models: dict[str, ScenarioModel] = {}
+
+    def info(self, model: str) -> ModelInfo:
+        """What is known of the model."""
+        return ModelInfo(model, self._scenario.context_window)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Stream the answer to `request`. Raises: ModelError."""
+        self.requests.append(request)
+        name = request.model.partition(":")[2] or request.model
+        if name not in self._models:
+            named = msgspec.structs.replace(self._scenario, name=name)
+            self._models[name] = ScenarioModel(named, clock=SystemClock())
+        async for delta in self._models[name].stream(request):
+            yield delta
+
+    def __repr__(self) -> str:
+        return f"<ScriptedModel answers={self._answers} requests={len(self.requests)}>"
+
+
+def _replies(answers: Iterable[Answer]) -> list[Reply]:
+    """One reply for each answer, with the errors that come before it."""
+    if isinstance(answers, str):
+        raise WrongArgument("ScriptedModel takes a list of answers, not str", argument="answers")
+    replies: list[Reply] = []
+    errors: list[Step] = []
+    for answer in answers:
+        if isinstance(answer, ModelError):
+            errors.append(_failure(answer))
+        elif isinstance(answer, str):
+            replies.append(Reply(steps=(*errors, Say(answer))))
+            errors = []
+        else:
+            replies.append(_reply(answer, errors))
+            errors = []
+    if errors:
+        last = msgspec.structs.replace(errors.pop(), times=None)
+        replies.append(Reply(steps=(*errors, last)))
+    return replies
+
+
+def _reply(answer: Message, before: list[Step]) -> Reply:
+    if not isinstance(answer, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - tests are not always type-checked
+        raise WrongArgument(
+            f"ScriptedModel takes texts, assistant messages and ModelErrors as answers, not "
+            f"{type(answer).__name__}",
+            argument="answers",
+        )
+    if answer.role != "assistant":
+        raise WrongArgument(
+            f"ScriptedModel takes messages of the assistant as answers, not one of {answer.role}: "
+            "use perdure.assistant(…)",
+            argument="answers",
+        )
+    steps: list[Step] = []
+    calls: list[ScriptedCall] = []
+    for part in answer.parts:
+        if isinstance(part, ToolCallPart):
+            json = msgspec.json.encode(part.args).decode()
+            calls.append(ScriptedCall(part.name, json, part.id))
+        elif isinstance(part, TextPart):
+            steps.append(Say(part.text))
+        elif isinstance(part, ThinkingPart):
+            steps.append(Think(part.text))
+        else:
+            raise WrongArgument(
+                f"ScriptedModel cannot answer with a {type(part).__name__}: use text, thinking and "
+                "tool_call parts",
+                argument="answers",
+            )
+    if calls:
+        steps.append(CallTools(tuple(calls)))
+    return Reply(steps=(*before, *steps), stop_reason=answer.stop_reason, usage=answer.usage)
+
+
+def _failure(error: ModelError) -> Fail:
+    code: ErrorCode | None = next((code for kind, code in _CODES if isinstance(error, kind)), None)
+    if code is None:
+        raise WrongArgument(
+            f"ScriptedModel cannot raise {type(error).__name__}: use RateLimited, "
+            "ModelUnavailable, ContextOverflow, ModelRefused or MalformedResponse",
+            argument="answers",
+        )
+    return Fail(
+        code,
+        error.reason,
+        times=1,
+        retry_after_s=error.retry_after_s if isinstance(error, RateLimited) else None,
+        status=error.status if isinstance(error, ModelRefused) else None,
+    )

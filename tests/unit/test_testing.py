@@ -1,0 +1,111 @@
+"""`perdure.testing`: the scripted model of people's own unit tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import assistant, thinking, tool_call, user
+from perdure.testing import ScriptedModel
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
+
+
+@perdure.tool(effect="read")
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+async def test_scripted_model_answers_in_order_and_shows_its_requests() -> None:
+    model = ScriptedModel(
+        [
+            assistant(thinking("easy"), tool_call("c1", "add", {"a": 2, "b": 3})),
+            "It is 5.",
+            "You are welcome.",
+        ]
+    )
+    agent = perdure.Agent("helper", model="test:any", tools=[add])
+    async with (
+        perdure.open("memory:") as store,
+        perdure.Runtime(store, agents=[agent], models=model) as runtime,
+    ):
+        chat = await runtime.start("helper")
+        assert (await chat.send("What is 2 + 3?")).text == "It is 5."
+        assert (await chat.send("Thanks")).text == "You are welcome."
+        other = await runtime.start("helper")
+        assert (await other.send("What is 2 + 3?")).text == "It is 5."
+        await other.send("Thanks")
+        with pytest.raises(perdure.TurnFailed, match=r"test:any: .*gives ScriptedModel no further"):
+            await other.send("And now?")
+    assert len(model.requests) == 7
+    assert model.requests[1].messages[-1].text == "5"
+    assert [each.name for each in model.requests[0].tools] == ["add"]
+    assert repr(model) == "<ScriptedModel answers=3 requests=7>"
+
+
+async def test_scripted_error_is_raised_once_and_the_last_one_always() -> None:
+    busy = perdure.RateLimited("test:any", "slow down", 0.0)
+    refused = perdure.ModelRefused("test:any", "no credit", 402)
+    model = ScriptedModel([busy, "Done.", refused])
+    async with (
+        perdure.open("memory:") as store,
+        perdure.Runtime(store, agents=[perdure.Agent("a", model="x:y")], models=model) as runtime,
+    ):
+        chat = await runtime.start("a")
+        assert (await chat.send("one")).text == "Done."
+        for _ in range(2):
+            with pytest.raises(perdure.TurnFailed, match="no credit"):
+                await chat.send("two")
+
+
+async def test_scripted_summary_answers_a_compaction() -> None:
+    told = "They talked about words, in many words, at great length."
+    model = ScriptedModel(["word " * 300] * 4, summary=told)
+    kept = perdure.CompactionSettings(keep_recent_tokens=100)
+    agent = perdure.Agent("a", model="x:y", compaction=kept)
+    async with (
+        perdure.open("memory:") as store,
+        perdure.Runtime(store, agents=[agent], models=model) as runtime,
+    ):
+        chat = await runtime.start(agent)
+        for _ in range(3):
+            await chat.send("word " * 300)
+        await chat.compact()
+        bodies = [perdure.body_of(entry) async for entry in chat.session.entries(-1)]
+    summaries = [body.summary for body in bodies if isinstance(body, perdure.Compaction)]
+    assert summaries[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ("Hello", "takes a list of answers, not str"),
+        ([5], "as answers, not int"),
+        ([user("Hello")], "not one of user: use perdure.assistant"),
+        ([perdure.ModelError("m", "r")], "cannot raise ModelError: use RateLimited"),
+    ],
+)
+def test_scripted_model_with_wrong_answers_says_what_it_takes(answers: Any, told: str) -> None:
+    with pytest.raises(perdure.WrongArgument, match=told):
+        ScriptedModel(answers)
+
+
+def test_scripted_model_works_without_async() -> None:
+    with (
+        perdure.blocking.open("memory:") as store,
+        perdure.blocking.Runtime(
+            store, [perdure.Agent("a", model="x:y")], models=ScriptedModel(["Hi."])
+        ) as runtime,
+    ):
+        assert runtime.start("a").send("Hello").result().text == "Hi."
+
+
+async def test_example_of_the_guide_passes() -> None:
+    code = GUIDE.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(code, "testing.md", "exec", dont_inherit=True), names)
+    await names["test_agent_answers_with_the_weather"]()
