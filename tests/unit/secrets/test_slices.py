@@ -7,8 +7,11 @@ import threading
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perdure.secrets import shapes
+from perdure.secrets.files import IN_FILES
 from tests.unit.secrets.test_shapes import MARKED
 
 PLACED = [
@@ -68,7 +71,7 @@ def test_pattern_is_tried_only_in_slices_that_hold_its_hint(
     assert not [shape for shape in tried if "cookie" in shape]
     cookie = plain[: 5 * shapes.SLICE] + "\ncookie: abcdefghij\n" + plain
     assert [find.kind for find in shapes.finds(cookie)] == ["cookie"]
-    assert len([shape for shape in tried if "cookie" in shape]) <= 2
+    assert len([shape for shape in tried if "cookie" in shape]) <= 4  # in two slices at most
 
 
 def test_other_thread_runs_while_a_long_text_is_searched() -> None:
@@ -81,3 +84,24 @@ def test_other_thread_runs_while_a_long_text_is_searched() -> None:
         turns += 1
     assert turns >= 10
     assert time.thread_time() - began < 1
+
+
+def test_patterns_that_ignore_case_are_in_lower_case() -> None:
+    ignoring = [
+        shape
+        for shape in vars(shapes).values()
+        if isinstance(shape, str) and shape.startswith(shapes.IGNORING_CASE)
+    ]
+    ignoring += [shape for _, _, shape in (*shapes.PLACED, *IN_FILES) if shape.startswith("(?i")]
+    assert len(ignoring) > 15
+    for shape in ignoring:
+        letters = re.sub(r"\(\?P<|\\.|\[[^]]*\]", "", shape)
+        assert letters == letters.lower(), shape
+
+
+@pytest.mark.parametrize("shape", shapes.MARKED.values(), ids=str)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_every_marked_key_begins_as_the_scan_expects(shape: str, data: st.DataObject) -> None:
+    key = data.draw(st.from_regex(re.compile(shape, re.ASCII), fullmatch=True))
+    assert re.match(shapes.MARKED_BEGIN, key), key
