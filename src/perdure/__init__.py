@@ -170,6 +170,10 @@ if TYPE_CHECKING:
     from perdure.session.messages import tool_call as tool_call
     from perdure.session.messages import tool_result as tool_result
     from perdure.session.messages import user as user
+    from perdure.session.records import ActivityTotal as ActivityTotal
+    from perdure.session.records import FileEdit as FileEdit
+    from perdure.session.records import ToolCallRecord as ToolCallRecord
+    from perdure.session.records import UsageTotal as UsageTotal
     from perdure.session.search.values import Hit as Hit
     from perdure.session.tree import TreeNode as TreeNode
     from perdure.tools.declare import tool as tool
@@ -366,6 +370,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "tool_call",
         "tool_result",
         "user",
+    ),
+    "perdure.session.records": (
+        "ActivityTotal",
+        "FileEdit",
+        "ToolCallRecord",
+        "UsageTotal",
     ),
     "perdure.session.search.values": ("Hit",),
     "perdure.session.tree": ("TreeNode",),

@@ -336,8 +336,10 @@ async def _own(store: Store, call: Callable[[Session], Awaitable[object]]) -> ob
 
 
 PUBLIC: dict[str, list[Call]] = {
+    "activity": [lambda s, _: s.activity()],
     "answer": [lambda s, id: s.answer(of(id, 3), "allow", by="us")],
     "continue_recent": [lambda s, _: s.continue_recent(cwd=f"/home/{WORD}")],
+    "edits": [lambda s, _: s.edits(), lambda s, id: s.edits(session=id)],
     "erase": [
         lambda s, id: s.erase(id, forks="erase"),
         lambda s, _: s.erase(subject=WORD),
@@ -358,6 +360,8 @@ PUBLIC: dict[str, list[Call]] = {
         lambda s, _: s.search(WORD),
         lambda s, id: s.search(WORD, sessions=[id]),
     ],
+    "tool_calls": [lambda s, _: s.tool_calls(), lambda s, id: s.tool_calls(session=id)],
+    "usage": [lambda s, _: s.usage("project"), lambda s, _: s.usage("session")],
     "verify": [lambda s, _: s.verify()],
     "watch": [lambda s, _: _watched(s.watch(after=0))],
     # not methods of `Store`, but given one

@@ -74,6 +74,7 @@ LINES: dict[str, list[str]] = {
     "sessions rename": [S, f"again {MARK.replace(chr(0), '')}"],
     "sessions search": ["Hello"],
     "sessions show": [S],
+    "sessions tools": [S],
     "sessions tree": [S, "--all"],
     "sessions uncompact": [S],
     "sessions unpin": [S, "0"],

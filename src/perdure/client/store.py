@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -42,6 +42,14 @@ from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo, StreamHeader
+from perdure.session.records import (
+    ActivityGroup,
+    ActivityTotal,
+    FileEdit,
+    ToolCallRecord,
+    UsageGroup,
+    UsageTotal,
+)
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.access.later import Later
 from perdure.stores.draft import Backing, Draft, Stored
@@ -61,9 +69,15 @@ from perdure.stores.protocol import (
 if TYPE_CHECKING:
     from perdure.client.conversation import authority
     from perdure.client.inbox import flows as inbox_of_flows
+    from perdure.client.records import edits as edit_records
+    from perdure.client.records import tool_calls as call_records
+    from perdure.client.records import usage as usage_records
 else:
     authority = Later("perdure.client.conversation.authority")
     inbox_of_flows = Later("perdure.client.inbox.flows")
+    edit_records = Later("perdure.client.records.edits")
+    call_records = Later("perdure.client.records.tool_calls")
+    usage_records = Later("perdure.client.records.usage")
 
 
 @takes_all_declared
@@ -79,6 +93,7 @@ class Store:
         self.outside = outside
         self.bus = bus or LiveBus()
         self.hooks = Hooks()
+        self._tallies: usage_records.Tallies | None = None
 
     async def create(
         self,
@@ -215,8 +230,8 @@ class Store:
             roles=tuple(roles),
             sessions=tuple([await self._known(session) for session in sessions]),
             tools=tuple(tools),
-            since=None if since is None else _ms(since),
-            until=None if until is None else _ms(until),
+            since=_ms_or_none(since),
+            until=_ms_or_none(until),
             is_on_branch=on_branch,
             limit=limit,
         )
@@ -257,6 +272,71 @@ class Store:
         clock, flow = self.outside.clock, stream.header.id
         answering = inbox_of_flows.Answering(self.backend, clock, flow)
         return await answering.answer(id, answer, by=by, note=note)
+
+    async def tool_calls(
+        self,
+        *,
+        session: str | None = None,
+        tool: str | None = None,
+        failed: bool | None = None,
+        last: int | None = 100,
+    ) -> list[ToolCallRecord]:
+        """Return the newest `last` tool calls, oldest first: of one session, or of all.
+
+        `tool` is the name of the tool. `failed` True keeps calls that failed, False those that
+        succeeded, None also those without an outcome. Imported sessions are included. A fork has
+        the calls of its own log. Reads sessions, newest activity first, until `last` are found.
+        Raises: SessionNotFound; ValueError when `last` is negative.
+        """
+        amount("last", last)
+        known = None if session is None else await self._known(session)
+        return await call_records.newest_calls(self.backend, known, tool, failed=failed, last=last)
+
+    async def usage(
+        self,
+        by: UsageGroup = "model",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        zone: tzinfo = UTC,
+    ) -> list[UsageTotal]:
+        """Sum the tokens and costs of model calls by model, agent, project, day or session.
+
+        A project is a session's folder. Days are those of `zone` and come in order; other groups
+        come most tokens first. Calls before `since` and from `until` on are left out, to a quarter
+        of an hour. The first call reads the sessions active since `since`; later calls of this
+        handle read what was appended since.
+        """
+        return await self._tally.usage(by, _ms_or_none(since), _ms_or_none(until), zone)
+
+    async def activity(
+        self,
+        by: ActivityGroup = "day",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        zone: tzinfo = UTC,
+    ) -> list[ActivityTotal]:
+        """Count messages, turns, tool calls and tokens by day or hour, in order of time.
+
+        Days and hours without activity are left out. Reads what `usage` reads.
+        """
+        return await self._tally.activity(by, _ms_or_none(since), _ms_or_none(until), zone)
+
+    async def edits(self, *, session: str | None = None, last: int | None = 50) -> list[FileEdit]:
+        """Return the `last` files that tool calls changed last, newest change first.
+
+        Raises: SessionNotFound; ValueError when `last` is negative.
+        """
+        amount("last", last)
+        known = None if session is None else await self._known(session)
+        return await edit_records.newest_edits(self.backend, known, last)
+
+    @property
+    def _tally(self) -> usage_records.Tallies:
+        if self._tallies is None:
+            self._tallies = usage_records.Tallies(self.backend)
+        return self._tallies
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""
@@ -382,3 +462,7 @@ def _ms(moment: datetime) -> int:
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):  # so near the ends of time that no zone can be looked up
         return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _ms_or_none(moment: datetime | None) -> int | None:
+    return None if moment is None else _ms(moment)

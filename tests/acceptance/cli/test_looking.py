@@ -236,3 +236,23 @@ def test_a_tree_of_ten_thousand_entries_is_drawn_and_written(world: World) -> No
         assert sum(1 for _ in nodes(json.loads(text))) == 10_000
     finally:
         sys.setrecursionlimit(before)
+
+
+def test_tool_calls_are_listed_with_result_and_as_json(imported: World) -> None:
+    calls = imported.ok("sessions", "tools", SAMPLE_ID, "--json").json
+    assert len(calls) > 3
+    assert set(calls[0]) == {
+        *("id", "name", "input", "output", "success", "error", "called_at", "duration_ms"),
+        *("session", "entry_id", "outcome"),
+    }
+    assert calls[0]["called_at"].endswith("Z")
+    assert calls == imported.ok("sessions", "tools", "--last", "0", "--json").json
+    named = imported.ok("sessions", "tools", "--tool", calls[0]["name"], "--json").json
+    assert named == [call for call in calls if call["name"] == calls[0]["name"]]
+    failed = imported.ok("sessions", "tools", "--failed", "--json").json
+    assert failed == [call for call in calls if call["success"] is False]
+    lines = imported.ok("sessions", "tools", SAMPLE_ID[:12], "--last", "2").out.splitlines()
+    assert lines[0].split() == ["CALLED", "AT", "TOOL", "RESULT", "MS", "INPUT", "OUTPUT"]
+    assert len(lines) == 3
+    assert imported.ok("sessions", "tools", "--tool", "none").out == "No tool calls found.\n"
+    assert imported.run("sessions", "tools", "ghost").code == 3

@@ -57,6 +57,7 @@ _BY_NAME = (
     "perdure.apps.picker.command",
     "perdure.apps.cli.diff.command",
     "perdure.apps.cli.keeping.erasing",
+    "perdure.apps.cli.tools",
 )
 """Modules with commands of this group; the options of their commands are those of this package."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal, Self, overload
@@ -44,6 +44,14 @@ from perdure.session.info import Origin, SessionInfo
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
 from perdure.session.messages import InFlightMessage, Message
+from perdure.session.records import (
+    ActivityGroup,
+    ActivityTotal,
+    FileEdit,
+    ToolCallRecord,
+    UsageGroup,
+    UsageTotal,
+)
 from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
@@ -526,6 +534,63 @@ class Store(Handle[AsyncStore]):
         InvalidEntry when it is no question, or `answer` is none of its choices.
         """
         return self.portal.call(self.asynchronous.answer(question, answer, by=by, note=note))
+
+    def tool_calls(
+        self,
+        *,
+        session: str | None = None,
+        tool: str | None = None,
+        failed: bool | None = None,
+        last: int | None = 100,
+    ) -> list[ToolCallRecord]:
+        """Return the newest `last` tool calls, oldest first: of one session, or of all.
+
+        `tool` is the name of the tool. `failed` True keeps calls that failed, False those that
+        succeeded, None also those without an outcome. Imported sessions are included. A fork has
+        the calls of its own log. Reads sessions, newest activity first, until `last` are found.
+        Raises: SessionNotFound; ValueError when `last` is negative.
+        """
+        return self.portal.call(
+            self.asynchronous.tool_calls(session=session, tool=tool, failed=failed, last=last)
+        )
+
+    def usage(
+        self,
+        by: UsageGroup = "model",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        zone: tzinfo = UTC,
+    ) -> list[UsageTotal]:
+        """Sum the tokens and costs of model calls by model, agent, project, day or session.
+
+        A project is a session's folder. Days are those of `zone` and come in order; other groups
+        come most tokens first. Calls before `since` and from `until` on are left out, to a quarter
+        of an hour. The first call reads the sessions active since `since`; later calls of this
+        handle read what was appended since.
+        """
+        return self.portal.call(self.asynchronous.usage(by, since=since, until=until, zone=zone))
+
+    def activity(
+        self,
+        by: ActivityGroup = "day",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        zone: tzinfo = UTC,
+    ) -> list[ActivityTotal]:
+        """Count messages, turns, tool calls and tokens by day or hour, in order of time.
+
+        Days and hours without activity are left out. Reads what `usage` reads.
+        """
+        return self.portal.call(self.asynchronous.activity(by, since=since, until=until, zone=zone))
+
+    def edits(self, *, session: str | None = None, last: int | None = 50) -> list[FileEdit]:
+        """Return the `last` files that tool calls changed last, newest change first.
+
+        Raises: SessionNotFound; ValueError when `last` is negative.
+        """
+        return self.portal.call(self.asynchronous.edits(session=session, last=last))
 
     def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""

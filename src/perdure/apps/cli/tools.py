@@ -1,0 +1,112 @@
+"""``perdure sessions tools``: the record of tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.words.naming import named_session
+from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.terminal.output import (
+    local_time,
+    out_style,
+    show,
+    show_json,
+    show_lines,
+    width,
+)
+from perdure.apps.terminal.tables import Column, table
+from perdure.apps.terminal.text import one_line
+from perdure.session.clock import timestamp
+from perdure.session.records import ToolCallRecord
+
+_TEXT = 400
+"""Characters of an input, output or error in a line."""
+
+
+def add_to(sessions: typer.Typer) -> None:
+    """Add the command to ``perdure sessions``."""
+    sessions.command("tools")(tools)
+
+
+def tools(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The session; default: all sessions.")
+    ] = None,
+    *,
+    tool: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only calls of this tool.")
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only calls that failed.")] = False,
+    last: Annotated[
+        int, typer.Option(min=0, max=MOST, metavar="N", help="At most the newest N calls; 0: all.")
+    ] = 100,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """List tool calls with input, result and duration, oldest first.
+
+    Calls in imported sessions have no duration. --json prints whole inputs and outputs.
+
+    Examples:
+        perdure sessions tools 01jd
+        perdure sessions tools --failed --last 20
+        perdure sessions tools --tool run_command --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            found = await opened.tool_calls(
+                session=None if session is None else await named_session(opened, session),
+                tool=tool,
+                failed=failed or None,
+                last=last or None,
+            )
+        if as_json:
+            show_json([_data(call) for call in found])
+        elif found:
+            show_lines(_rows(found, has_session=session is None))
+        else:
+            show("No tool calls found.")
+
+    return run(work)
+
+
+def _data(call: ToolCallRecord) -> dict[str, object]:
+    return {**msgspec.structs.asdict(call), "called_at": timestamp(call.called_at)}
+
+
+def _rows(found: Sequence[ToolCallRecord], *, has_session: bool) -> Iterator[str]:
+    columns = [
+        Column("CALLED AT", "faint"),
+        Column("TOOL", "strong"),
+        Column("RESULT"),
+        Column("MS", is_right=True),
+        Column("INPUT", gives_way=True),
+        Column("OUTPUT", gives_way=True),
+    ]
+    rows = [list(_row(call)) for call in found]
+    if has_session:
+        columns.insert(0, Column("SESSION"))
+        rows = [[call.session, *row] for call, row in zip(found, rows, strict=True)]
+    return table(columns, rows, width(), out_style())
+
+
+def _row(call: ToolCallRecord) -> Iterator[str]:
+    yield local_time(call.called_at)
+    yield one_line(call.name, _TEXT)
+    yield _result(call)
+    yield "" if call.duration_ms is None else f"{call.duration_ms:,}"
+    yield one_line(msgspec.json.encode(call.input).decode(), _TEXT)
+    yield one_line(call.error or call.output or "", _TEXT)
+
+
+def _result(call: ToolCallRecord) -> str:
+    if call.success is None:
+        return "no result"
+    return call.outcome or ("ok" if call.success else "error")

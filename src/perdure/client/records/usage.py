@@ -1,0 +1,204 @@
+"""Tokens, costs and activity: a tally for each session, read from its log, and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
+
+from perdure.client.records.sessions import newest_sessions, own_entries
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo
+from perdure.session.ledger import ModelCalled, ModelFinished, TurnStarted
+from perdure.session.messages import Message, Usage
+from perdure.session.records import ActivityGroup, ActivityTotal, UsageGroup, UsageTotal
+from perdure.stores.protocol import SessionStore
+
+_QUARTER_MS = 900_000
+"""A quarter of an hour: every time zone's days and hours begin at one."""
+
+_MOST_KEPT = 10_000
+"""Sessions whose tallies a store's handle keeps."""
+
+
+class _Cell(NamedTuple):
+    """Where usage is counted. Units: `quarter` is Unix time in quarters of an hour."""
+
+    quarter: int
+    model: str
+    agent: str
+
+
+class _Used(NamedTuple):
+    calls: int = 0
+    usage: Usage = Usage()
+    unpriced: int = 0
+
+    def plus(self, other: _Used) -> _Used:
+        usage = self.usage + other.usage
+        return _Used(self.calls + other.calls, usage, self.unpriced + other.unpriced)
+
+
+class _Count(NamedTuple):
+    messages: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+
+    def plus(self, other: _Count) -> _Count:
+        return _Count(
+            self.messages + other.messages,
+            self.turns + other.turns,
+            self.tool_calls + other.tool_calls,
+            self.tokens + other.tokens,
+        )
+
+
+class SessionTally:
+    """What one session used and did, from the entries of its own log up to seq `head`."""
+
+    def __init__(self, earlier: SessionTally | None = None) -> None:
+        self.head = -1 if earlier is None else earlier.head
+        self.used: dict[_Cell, _Used] = {} if earlier is None else dict(earlier.used)
+        self.counts: dict[int, _Count] = {} if earlier is None else dict(earlier.counts)
+        self.called: dict[EntryId, ModelCalled] = {} if earlier is None else dict(earlier.called)
+        self.answers: set[EntryId] = set() if earlier is None else set(earlier.answers)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add `entries`, which follow those that were added before."""
+        for entry in entries:
+            self.head = entry.seq
+            if entry.kind not in _KINDS:
+                continue
+            try:
+                body = body_of(entry)
+            except (CorruptLog, UnsupportedVersion):
+                continue
+            if isinstance(body, Message):
+                self._add_message(entry, body)
+            elif isinstance(body, ModelCalled):
+                self.called[entry.id] = body
+            elif isinstance(body, ModelFinished):
+                self._finish(entry, body)
+            else:
+                self._count(entry, _Count(turns=1))
+
+    def _add_message(self, entry: Entry, message: Message) -> None:
+        if message.role in ("user", "assistant"):
+            self._count(entry, _Count(messages=1, tool_calls=len(message.tool_calls)))
+        is_counted = entry.id in self.answers  # in the model_finished of the same commit
+        self.answers.discard(entry.id)
+        if message.usage is not None and not is_counted:
+            self._use(entry, message.model or "", "", message.usage)
+
+    def _finish(self, entry: Entry, body: ModelFinished) -> None:
+        called = None if entry.about is None else self.called.pop(entry.about, None)
+        if body.answer is not None:
+            self.answers.add(body.answer)
+        if body.usage is not None:
+            model = body.model or (called.model if called else "")
+            agent = body.agent or (called.agent if called else None) or ""
+            self._use(entry, model, agent, body.usage)
+
+    def _use(self, entry: Entry, model: str, agent: str, usage: Usage) -> None:
+        cell = _Cell(entry.at // _QUARTER_MS, model, agent)
+        more = _Used(1, usage, int(usage.cost_microcents is None))
+        self.used[cell] = self.used.get(cell, _Used()).plus(more)
+        self._count(entry, _Count(tokens=usage.total_tokens))
+
+    def _count(self, entry: Entry, more: _Count) -> None:
+        quarter = entry.at // _QUARTER_MS
+        self.counts[quarter] = self.counts.get(quarter, _Count()).plus(more)
+
+
+_KINDS = frozenset(("message", ModelCalled.kind, ModelFinished.kind, TurnStarted.kind))
+
+
+class Tallies:
+    """The tallies of a store's sessions. Each call reads only what was appended since the last."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._kept: dict[tuple[StreamId, int], SessionTally] = {}
+
+    async def usage(
+        self, by: UsageGroup, since: int | None, until: int | None, zone: tzinfo
+    ) -> list[UsageTotal]:
+        """Sum what model calls used; days in order, other groups most tokens first."""
+        groups: dict[str, tuple[_Used, set[StreamId]]] = {}
+        async for info in newest_sessions(self._store, since):
+            tally = await self._tally(info)
+            for cell, used in tally.used.items():
+                if not _is_within(cell.quarter, since, until):
+                    continue
+                key = _group(by, cell, info, zone)
+                sums, sessions = groups.get(key, (_Used(), set[StreamId]()))
+                groups[key] = sums.plus(used), sessions | {info.id}
+        totals = [
+            UsageTotal(key, used.calls, used.usage, used.unpriced, len(sessions))
+            for key, (used, sessions) in groups.items()
+        ]
+        if by == "day":
+            return sorted(totals, key=lambda each: each.key)
+        return sorted(totals, key=lambda each: (-each.usage.total_tokens, each.key))
+
+    async def activity(
+        self, by: ActivityGroup, since: int | None, until: int | None, zone: tzinfo
+    ) -> list[ActivityTotal]:
+        """Count what happened in each day or hour with any activity, in order of time."""
+        groups: dict[str, tuple[_Count, set[StreamId]]] = {}
+        async for info in newest_sessions(self._store, since):
+            tally = await self._tally(info)
+            for quarter, count in tally.counts.items():
+                if not _is_within(quarter, since, until):
+                    continue
+                key = _time_key(by, quarter, zone)
+                sums, sessions = groups.get(key, (_Count(), set[StreamId]()))
+                groups[key] = sums.plus(count), sessions | {info.id}
+        totals = [
+            ActivityTotal(key, *count, sessions=len(sessions))
+            for key, (count, sessions) in groups.items()
+        ]
+        return sorted(totals, key=lambda each: each.key)
+
+    async def _tally(self, info: SessionInfo) -> SessionTally:
+        name = (info.id, info.created_at)  # an id that is used again after an erasure starts anew
+        known = self._kept.pop(name, None)
+        if known is None or known.head < info.entries - 1:
+            known = SessionTally(known)
+            async for page in own_entries(self._store, info.id, known.head):
+                known.add(page)
+        self._kept[name] = known
+        if len(self._kept) > _MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return known
+
+
+def _is_within(quarter: int, since: int | None, until: int | None) -> bool:
+    after = since is None or (quarter + 1) * _QUARTER_MS > since
+    return after and (until is None or quarter * _QUARTER_MS < until)
+
+
+def _group(by: UsageGroup, cell: _Cell, info: SessionInfo, zone: tzinfo) -> str:
+    match by:
+        case "model":
+            return cell.model
+        case "agent":
+            return cell.agent
+        case "project":
+            return info.cwd or ""
+        case "session":
+            return info.id
+        case "day":
+            return _time_key("day", cell.quarter, zone)
+
+
+def _time_key(by: ActivityGroup, quarter: int, zone: tzinfo) -> str:
+    try:
+        moment = datetime.fromtimestamp(quarter * _QUARTER_MS / 1000, UTC).astimezone(zone)
+    except (ValueError, OverflowError, OSError):  # an import may claim any time
+        return ""
+    return moment.strftime("%Y-%m-%d" if by == "day" else "%Y-%m-%dT%H")

@@ -1,0 +1,85 @@
+"""What a store tells of its sessions beside their messages: tool calls, usage, activity, edits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.ledger import ToolOutcome
+from perdure.session.messages import Usage
+
+UsageGroup = Literal["model", "agent", "project", "day", "session"]
+ActivityGroup = Literal["day", "hour"]
+
+
+class ToolCallRecord(msgspec.Struct, frozen=True):
+    """One tool call of a session.
+
+    `success` is None while the call has no outcome: it runs, or it was interrupted. `outcome` says
+    more of calls that perdure ran, and is None for imported ones. `output` is the text that the
+    model got. `entry_id` is the entry of the call: its ``tool_started``, else the message that asks
+    for it, else its ``tool_finished``. A call that was attempted again has a record per attempt.
+    Units: `called_at` is Unix milliseconds; `duration_ms` is None for imported calls.
+    """
+
+    id: str
+    name: str
+    input: Mapping[str, object]
+    output: str | None
+    success: bool | None
+    error: str | None
+    called_at: int
+    duration_ms: int | None
+    session: StreamId
+    entry_id: EntryId
+    outcome: ToolOutcome | None = None
+
+
+class UsageTotal(msgspec.Struct, frozen=True):
+    """What the model calls of one group used.
+
+    `key` is the model, agent, folder, day (``2026-11-22``) or session; "" where the log names none.
+    `usage` sums the calls that reported usage, `calls` counts them and `sessions` their sessions.
+    The cost in `usage` leaves out `unpriced_calls`, whose price is unknown.
+    """
+
+    key: str
+    calls: int
+    usage: Usage
+    unpriced_calls: int
+    sessions: int
+
+
+class ActivityTotal(msgspec.Struct, frozen=True):
+    """How much happened in a day (``2026-11-22``) or an hour (``2026-11-22T14``).
+
+    `messages` counts those of people and models, `tokens` all tokens of the model calls, and
+    `sessions` the sessions in which anything of it happened.
+    """
+
+    key: str
+    messages: int
+    turns: int
+    tool_calls: int
+    tokens: int
+    sessions: int
+
+
+class FileEdit(msgspec.Struct, frozen=True):
+    """A file that tool calls changed.
+
+    `path` is as the call names it; a relative one is below `cwd`, the folder of its session.
+    `entry_id` is the newest call that changed it, of `tool` in `session`; `edits` counts the calls
+    that were read. Units: `at` is Unix milliseconds.
+    """
+
+    path: str
+    cwd: str | None
+    session: StreamId
+    entry_id: EntryId
+    tool: str
+    at: int
+    edits: int

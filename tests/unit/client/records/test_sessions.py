@@ -1,0 +1,27 @@
+"""The sessions that records are made of."""
+
+from __future__ import annotations
+
+import perdure
+from perdure.client.records.sessions import newest_sessions, own_entries
+from perdure.session.ids import StreamId
+from tests.fakes.clock import ManualClock
+
+
+async def test_newest_sessions_yields_each_session_once_newest_first() -> None:
+    clock = ManualClock()
+    async with perdure.open("memory:", clock=clock) as store:
+        ids: list[str] = []
+        for _ in range(200):
+            clock.advance(1)
+            ids.append((await store.create()).id)
+        found = [info async for info in newest_sessions(store.backend)]
+        assert [info.id for info in found] == ids[::-1]
+        since = found[9].updated_at
+        newest = [info.id async for info in newest_sessions(store.backend, since)]
+        assert newest == [info.id for info in found[:10]]
+
+
+async def test_entries_of_a_removed_session_are_none() -> None:
+    async with perdure.open("memory:") as store:
+        assert [page async for page in own_entries(store.backend, StreamId("ghost"))] == []
