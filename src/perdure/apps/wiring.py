@@ -46,6 +46,14 @@ def models(scenario: Scenario | None = None) -> ModelRouter:
     return default_models(os.environ, clock)
 
 
+def require_providers(names: Iterable[str | None]) -> None:
+    """Raises: ConfigError for a model of an unknown provider; its key is not needed."""
+    router = models()
+    for name in names:
+        if name is not None:
+            router.provider_of(name)
+
+
 def scenario_in(file: Path) -> Scenario:
     """The scenario in a YAML file; only those who name one load a YAML library.
 

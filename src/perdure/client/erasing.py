@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
@@ -47,24 +48,55 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
 
 
 async def free_flow_ids(
-    backend: SessionStore, flow: StreamId, *, is_reused: bool
+    backend: SessionStore, flow: StreamId, sessions: Iterable[StreamId], *, is_reused: bool
 ) -> dict[StreamId, int] | None:
-    """Make the ids of the flow `flow` and of its erased sessions free if they are `is_reused`.
+    """Free the ids of the erased flow `flow` and of its erased sessions if they are `is_reused`.
 
-    Shape: stream -> the epoch of its leases, of those that were erased; None where the flow was
-    erased and its id is not to be reused. A session that forks still share stays erased.
+    `sessions` are the ids that the new flow needs beside its own.
+    Shape: stream -> the epoch of its leases, of those that were erased; None where one of these
+    ids is of an erased session and is not to be reused.
+    Raises: SessionExists if one of these ids cannot be used: no id is freed then.
     """
-    if not await is_erased(backend, flow):
-        return {}
-    if not is_reused:
-        return None
-    whole = (each for done in await erasing(backend).erasures() for each in done.sessions)
-    of_flow = {each.session for each in whole if each.session.startswith(f"{flow}__")}
-    epochs: dict[StreamId, int] = {}
-    for stream in (*sorted(of_flow), flow):  # the flow last: a killed call can be repeated
+    erased: list[StreamId] = []
+    needed = {*sessions, *await _erased_sessions(backend, flow)}
+    for stream in (flow, *sorted(needed)):
         if await is_erased(backend, stream):
-            epochs[stream] = await free_id(backend, stream, is_reused=True)
-    return epochs
+            erased.append(stream)
+        elif await _exists(backend, stream):
+            raise SessionExists(stream)
+    if not is_reused:
+        return None if erased else {}
+    for stream in erased:
+        await _require_free(backend, stream)
+    # The flow comes last: a killed call can be repeated.
+    return {each: await free_id(backend, each, is_reused=True) for each in reversed(erased)}
+
+
+async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
+    """The erased sessions of the roles and selectors of `flow`. Another flow may be ``flow__x``."""
+    whole = {each.session for done in await erasing(backend).erasures() for each in done.sessions}
+    found: set[StreamId] = set()
+    for stream in whole:
+        with suppress(SessionNotFound):
+            header = (await backend.state(stream)).header
+            if header.origin == "role" and header.parent == flow and header.fork is None:
+                found.add(stream)
+    return found
+
+
+async def _require_free(backend: SessionStore, stream: StreamId) -> None:
+    """Raises: SessionExists if the erased session `stream` cannot be removed, as with a fork."""
+    if isinstance(backend, Retaining):
+        with suppress(SessionNotFound):
+            if await backend.holder(stream) is not None:
+                raise SessionExists(stream, is_erased=True)
+
+
+async def _exists(backend: SessionStore, stream: StreamId) -> bool:
+    with suppress(SessionNotFound):
+        await backend.state(stream)
+        return True
+    return False
 
 
 async def taken(backend: SessionStore, stream: StreamId) -> SessionExists:

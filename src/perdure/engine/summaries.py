@@ -6,6 +6,8 @@ a turn are.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from perdure.context.branch_summary import branch_files, branch_summary_text
@@ -27,7 +29,7 @@ from perdure.engine.turns.rules.spending import (
 )
 from perdure.engine.turns.session_turns import Terms
 from perdure.engine.windows import pinned_window
-from perdure.errors import ModelError, TurnFailed
+from perdure.errors import HeadConflict, ModelError, TurnFailed
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
@@ -141,9 +143,13 @@ async def _called(
 
 
 async def _append(environment: Environment, lease: Lease, *entries: NewEntry) -> tuple[Entry, ...]:
-    write = Write(stream=environment.stream, entries=entries, lease=lease)
-    commit = Commit(writes=(write,), at=environment.clock.now_ms())
-    return (await environment.store.commit(commit)).entries[0]
+    """Append at the current head: only such a write is marked as the user's own."""
+    while True:
+        head = (await environment.store.state(environment.stream)).head
+        write = Write(stream=environment.stream, entries=entries, lease=lease, expected_head=head)
+        with suppress(HeadConflict):
+            commit = Commit(writes=(write,), at=environment.clock.now_ms())
+            return (await environment.store.commit(commit)).entries[0]
 
 
 async def _window(environment: Environment, state: StreamState) -> ContextWindow:

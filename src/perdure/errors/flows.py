@@ -29,19 +29,25 @@ class FlowExists(SessionExists):
 
 
 class FlowRefusal(EngineError):
-    """The flow does not wait for what was asked of it; nothing was changed.
+    """The flow cannot do what was asked of it; nothing was changed.
 
-    `role` and `session` are of the role whose session it is about, or None.
+    `role` and `session` are of the role whose session it is about, or None. `is_waiting`: the flow
+    waits for something else, so the message says where to look that up.
     """
 
     code = "flow_refusal"
 
     def __init__(
-        self, flow: str, why: str, *, role: str | None = None, session: str | None = None
+        self,
+        flow: str,
+        why: str,
+        *,
+        role: str | None = None,
+        session: str | None = None,
+        is_waiting: bool = False,
     ) -> None:
-        super().__init__(
-            f"flow {flow!r} cannot do that: {why} (Flow.waiting says what it waits for)"
-        )
+        advice = " (Flow.waiting says what it waits for)" if is_waiting else ""
+        super().__init__(f"flow {flow!r} cannot do that: {why}{advice}")
         self.flow = flow
         self.why = why
         self.role = role

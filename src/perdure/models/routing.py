@@ -68,7 +68,7 @@ class ModelRouter:
             remedy = self._remedies.get(provider)
             hint = f"; for {provider}: {remedy}" if remedy else ""
             known = ", ".join(self.providers)
-            raise ConfigError(f"there is no model provider {provider!r}; available: {known}{hint}")
+            raise ConfigError(f"unknown model provider {provider!r}; available: {known}{hint}")
         return provider
 
     def client_for(self, model: str) -> ModelClient:

@@ -58,7 +58,7 @@ from perdure.stores.keeping import heap_limits
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.heap_erasing import erase
 from perdure.stores.keeping.quotas import Quota, Usage
-from perdure.stores.keeping.retention import Holding, Retention
+from perdure.stores.keeping.retention import Hold, Holding, Retention
 from perdure.stores.marks import TRUSTED
 from perdure.stores.operating import heap_sealing
 from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
@@ -381,6 +381,9 @@ class _Retaining(_Handle):
 
     async def holdings(self) -> list[Holding]:
         return heap_limits.holdings(self._heap, self._memory.clock.now_ms())
+
+    async def holder(self, stream: StreamId) -> Hold | None:
+        return heap_limits.holder(self._heap, stream, self._memory.clock.now_ms())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         if is_erased and self._held(stream).state.info.status != "erased":

@@ -167,8 +167,8 @@ def test_flow_whose_erased_session_has_a_fork_is_not_imported_again(project: Wor
     flow(project, "delete", "f", "--yes")
     imports = ("import", "one", "--format", "a-society", "--again")
     told = project.run(*imports)
-    assert told.code == 2
-    assert "its session f__owner was erased and keeps its id" in told.err
+    assert told.code == 4
+    assert "its session 'f__owner' was erased, but a fork was made of it" in told.err
     assert project.ok(*imports, "--store", "sqlite:///other.db").out == "f  3 roles  from one\n"
 
 

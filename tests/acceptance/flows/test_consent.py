@@ -94,6 +94,23 @@ def test_grant_that_no_role_can_use_is_refused(world: World, built: Path) -> Non
     flow(world, "consent", "f", "partial-access", "--allow-command", "ls a")
 
 
+def test_every_command_of_one_consent_is_granted_or_none(world: World, built: Path) -> None:
+    flow(world, *RUN, "--consent", "partial-access", code=1)
+    both = ("--allow-command", "ls a", "--allow-command", "ls b")
+    refused = flow(world, "consent", "f", *both, "--allow-command", "ls | wc", code=2)
+    assert "needs a shell" in refused.err
+
+    def allowed() -> list[str]:
+        found = flow(world, "show", "f", "--json").json["consentState"]
+        return list(found["bash"]["allowedCommands"])
+
+    assert allowed() == []
+    flow(world, "consent", "f", *both)
+    assert allowed() == ["ls a", "ls b"]
+    flow(world, "consent", "f", *both, "--revoke")
+    assert allowed() == []
+
+
 def test_resume_remembers_scenario_and_commands(world: World, built: Path) -> None:
     asking = ("--allow-command", "touch *", "--json")
     (asked,) = flow(world, *RUN, *asking, code=1).json["waiting"]

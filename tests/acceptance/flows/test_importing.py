@@ -46,3 +46,26 @@ def test_each_folder_that_is_not_imported_is_named_once(world: World, exported: 
     for name, line in zip(("four", "one", "three", "two"), told, strict=True):
         assert line.startswith(f"perdure: state/{name}")
     assert "is in this store already; `perdure flow show f` prints it" in told[1]
+
+
+def test_import_again_frees_only_sessions_of_its_own_flow(world: World, exported: Path) -> None:
+    flow(world, *RUN[:-1], "f__b", "--record", "other", code=1)
+    flow(world, "export", "f__b", "-o", "state/two")
+    for id in ("f", "f__b"):
+        flow(world, "delete", id, "--yes")
+    imports = ("--format", "a-society")
+    assert world.ok("import", "state/one", *imports, "--again").out.startswith("f  1 role")
+    assert world.ok("import", "state/two", *imports, "--json").json["erased"]
+    assert world.ok("import", "state/two", *imports, "--again").out.startswith("f__b  1 role")
+
+
+def test_refused_import_again_frees_no_id(world: World, exported: Path) -> None:
+    imports = ("import", "state/one", "--format", "a-society")
+    world.ok("sessions", "fork", "f__owner")
+    flow(world, "delete", "f", "--yes")
+    for _ in range(2):
+        ended = world.run(*imports, "--again", "--json")
+        assert ended.code == 4
+        assert (ended.json["openable"], ended.json["erased"]) == (True, False)
+        assert "'f__owner' was erased, but a fork was made of it" in ended.json["error"]
+        assert world.ok(*imports).out == "f  nothing new  from state/one\n"

@@ -10,8 +10,10 @@ import perdure
 from perdure.session.codec import body_of
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import ModelCalled
+from perdure.session.notes import AgentBound
 from tests.acceptance.cli.conftest import Ended, World
 from tests.acceptance.flows.test_commands import ALLOWED, FIRST, flow
+from tests.acceptance.flows.test_consent import ASKS_FIRST, RUN, WORKFLOW
 
 OTHER = """\
 name: other
@@ -42,7 +44,8 @@ async def test_summary_is_by_the_named_model_and_role_keeps_its_own(project: Wor
     flow(project, "run", *ALLOWED, code=1)
     other = project.scenario(OTHER, "other")
     compact = ("compact", "f", "developer")
-    assert "no model provider 'nowhere'" in flow(project, *compact, "-m", "nowhere:gpt", code=2).err
+    told = flow(project, *compact, "-m", "nowhere:gpt", code=2).err
+    assert "unknown model provider 'nowhere'" in told
     flow(project, *compact, "-m", "bad", code=2)
     flow(project, *compact, "--scenario", other)
     assert await summary_models(project, "developer") == ["scripted:other"]
@@ -70,16 +73,71 @@ def test_erased_role_stops_alone_and_says_why(project: World) -> None:
     assert list(lost) == ["developer"]
     flow(project, "improve", "f", "parallel")
     told = flow(project, "resume", "f", "--allow-command", "ls", "--json", code=1).json
-    stopped = {each["target"]: each["text"] for each in told["waiting"]}
-    assert "session f__developer was erased" in stopped.pop("developer")
-    assert not any("erased" in text for text in stopped.values())
-    flow(project, "reply", "f", "--to", "developer", "go on")
+    assert list(told["lostRoles"]) == ["developer"]
+    assert not any("erased" in each["text"] for each in told["waiting"])
+    assert "--to developer" not in flow(project, "show", "f").out
+    before = flow(project, "show", "f", "--json").json
+    refused = flow(project, "reply", "f", "--to", "developer", "go on", code=4).err
+    assert "developer: its session f__developer was erased, so it cannot continue" in refused
+    assert "says what it waits for" not in refused
+    assert flow(project, "show", "f", "--json").json == before
     ended = flow(project, "resume", "f", code=1)
     assert "its session f__developer was erased" in ended.out
     for words in (("show", "f", "--role", "developer"), ("list",), ("export", "f", "-o", "out")):
         flow(project, *words)
     assert "erased" in flow(project, "compact", "f", "developer", code=3).err
     flow(project, "delete", "f", "--yes")
+
+
+def test_only_role_that_asked_is_erased_and_takes_no_reply(world: World) -> None:
+    (world.folder / "workflow.yaml").write_text(WORKFLOW)
+    (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
+    flow(world, *RUN, code=1)
+    (asked,) = flow(world, "show", "f", "--json").json["awaitingHumanNodes"]
+    question = world.ok("inbox", "--json").json[0]["id"]
+    world.ok("sessions", "erase", "f__owner", "--yes")
+    assert "Waiting for you" not in flow(world, "show", "f").out
+    assert world.ok("inbox", "--json").json == []
+    for words in (("reply", "f", "now"), ("reply", "f", "now", "--to", asked)):
+        assert "session f__owner was erased" in flow(world, *words, code=4).err
+    refused = world.run("inbox", "answer", question, "now")
+    assert (refused.code, "session f__owner was erased" in refused.err) == (4, True), refused.err
+    assert flow(world, "show", "f", "--json").json["pendingHumanInputs"] == {}
+
+
+async def test_model_of_resume_replaces_that_of_roles_that_began(world: World) -> None:
+    (world.folder / "workflow.yaml").write_text(WORKFLOW)
+    (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
+    flow(world, *RUN, code=1)
+    before = flow(world, "show", "f", "--json").json
+    for words in (("-m", "opnai:x"), ("--offer", "opnai:x")):
+        told = flow(world, "resume", "f", *words, code=2).err
+        assert "unknown model provider 'opnai'; available: " in told
+    assert flow(world, "show", "f", "--json").json == before
+    flow(world, "resume", "f", "-m", "scripted:echo", code=1)
+    flow(world, "compact", "f", "owner")
+    flow(world, "compact", "f", "owner")  # and it keeps what is bound to it
+    flow(world, "reply", "f", "now")
+    flow(world, "resume", "f", code=1)
+    async with perdure.open(f"sqlite:///{world.file}") as store:
+        entries = await store.backend.entries((await store.open("f__owner")).id)
+    models = [b.model for entry in entries if isinstance(b := body_of(entry), ModelCalled)]
+    assert models[:1] == ["scripted:s"]
+    assert {*models[1:]} == {"scripted:echo"}
+    assert not [entry for entry in entries if entry.kind == AgentBound.kind]
+
+
+def test_unknown_provider_of_a_new_flow_is_refused_first(world: World) -> None:
+    (world.folder / "workflow.yaml").write_text(WORKFLOW)
+    for words in (
+        ("-m", "opnai:x"),
+        ("--offer", "opnai:x", "--configure", "ask"),
+        ("-m", "scripted:echo", "--role", "owner model=opnai:x"),
+    ):
+        told = flow(world, "run", "workflow.yaml", *words, code=2).err
+        assert "unknown model provider 'opnai'; available: anthropic, " in told
+    assert not world.file.exists()
+    assert not (world.folder / ".perdure").exists()
 
 
 def test_session_of_a_role_is_left_to_its_flow(project: World) -> None:

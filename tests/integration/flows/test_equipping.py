@@ -93,7 +93,10 @@ async def test_what_was_chosen_goes_before_the_file_and_is_kept(tmp_path: Path) 
         ({"developer": RoleConfiguration(skills=("magic",))}, "there is no skill 'magic'"),
         ({"ghost": RoleConfiguration(model="p:m")}, "no role 'ghost' to configure"),
         ({"owner": RoleConfiguration(tools=("magic",))}, "owner has no tool magic; it has: read"),
-        ({"owner": RoleConfiguration(model="nobody:x")}, "no model provider 'nobody'; available:"),
+        (
+            {"owner": RoleConfiguration(model="nobody:x")},
+            "unknown model provider 'nobody'",
+        ),
         ({"owner": RoleConfiguration(model="x")}, "'x' names no provider and model"),
     ],
 )
@@ -133,9 +136,9 @@ async def test_what_a_role_cannot_work_with_is_refused_when_a_person_says_it(
     head = (await elsewhere.state()).head
     with pytest.raises(WrongArgument, match="'flow' names no provider"):
         await elsewhere.configure("owner", model="flow")
-    with pytest.raises(ConfigError, match="no model provider 'nobody'"):
+    with pytest.raises(ConfigError, match="unknown model provider 'nobody'"):
         await elsewhere.configure("owner", model="nobody:x")
-    with pytest.raises(ConfigError, match="no model provider 'mine'"):
+    with pytest.raises(ConfigError, match="unknown model provider 'mine'"):
         await elsewhere.configure("developer", model="mine:a")  # which is not asked for it
     with pytest.raises(ConfigError, match="owner has no tool magic"):
         await flow.configure("owner", tools=["read_file", "magic"])

@@ -69,7 +69,7 @@ def test_a_name_without_provider_is_refused(model: str) -> None:
 def test_an_unknown_provider_is_told_which_there_are() -> None:
     router = ModelRouter({"scripted": NamedClient("s"), "mine": NamedClient("m")})
     with pytest.raises(
-        ConfigError, match=r"no model provider 'nobody'; available: mine, scripted$"
+        ConfigError, match=r"unknown model provider 'nobody'; available: mine, scripted$"
     ):
         router.client_for("nobody:x")
 
@@ -93,7 +93,7 @@ async def test_in_a_turn_an_unusable_model_is_a_refusal() -> None:
     router = ModelRouter({}, factories={"b": factory})
     with pytest.raises(ModelRefused, match=r"^b:x: set SOME_KEY$"):
         await said(router, "b:x")
-    with pytest.raises(ModelRefused, match=r"^anthropic:x: there is no model provider"):
+    with pytest.raises(ModelRefused, match=r"^anthropic:x: unknown model provider"):
         await said(router, "anthropic:x")
     assert router.info("b:x") == ModelInfo("b:x")
 

@@ -10,8 +10,8 @@ from perdure.apps.terminal.text import safe
 from perdure.client.agents.delegation.narrowing import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.authority import authority_of
-from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
+from perdure.engine.flows.lost_roles import lost_roles
 from perdure.errors import TurnOpen
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.run import FlowState

@@ -209,14 +209,15 @@ def consent(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(metavar="MODE", help="One of no-access, partial-access, full-access."),
     ] = None,
     *,
-    command: Annotated[
-        str | None,
+    commands: Annotated[
+        list[str] | None,
         typer.Option("--allow-command", metavar="LINE", help="Allow this exact command."),
     ] = None,
-    tool: Annotated[
-        str | None, typer.Option("--allow-tool", metavar="NAME", help="Allow this MCP tool.")
+    tools: Annotated[
+        list[str] | None,
+        typer.Option("--allow-tool", metavar="NAME", help="Allow this MCP tool."),
     ] = None,
-    is_revoked: Annotated[bool, typer.Option("--revoke", help="Remove that grant.")] = False,
+    is_revoked: Annotated[bool, typer.Option("--revoke", help="Remove these grants.")] = False,
     by: ByOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -231,17 +232,19 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     Examples:
         perdure flow consent 20260527T14 partial-access
         perdure flow consent 20260527T14 --allow-command "make test"
+        perdure flow consent 20260527T14 --allow-command "make test" --allow-command "make docs"
         perdure flow consent 20260527T14 --allow-command "make test" --revoke
 
     Exit codes:
         2  no role can run it, the mode ignores it, or it is revoked and was not allowed
     """
-    command, tool = _named(command, "--allow-command"), _named(tool, "--allow-tool")
-    if command is not None and tool is not None:
+    _check_named(commands, "--allow-command")
+    _check_named(tools, "--allow-tool")
+    if commands and tools:
         raise UsageMistake("--allow-command and --allow-tool are two decisions: make one")
-    if mode is None and command is None and tool is None:
+    if mode is None and not commands and not tools:
         raise UsageMistake("name a mode, or what to allow; add --help to see what is possible")
-    if is_revoked and command is None and tool is None:
+    if is_revoked and not commands and not tools:
         raise UsageMistake("--revoke needs --allow-command or --allow-tool: name what to revoke")
     return _decided(
         store,
@@ -249,8 +252,8 @@ def consent(  # noqa: PLR0913 - each is an option of the command
         flow,
         lambda handle: handle.consent(
             mode,
-            command=tool if command is None else command,
-            tool="bash" if tool is None else "mcp",
+            command=tuple(tools or commands or ()) or None,
+            tool="mcp" if tools else "bash",
             is_revoked=is_revoked,
             by=person(by),
         ),
@@ -259,11 +262,10 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     )
 
 
-def _named(name: str | None, option: str) -> str | None:
-    """`name` as it is. Raises: UsageMistake when it is empty."""
-    if name is not None and not name.strip():
+def _check_named(names: Sequence[str] | None, option: str) -> None:
+    """Raises: UsageMistake when one of `names` is empty."""
+    if any(not name.strip() for name in names or ()):
         raise UsageMistake(f'{option} is empty; name what to allow, e.g. {option} "make test"')
-    return name
 
 
 def configure(  # noqa: PLR0913 - each is an option of the command

@@ -18,7 +18,7 @@ from perdure.client.store import Store
 from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
 from perdure.engine.flows.files.readings import project_folder
 from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
-from perdure.errors import FlowExists, FormatError, InvalidWorkflow, PerdureError, SessionExists
+from perdure.errors import FormatError, InvalidWorkflow, PerdureError, SessionExists
 from perdure.interop.a_society.folder import (
     FORMAT,
     FlowFolder,
@@ -90,29 +90,20 @@ async def import_folder(
         read = await asyncio.to_thread(read_folder, folder, readable)
         graph = await asyncio.to_thread(_graph, folder, read)
         id = StreamId(read.run["flowId"])
-        epochs = await free_flow_ids(store.backend, id, is_reused=again)
+        sessions = [StreamId(f"{id}__{role.role}") for role in read.roles]
+        epochs = await free_flow_ids(store.backend, id, sessions, is_reused=again)
         if epochs is None:
             return FolderOutcome(folder, id, is_erased=True)
         at, order = store.outside.clock.now_ms(), _order(read, graph)
         flow = await import_flow(store.backend, read, graph, at, order, above=epochs)
     except SessionExists as error:
-        why = _why_taken(folder, await taken(store.backend, StreamId(error.stream)))
+        why = await taken(store.backend, StreamId(error.stream))
         return FolderOutcome(folder, flow_id_in(folder), error=why)
     except PerdureError as error:
         return FolderOutcome(folder, flow_id_in(folder), error=error)
     return FolderOutcome(
         folder, flow, len(read.roles), left_out=tuple(read.record.left_out.values())
     )
-
-
-def _why_taken(folder: Path, error: SessionExists) -> PerdureError:
-    if not error.is_erased:
-        return FlowExists(flow_id_in(folder))
-    why = (
-        f"its session {error.stream} was erased and keeps its id, because it was forked (erased "
-        "forks count); import the flow into another store: --store ADDRESS"
-    )
-    return FormatError(str(folder), why)
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
@@ -177,10 +168,21 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
 
 def _message(outcome: FolderOutcome, error: PerdureError) -> str:
     """`error` with the folder that it is about."""
-    if isinstance(error, SessionExists) and not error.is_erased:
-        flow = safe(outcome.flow)
-        told = f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"
-        return f"{outcome.folder}: {told}"
+    if isinstance(error, SessionExists):
+        return f"{outcome.folder}: {_why_taken(safe(outcome.flow), error)}"
     place = str(outcome.folder)
     told = message_of(error)
     return told if told.startswith(place) else f"{place}: {told}"
+
+
+def _why_taken(flow: str, error: SessionExists) -> str:
+    """Why the flow `flow` cannot be imported under its ids, and what to do."""
+    session, elsewhere = safe(error.stream), "import the flow into another store: --store ADDRESS"
+    if session == flow and not error.is_erased:
+        return f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"
+    if not error.is_erased:
+        return f"the id of its session {session!r} is taken by another session; {elsewhere}"
+    return (
+        f"nothing was imported: its session {session!r} was erased, but a fork was made of it, so "
+        f"the id cannot be used again, even after that fork is erased; {elsewhere}"
+    )

@@ -33,8 +33,8 @@ from perdure.apps.terminal.text import safe
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
+from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.runner import can_continue
 from perdure.errors import SessionNotFound
 from perdure.session.codec import body_of

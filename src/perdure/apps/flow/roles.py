@@ -13,8 +13,8 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.wiring import builtin_tools, model_choices
 from perdure.client.agents.agent import Agent
-from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
+from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules.answering import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER

@@ -61,11 +61,12 @@ from perdure.apps.flow.run_settings import (
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines, width
 from perdure.apps.terminal.text import safe
+from perdure.apps.wiring import require_providers
 from perdure.client.flows.documents.beginning import document_in
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.role_bindings import lost_roles
 from perdure.client.store import Store
+from perdure.engine.flows.lost_roles import lost_roles
 from perdure.session.flows.kinds import ConsentMode, RunSettings
 from perdure.session.flows.run import FlowState, RoleConfiguration
 
@@ -201,6 +202,7 @@ async def _begun(store: str | None, namespace: str, file: Path, said: Given, sho
     ready = None if document is None else await asyncio.to_thread(prepared, document, said)
     acting = said.acting if document is not None else await _acting(file, said)
     chosen = roles_in(said.roles)
+    _require_providers(acting, chosen)
     async with writable_store(store, namespace) as opened:
         if ready is not None:
             beginning = begun(opened, ready, said)
@@ -209,6 +211,13 @@ async def _begun(store: str | None, namespace: str, file: Path, said: Given, sho
         async with beginning as flow:
             remark(f"flow {safe(flow.id)}")
             return await worked(opened, flow, shown)
+
+
+def _require_providers(acting: Acting, chosen: Mapping[str, RoleConfiguration]) -> None:
+    """Refuse models of unknown providers before anything is written. Raises: ConfigError."""
+    if acting.scenario is None:
+        of_roles = (each.model for each in chosen.values())
+        require_providers((acting.model, *acting.offered, *of_roles))
 
 
 async def _acting(file: Path, said: Given) -> Acting:
@@ -308,6 +317,8 @@ async def resumed_flow(
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)
+    if not is_for_one_call:
+        _require_providers(acting, {})
     last: tuple[str, ...] = ()
     if is_for_one_call and typed.model is not None:
         last = (typed.model,)
@@ -371,7 +382,9 @@ async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> 
     code = DONE if state.run.status == "completed" else FAILED
     if as_json:
         told = [wait_data(flow.id, each) for each in waiting]
+        lost = await lost_roles(store.backend, state)
         summary = {"flow": flow.id, "status": state.run.status, "waiting": told}
+        summary |= {"lostRoles": lost} if lost else {}
         show_json({**summary, **output_data(state, outputs)})
         return code
     if not is_drawn:

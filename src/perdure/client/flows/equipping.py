@@ -22,7 +22,7 @@ from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ModelClient
 from perdure.models.routing import ModelRouter
 from perdure.session.flows.graph import base_role
-from perdure.session.flows.kinds import Offers
+from perdure.session.flows.kinds import Offers, RunSettings
 from perdure.session.flows.run import FlowState, RoleConfiguration
 
 
@@ -42,6 +42,11 @@ class Equipment:
         for role, chosen in roles.items():
             self.check_models(() if chosen.model is None else (chosen.model,), "roles")
             self.check_tools(role, chosen.tools or ())
+
+    def check_settings(self, settings: RunSettings | None) -> None:
+        """Refuse a model of a provider that the program does not know. Raises: as the others."""
+        if settings is not None and settings.model is not None:
+            self.check_models((settings.model,), "settings")
 
     def check_models(self, names: Iterable[str], argument: str) -> None:
         """Refuse models of providers that the program does not know; their keys it may not need.

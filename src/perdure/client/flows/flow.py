@@ -29,13 +29,14 @@ from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.client.watching import Watch, watch_session
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.waiting import FlowWait, waits_in
 from perdure.errors import Erased, SessionNotFound
 from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
-from perdure.session.flows.kinds import ConsentMode, GrantedTool, ImprovementMode
+from perdure.session.flows.kinds import ConsentChanged, ConsentMode, GrantedTool, ImprovementMode
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted, SideBody
@@ -118,15 +119,17 @@ class Flow:
         Shape: each says how it can be answered.
         """
         state = await self.state()
-        return (*waits_in(state), *await self._asked(state))
+        lost = await lost_roles(self._store.backend, state)
+        return (*waits_in(state, lost), *await self._asked(state))
 
     async def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
         """Say `text` to the node or role instance `to`; to the only one that waits without it.
 
         Durable: when this returns; whoever runs the flow delivers it.
-        Raises: FlowRefusal when that does not wait, or was replied to.
+        Raises: FlowRefusal when that does not wait, was replied to, or its session was erased.
         """
-        return await self._decide(lambda state: people.reply(state, text, by, to))
+        lost = await lost_roles(self._store.backend, await self.state())
+        return await self._decide(lambda state: people.reply(state, text, by, to, lost))
 
     async def stop(self, target: str, *, by: str = "user") -> FlowState:
         """Have the turn of a node or role instance end; it then waits for a reply.
@@ -158,38 +161,42 @@ class Flow:
         self,
         mode: ConsentMode | None = None,
         *,
-        command: str | None = None,
+        command: str | Sequence[str] | None = None,
         tool: GrantedTool = "bash",
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
+        """Change what roles may do without asking: the `mode`, or exact commands (MCP tools).
 
+        Grants or revokes every `command`, or none if one of them is refused.
         Questions that are thereby answered are answered: their turns continue.
         Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
         is completed; ConfigError for a command or a tool that no role can use, that the mode
         ignores (no-access), or that is revoked and was not granted.
         """
-        if command is None and (mode is None or is_revoked):
+        given = () if command is None else (command,) if isinstance(command, str) else command
+        if not given and (mode is None or is_revoked):
             raise ValueError("name a mode, or the command to allow or to revoke")
-        granted, store = tool if command is not None else None, self._store
-        if command is not None:
-            state = await self.state()
-            people.change_consent(state, by)  # a completed flow is refused first
+        state, store = await self.state(), self._store
+        people.change_consent(state, by)  # a completed flow is refused first
+        names: list[str] = []
+        for name in given:
             if is_revoked:
-                command = revoked_name(state, tool, command)
-            else:
-                command = granted_name(tool, command)
-                await check_grant(store.backend, self._equipment, state, tool, command)
-                check_in_force(state, mode)
-        return await change_consent(
-            store.backend,
-            self._journal,
-            store.outside.clock,
-            lambda state: people.change_consent(
-                state, by, mode=mode, tool=granted, command=command, is_revoked=is_revoked
-            ),
-        )
+                names.append(revoked_name(state, tool, name))
+                continue
+            names.append(granted_name(tool, name))
+            await check_grant(store.backend, self._equipment, state, tool, names[-1])
+            check_in_force(state, mode)
+
+        def decide(state: FlowState) -> list[ConsentChanged]:
+            changes = [] if mode is None else [people.change_consent(state, by, mode=mode)]
+            return changes + [
+                people.change_consent(state, by, tool=tool, command=name, is_revoked=is_revoked)
+                for name in dict.fromkeys(names)
+            ]
+
+        clock = store.outside.clock
+        return await change_consent(store.backend, self._journal, clock, decide)
 
     async def configure(
         self,

@@ -140,9 +140,8 @@ class Flows:
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
-        flow = flow_id(self._store.outside) if id is None else named_flow_id(id)
-        if id is not None and await _is_there(self._store.backend, flow):
-            raise FlowExists(flow, is_erased=await is_erased(self._store.backend, flow))
+        self._equipment.check_settings(settings)
+        flow = await self._new_id(id)
         require_paths(record_folder=record_folder, project=project)
         root = Path(absolute(workspace) or ".")
         folder = default_record(root, flow) if record_folder is None else root / record_folder
@@ -155,6 +154,15 @@ class Flows:
             raise ConfigError("a workflow of roles takes no inputs; a workflow document does")
         assert not isinstance(workflow, Workflow | Located)
         return await self._of_roles(begun, workflow, feedback, configuring, roles or {})
+
+    async def _new_id(self, named: str | None) -> StreamId:
+        """The id of a new flow, `named` or made. Raises: FlowExists; WrongArgument."""
+        if named is None:
+            return flow_id(self._store.outside)
+        flow = named_flow_id(named)
+        if await _is_there(self._store.backend, flow):
+            raise FlowExists(flow, is_erased=await is_erased(self._store.backend, flow))
+        return flow
 
     async def _of_roles(
         self,
@@ -248,6 +256,7 @@ class Flows:
         not on this machine, or came with a received flow: then `workspace` must name one.
         """
         found = await self._known(flow)
+        self._equipment.check_settings(settings)
         journal = Journal(self._store.backend, found, self._store.outside.clock)
         if workspace is not None:
             root = Path(absolute(workspace) or ".")

@@ -14,7 +14,6 @@ from perdure.client.conversation.workspace import Workspace, in_folder, kept_wor
 from perdure.engine.turns.recovery import interrupt
 from perdure.errors import ConfigError, SessionNotFound
 from perdure.session.codec import new_side
-from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, SessionStore, Write
@@ -57,30 +56,6 @@ async def binding_of_role(
     write = Write(stream=session, entries=(new_side(bound),))
     await store.commit(Commit(writes=(write,), at=at))
     return agent, place, told
-
-
-async def lost_roles(store: SessionStore, state: FlowState) -> dict[str, str]:
-    """The role instances whose session is in the store no more, each with the reason."""
-    whys = {role: await why_lost(store, id) for role, id in state.sessions.items()}
-    return {role: why for role, why in whys.items() if why is not None}
-
-
-async def require_there(store: SessionStore, session: StreamId) -> None:
-    """Refuse to continue a role whose session was erased. Raises: ConfigError."""
-    why = await why_lost(store, session)
-    if why is not None:
-        raise ConfigError(why)
-
-
-async def why_lost(store: SessionStore, session: StreamId) -> str | None:
-    """Why the role of `session`, which has begun, cannot continue; None when it can."""
-    try:
-        if (await store.state(session)).info.status != "erased":
-            return None
-        what = "was erased"
-    except SessionNotFound:
-        what = "is not in the store any more"
-    return f"its session {session} {what}, so it cannot continue in this flow; begin a new flow"
 
 
 async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:

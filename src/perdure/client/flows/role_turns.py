@@ -21,11 +21,7 @@ from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.equipping import required_agent, skills_of, unconfigured, undecided_for
 from perdure.client.flows.guarding import guarded
-from perdure.client.flows.role_bindings import (
-    binding_of_role,
-    has_ended_foreign_turn,
-    require_there,
-)
+from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
 from perdure.client.flows.selectors import About, Selectors
 from perdure.client.flows.summary_frames import SummaryFrames
 from perdure.client.inbox.staged import approved_texts
@@ -35,6 +31,7 @@ from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.lost_roles import require_there
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.runnable import Work, runnable
@@ -309,6 +306,9 @@ class RoleTurns:
             partial(self._bundle, state, role),
             at=self._clock.now_ms(),
         )
+        if state.settings is not None and state.document is None:
+            # A resume may have replaced the model of the flow.
+            agent = msgspec.structs.replace(agent, model=self._agent(role).model)
         return configured(agent, state.roles.get(role)), place, told
 
     def _consent(self) -> ConsentState:

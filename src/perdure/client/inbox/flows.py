@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from perdure.client.inbox.staged import require_as_staged
 from perdure.client.reading import OpenQuestion
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.lost_roles import lost_roles
+from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.answering import answered, settled_by
 from perdure.engine.flows.rules.waiting import FlowWait, waits_in
 from perdure.errors import (
@@ -22,7 +24,7 @@ from perdure.errors import (
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.flows.kinds import FlowCompleted, HandoffMade
+from perdure.session.flows.kinds import FlowCompleted, HandoffMade, HumanReplied
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE
@@ -45,7 +47,8 @@ async def questions(
             state = await Journal(store, flow, clock).state()
         except (SessionError, SessionNotFound):  # `perdure flow list` names it, and says why
             continue
-        found += [await _question(store, state, waiting) for waiting in waits_in(state)]
+        waits = waits_in(state, await lost_roles(store, state))
+        found += [await _question(store, state, waiting) for waiting in waits]
     return found
 
 
@@ -89,6 +92,9 @@ class Answering:
             if all(waiting.question != question for waiting in waits_in(state)):
                 return await self._settled(question, answer, by)
             body = answered(state, question, answer, by, note)
+            if isinstance(body, HumanReplied):
+                lost = await lost_roles(self._store, state)
+                people.reply(state, answer, by, body.target, lost)
             if isinstance(body, HandoffMade):
                 await require_as_staged(self._store, self._journal, self._clock, body.node)
             write = self._journal.write(state, body)

@@ -6,7 +6,7 @@ allows is answered with it, so no role waits for what it may do already.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from perdure.client.inbox.consenting import allowing, is_freed
 from perdure.client.reading import open_questions
@@ -30,17 +30,17 @@ async def change_consent(
     store: SessionStore,
     journal: Journal,
     clock: Clock,
-    decide: Callable[[FlowState], ConsentChanged],
+    decide: Callable[[FlowState], Sequence[ConsentChanged]],
 ) -> FlowState:
-    """Append the change that `decide` makes to the flow, and the answers that it gives.
+    """Append the changes that `decide` makes to the flow, and the answers that they give.
 
     Durable: when this returns. Raises: what `decide` raises; nothing was appended then.
     """
     while True:
         state = await journal.state()
-        change = decide(state)
-        freed = await _freed(store, state, change, clock.now_ms())
-        writes = (journal.write(state, change), *freed)
+        changes = decide(state)
+        freed = await _freed(store, state, changes, clock.now_ms())
+        writes = (journal.write(state, *changes), *freed)
         try:
             await store.commit(Commit(writes=writes, at=clock.now_ms()))
         except HeadConflict:
@@ -69,7 +69,7 @@ async def allow_for_flow(
     state = await journal.state()
     change = allowing(asked, state.consent, by)
     at = clock.now_ms()
-    freed = await _freed(store, state, change, at, but=session)
+    freed = await _freed(store, state, (change,), at, but=session)
     own = Write(stream=session, entries=(answer,), expected_head=expected_head)
     writes = (own, journal.write(state, change), *freed)
     return (await store.commit(Commit(writes=writes, at=at))).entries[0][0]
@@ -78,12 +78,14 @@ async def allow_for_flow(
 async def _freed(
     store: SessionStore,
     state: FlowState,
-    change: ConsentChanged,
+    changes: Sequence[ConsentChanged],
     at: int,
     but: StreamId | None = None,
 ) -> list[Write]:
-    """The answers that `change` gives to what the roles' sessions ask; those of `but` left out."""
-    consent = consent_after(state.consent, change, at)
+    """The answers that `changes` give to what the roles' sessions ask; those of `but` left out."""
+    consent = state.consent
+    for change in changes:
+        consent = consent_after(consent, change, at)
     writes: list[Write] = []
     for session in state.sessions.values():
         if session == but:
@@ -91,7 +93,7 @@ async def _freed(
         head = (await store.state(session)).head
         own = await store.open_questions(session)
         answers = tuple(
-            new_side(Answer("allow", change.by, NOTE), asked.id)
+            new_side(Answer("allow", changes[-1].by, NOTE), asked.id)
             for asked in open_questions(own, at)
             if is_freed(asked.question, consent)
         )

@@ -112,7 +112,7 @@ class Flow(Handle[AsyncFlow]):
         """Say `text` to the node or role instance `to`; to the only one that waits without it.
 
         Durable: when this returns; whoever runs the flow delivers it.
-        Raises: FlowRefusal when that does not wait, or was replied to.
+        Raises: FlowRefusal when that does not wait, was replied to, or its session was erased.
         """
         return self.portal.call(self.asynchronous.reply(text, to, by=by))
 
@@ -144,13 +144,14 @@ class Flow(Handle[AsyncFlow]):
         self,
         mode: ConsentMode | None = None,
         *,
-        command: str | None = None,
+        command: str | Sequence[str] | None = None,
         tool: GrantedTool = "bash",
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change what roles may do without asking: the `mode`, or one exact `command` (MCP tool).
+        """Change what roles may do without asking: the `mode`, or exact commands (MCP tools).
 
+        Grants or revokes every `command`, or none if one of them is refused.
         Questions that are thereby answered are answered: their turns continue.
         Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
         is completed; ConfigError for a command or a tool that no role can use, that the mode

@@ -97,11 +97,17 @@ def _hold(held: HeldStream, now: int) -> Hold | None:
     return "question" if open_questions_in(held) else None
 
 
+def holder(heap: Heap, stream: StreamId, now: int) -> Hold | None:
+    """What ``Retaining.holder`` promises."""
+    held = held_in(heap, stream)
+    return "forks" if _forks(heap)[stream] else _hold(held, now)
+
+
 def remove(heap: Heap, stream: StreamId, now: int) -> bool:
     """What ``Retaining.remove`` promises. The positions of its entries stay empty."""
-    held = held_in(heap, stream)
-    if _forks(heap)[stream] or _hold(held, now) is not None:
+    if holder(heap, stream, now) is not None:
         return False
+    held = held_in(heap, stream)
     bodies = [row.entry.body for row in held.rows]
     forget_keys_of(heap, stream)
     for row in held.rows:

@@ -113,6 +113,13 @@ class Retaining(Protocol):
         """Every session of the namespace, as `expiring` wants them. Reads the whole namespace."""
         ...
 
+    async def holder(self, stream: StreamId) -> Hold | None:
+        """Return what keeps `stream` from being removed now; None when nothing does.
+
+        Raises: SessionNotFound.
+        """
+        ...
+
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         """Remove a session with every row of it; False when something holds it now.
 

@@ -25,7 +25,7 @@ from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
-from perdure.stores.keeping.retention import Holding, Retention
+from perdure.stores.keeping.retention import Hold, Holding, Retention
 from perdure.stores.marks import TRUSTED
 from perdure.stores.operating.figures import StoreFigures
 from perdure.stores.operating.salvaging import Salvaged
@@ -310,6 +310,9 @@ class _Retaining(_Handle):
 
     async def holdings(self) -> list[Holding]:
         return await retaining.holdings(self._db, self._now())
+
+    async def holder(self, stream: StreamId) -> Hold | None:
+        return await retaining.holder(self._db, stream, self._now())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         self._appender.forget(stream)

@@ -31,7 +31,7 @@ from perdure.stores.chain import fingerprint
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.quotas import Quota, Usage
-from perdure.stores.keeping.retention import KEY_WINDOW_MS, Holding, Retention
+from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.key import StoreKey
 from perdure.stores.marks import TRUSTED
 from perdure.stores.operating.figures import StoreFigures
@@ -400,6 +400,9 @@ class _Retaining(_Handle):
 
     async def holdings(self) -> list[Holding]:
         return await self._read(retaining.holdings, self._clock.now_ms())
+
+    async def holder(self, stream: StreamId) -> Hold | None:
+        return await self._read(retaining.holder, stream, self._clock.now_ms())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         at, id_ = self._clock.now_ms(), self._random(16).hex()

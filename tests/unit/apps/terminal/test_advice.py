@@ -66,7 +66,11 @@ def test_each_advice_replaces_a_text_of_the_library(call: str) -> None:
         (errors.QuestionNotFound("q"), "Store.questions", "`perdure inbox` lists"),
         (errors.FlowNotFound("f"), "Flows.list", "`perdure flow list` names"),
         (errors.FlowExists("f"), "Flows.open", "`perdure flow resume f` continues it"),
-        (errors.FlowRefusal("f", "no"), "Flow.waiting", "(`perdure flow show f` says what"),
+        (
+            errors.FlowRefusal("f", "no", is_waiting=True),
+            "Flow.waiting",
+            "(`perdure flow show f` says what",
+        ),
         (errors.Erased("s"), "Store.erasures", "`perdure sessions erase s` shows the certificate"),
         (errors.SessionHasForks("s", ("a",)), 'forks="erase"', "or --with-forks to erase them"),
         (errors.CorruptLog("s", 1, "x"), "Store.verify", "run `perdure store verify` for all"),

@@ -27,7 +27,7 @@ def test_a_model_is_named_with_a_provider_that_the_program_knows() -> None:
     with pytest.raises(WrongArgument, match="'flow' names no provider and model") as refused:
         known.check_models(("scripted:flow", "flow"), "offered_models")
     assert refused.value.argument == "offered_models"
-    with pytest.raises(ConfigError, match="no model provider 'nobody'; available: scripted"):
+    with pytest.raises(ConfigError, match="unknown model provider 'nobody'; available: scripted"):
         known.check_models(("scripted:flow", "nobody:x"), "offered_models")
 
 

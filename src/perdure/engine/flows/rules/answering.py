@@ -44,7 +44,8 @@ def answered(
     """
     waiting = next((each for each in waits_in(state) if each.question == question), None)
     if waiting is None:
-        raise FlowRefusal(state.run.flow_id, f"nothing waits under {question}")
+        why = f"nothing waits under {question}"
+        raise FlowRefusal(state.run.flow_id, why, is_waiting=True)
     if waiting.topic == "handoff-approval":
         return _approved(state, waiting, answer, by, note)
     if note is not None:
@@ -162,7 +163,8 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
     if target is None:
         raise QuestionNotFound(question)
     now = question_of(state, target)
-    raise FlowRefusal(state.run.flow_id, f"it does not wait under {question} any more, but {now}")
+    why = f"it does not wait under {question} any more, but {now}"
+    raise FlowRefusal(state.run.flow_id, why, is_waiting=True)
 
 
 def _begun(body: object) -> dict[str, str | None]:

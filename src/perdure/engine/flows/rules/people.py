@@ -6,6 +6,9 @@ decided again on every attempt to append, so a reply that comes too late is neve
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+
 from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
 from perdure.errors import FlowRefusal
 from perdure.session.flows.graph import Graph
@@ -32,39 +35,56 @@ _TAKES_NO_REPLY = {
 }
 
 
-def reply(state: FlowState, text: str, by: str, target: str | None = None) -> HumanReplied:
+def reply(
+    state: FlowState,
+    text: str,
+    by: str,
+    target: str | None = None,
+    lost: Mapping[str, str] = MappingProxyType({}),
+) -> HumanReplied:
     """A person says `text` to `target`, a node or a role instance.
 
     Without `target` it goes to the only one that waits for a person; where none does, to the only
-    one that waits for a handoff.
+    one that waits for a handoff. `lost` are the roles that cannot continue, each with the reason.
 
     Raises: FlowRefusal when nobody waits, when several do and none is named, when one has been
-    replied to already, or when nothing is said.
+    replied to already, when its role is lost, or when nothing is said.
     """
     if not text.strip():
-        raise _refusal(state, "there is nothing to say in the reply")
-    for_person, for_handoff = _waiting(state)
+        raise FlowRefusal(state.run.flow_id, "there is nothing to say in the reply")
+    for_person, for_handoff = _waiting(state, lost)
     if target is None:
         waiting = for_person or for_handoff
         if len(waiting) != 1:
+            _require_continuable(state, waiting, lost)
             raise _refusal(state, _which(waiting, "a reply"))
         return HumanReplied(waiting[0], text, by)
     found = _addressed(state, target, [*for_person, *for_handoff])
     if found is None:
+        role = node.role if (node := state.graph.node(target)) is not None else target
+        _require_continuable(state, (), {role: lost[role]} if role in lost else {})
         raise _refusal(state, f"{target!r} does not wait for a reply{_because(state, target)}")
     return HumanReplied(found, text, by)
 
 
-def _waiting(state: FlowState) -> tuple[list[str], list[str]]:
+def _require_continuable(state: FlowState, waiting: Sequence[str], lost: Mapping[str, str]) -> None:
+    """Raises: FlowRefusal with the reasons of the `lost` roles if nothing is `waiting`."""
+    if lost and not waiting:
+        why = "; ".join(f"{role}: {why}" for role, why in lost.items())
+        raise FlowRefusal(state.run.flow_id, why)
+
+
+def _waiting(state: FlowState, lost: Collection[str]) -> tuple[list[str], list[str]]:
     """Nodes (in the improvement: roles) that a reply can be given to.
 
     Shape: those that wait for a person, and those that wait for a handoff.
     """
     run, phase = state.run, state.run.improvement_phase
     if phase is not None:
-        answered = phase.pending_human_inputs
+        answered = {*phase.pending_human_inputs, *lost}
         return [role for role in phase.awaiting_human_roles if role not in answered], []
-    answered = run.pending_human_inputs
+    of_lost = (node.id for node in state.graph.nodes if node.role in lost)
+    answered = {*run.pending_human_inputs, *of_lost}
     for_person = [
         id
         for id, waiting in run.awaiting_human_nodes.items()
@@ -206,16 +226,18 @@ def configure(
     _need_work(state)
     if role not in state.graph.roles:
         known = ", ".join(state.graph.roles)
-        raise _refusal(state, f"the workflow has no role {role!r}; it has: {known}")
+        raise FlowRefusal(state.run.flow_id, f"the workflow has no role {role!r}; it has: {known}")
     if skills is not None and role in state.sessions:
-        raise _refusal(state, f"{role} has begun, and was told its skills then; they stay")
+        raise FlowRefusal(
+            state.run.flow_id, f"{role} has begun, and was told its skills then; they stay"
+        )
     return RoleConfigured(role, model, skills, tools, by=by)
 
 
 def _need_work(state: FlowState) -> None:
     """Raises: FlowRefusal when no role will work any more."""
     if state.run.status == "completed":
-        raise _refusal(state, "it is completed, and no role works in it any more")
+        raise FlowRefusal(state.run.flow_id, "it is completed, and no role works in it any more")
 
 
 def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:
@@ -244,4 +266,5 @@ def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackD
 
 
 def _refusal(state: FlowState, why: str) -> FlowRefusal:
-    return FlowRefusal(state.run.flow_id, why)
+    """A refusal of what the flow does not wait for."""
+    return FlowRefusal(state.run.flow_id, why, is_waiting=True)

@@ -6,7 +6,7 @@ exactly that wait, and one that comes when the flow waits for something else is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -52,9 +52,14 @@ class FlowWait(msgspec.Struct, frozen=True, omit_defaults=True):
     session: StreamId | None = None
 
 
-def waits_in(state: FlowState) -> tuple[FlowWait, ...]:
-    """All that waits, but for what the roles' own sessions ask."""
-    return tuple(_waits(state))
+def waits_in(state: FlowState, lost: Collection[str] = ()) -> tuple[FlowWait, ...]:
+    """All that waits, but for what the roles' own sessions ask.
+
+    A `lost` role cannot continue, so it waits for no reply; a handoff of it can be approved.
+    """
+    return tuple(
+        each for each in _waits(state) if each.role not in lost or each.topic == "handoff-approval"
+    )
 
 
 def question_of(state: FlowState, target: str) -> EntryId:

@@ -149,12 +149,12 @@ class Limits:
             hold=self._hold(log, now),
         )
 
-    def is_free(self, stream: StreamId, now: int) -> bool:
-        """Nothing holds the session. Raises: SessionNotFound."""
+    def holder(self, stream: StreamId, now: int) -> Hold | None:
+        """What ``Retaining.holder`` promises."""
         log = self.shelf.log(stream)
         if log is None:
             raise SessionNotFound(stream)
-        return self._hold(log, now) is None
+        return self._hold(log, now)
 
     def _hold(self, log: Log, now: int) -> Hold | None:
         if log.open_turn is not None:
@@ -197,6 +197,10 @@ class Limited(ABC):
         now = self._clock.now_ms()
         return await self._run(lambda: self._limits.holdings(now))
 
+    async def holder(self, stream: StreamId) -> Hold | None:
+        """What ``Retaining.holder`` promises."""
+        return await self._run(lambda: self._limits.holder(stream, self._clock.now_ms()))
+
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         """What ``Retaining.remove`` promises; nothing stays of an erased session."""
         if is_erased:
@@ -206,7 +210,7 @@ class Limited(ABC):
             id=self._random(16).hex(), scope="session", by="retention", at=now, name=stream
         )
         return await self._run(
-            lambda: self._eraser.remove(request, lambda: self._limits.is_free(stream, now))
+            lambda: self._eraser.remove(request, lambda: self._limits.holder(stream, now) is None)
         )
 
     async def forget_keys(self, before: int) -> int:

@@ -193,6 +193,15 @@ def _holding(row: Row) -> Holding:
     )
 
 
+async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None:
+    """What ``Retaining.holder`` promises."""
+    (rows,) = await db.ask(Statement(_ONE, (*_values(db, now), stream)))
+    if not rows:
+        raise SessionNotFound(stream)
+    held = _holding(rows[0])
+    return "forks" if held.forks else held.hold
+
+
 async def remove(
     db: Database, stream: StreamId, now: int | None, *, is_erased: bool = False
 ) -> bool:

@@ -21,7 +21,7 @@ from perdure.stores.sqlite.appending import namespace_number
 from perdure.stores.sqlite.keeping.deciding import forgotten, marked, plan_of
 from perdure.stores.sqlite.keeping.records import keep_new
 from perdure.stores.sqlite.log.usage import held
-from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.rows import Stream, Tables
 
 _HOLDINGS = """
 SELECT s.no, s.id, s.created_at, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
@@ -127,6 +127,19 @@ def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold |
     return None if tables.value(_WAITS, stream) is None else "question"
 
 
+def holder(tables: Tables, namespace: str, stream: StreamId, now: int) -> Hold | None:
+    """What ``Retaining.holder`` promises."""
+    return _holder(tables, tables.stream(namespace, stream), now)
+
+
+def _holder(tables: Tables, stream: Stream, now: int) -> Hold | None:
+    if tables.value("SELECT 1 FROM birth WHERE origin = ? LIMIT 1", stream.no) is not None:
+        return "forks"
+    is_led = stream.owner is not None and is_running(stream.until, now)
+    is_open = stream.state.open_turn is not None
+    return _hold(tables, stream.no, is_open=is_open, is_led=is_led)
+
+
 def begin_removal(
     tables: Tables,
     namespace: str,
@@ -142,10 +155,7 @@ def begin_removal(
     stream = tables.stream(namespace, request.name or "")
     if is_erased and stream.state.info.status != "erased":
         return False
-    is_led = stream.owner is not None and is_running(stream.until, request.at)
-    is_open = stream.state.open_turn is not None
-    has_forks = tables.value("SELECT 1 FROM birth WHERE origin = ? LIMIT 1", stream.no) is not None
-    if has_forks or _hold(tables, stream.no, is_open=is_open, is_led=is_led) is not None:
+    if _holder(tables, stream, request.at) is not None:
         return False
     number = namespace_number(tables, namespace)
     erased = ((0, stream.state.head),) if stream.state.head >= 0 else ()

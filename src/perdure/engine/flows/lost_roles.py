@@ -1,0 +1,32 @@
+"""Roles of a flow that cannot continue, because their session was erased or removed."""
+
+from __future__ import annotations
+
+from perdure.errors import ConfigError, SessionNotFound
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import SessionStore
+
+
+async def lost_roles(store: SessionStore, state: FlowState) -> dict[str, str]:
+    """The role instances whose session is in the store no more, each with the reason."""
+    whys = {role: await why_lost(store, id) for role, id in state.sessions.items()}
+    return {role: why for role, why in whys.items() if why is not None}
+
+
+async def require_there(store: SessionStore, session: StreamId) -> None:
+    """Refuse to continue a role whose session was erased. Raises: ConfigError."""
+    why = await why_lost(store, session)
+    if why is not None:
+        raise ConfigError(why)
+
+
+async def why_lost(store: SessionStore, session: StreamId) -> str | None:
+    """Why the role of `session`, which has begun, cannot continue; None when it can."""
+    try:
+        if (await store.state(session)).info.status != "erased":
+            return None
+        what = "was erased"
+    except SessionNotFound:
+        what = "is not in the store any more"
+    return f"its session {session} {what}, so it cannot continue in this flow; begin a new flow"
