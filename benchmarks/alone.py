@@ -127,13 +127,15 @@ class Alone:
         self._raw = raw
         self._number = 0
 
-    async def begin(self, history: Sequence[Message], at_once: int) -> None:
-        """Begin a session with `history`, and its twin."""
+    async def begin(self, history: Sequence[Message], at_once: int, pins: int = 0) -> None:
+        """Begin a session with `history`, of which the first `pins` are pinned, and its twin."""
         self._number += 1
         self._chat: Chat = await self._runtime.start(self._agent, id=f"a{self._number}")
         self._twin = StreamId(f"b{self._number}")
         for start in range(0, len(history), at_once):
             await self._chat.session.append_many(history[start : start + at_once])
+        for entry in await self._chat.session.tree_entries(pins) if pins else ():
+            await self._chat.session.pin(entry.id)
         for commit in self._taken():
             assert isinstance(commit, Commit)
             await self._recorder.store.commit(self._mirrored(commit, None))

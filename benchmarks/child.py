@@ -10,24 +10,27 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+import perdure
 from benchmarks.figures import append, opened
 from benchmarks.raw import RawLog, RawServer
-from benchmarks.workload import turns
+from benchmarks.workload import conversation, turns
 from perdure.client.clock import system_random
 from perdure.errors import PerdureError
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
-from perdure.session.messages import user
+from perdure.session.messages import Message, user
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
 from perdure.stores.sqlite.writer import Durability
 
 Turn = tuple[NewEntry, ...]
-Append = Callable[[str, Turn], Awaitable[object]]
+Append = Callable[[str, Any], Awaitable[object]]
+"""Append a turn to a stream: entries, or messages where a handle appends."""
 
 ENTRIES_OF_A_TAGGED_TURN = 4
 
@@ -35,8 +38,8 @@ ENTRIES_OF_A_TAGGED_TURN = 4
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What a child does: each of its `writers` appends `count` turns to its stream, at once.
 
-    `kind`: the store or the raw driver, in a file or on a server at `where`. Tagged turns tell who
-    wrote them; an announced turn is told as soon as it is acknowledged.
+    `kind`: the store, a handle or the raw driver, in a file or on a server at `where`. Tagged turns
+    tell who wrote them; an announced turn is told as soon as it is acknowledged.
     """
 
     kind: str
@@ -77,7 +80,7 @@ async def work(job: Job) -> Outcome:
     laps_ms: list[float] = []
     errors: list[str] = []
 
-    async def write(name: str, stream: str, planned_turns: list[Turn]) -> None:
+    async def write(name: str, stream: str, planned_turns: list[Any]) -> None:
         for number, turn in enumerate(planned_turns):
             began = time.perf_counter()
             try:
@@ -95,10 +98,11 @@ async def work(job: Job) -> Outcome:
     return outcome
 
 
-def _turns_of(job: Job, name: str, number: int) -> list[Turn]:
+def _turns_of(job: Job, name: str, number: int) -> list[Any]:
     if job.is_tagged:
         return [tagged(name, turn) for turn in range(job.count)]
-    return list(turns(job.seed + number, job.count))
+    made = conversation if job.kind == "handle" else turns
+    return list(made(job.seed + number, job.count))
 
 
 async def _appending(job: Job) -> tuple[Append, Callable[[], Awaitable[None]]]:
@@ -116,6 +120,8 @@ async def _appending(job: Job) -> tuple[Append, Callable[[], Awaitable[None]]]:
         case "postgres":
             postgres = await PostgresStore.open(job.where, random=system_random)
             return _to(postgres), postgres.close
+        case "handle":
+            return await _through_handles(job)
         case _:
             store = await opened(Path(job.where), job.durability)
             return _to(store), store.close
@@ -126,6 +132,16 @@ def _to(store: SessionStore) -> Append:
         await append(store, StreamId(stream), turn)
 
     return at_store
+
+
+async def _through_handles(job: Job) -> tuple[Append, Callable[[], Awaitable[None]]]:
+    store = await perdure.open(f"sqlite:///{job.where}", durability=job.durability).__aenter__()
+    sessions = {stream: await store.open(stream) for _, stream in job.writers}
+
+    async def at_handle(stream: str, said: tuple[Message, ...]) -> None:
+        await sessions[stream].append_many(said)
+
+    return at_handle, store.close
 
 
 def _raw(job: Job) -> tuple[Append, Callable[[], Awaitable[None]]]:

@@ -95,6 +95,11 @@ def _parts(count: int) -> list[slice]:
 
 async def measure_processes(run: Run) -> list[Figure]:
     """Four processes, each with a session of its own in one file, at durability "full"."""
+    return await of_processes(run, "store", f"{PROCESSES} processes, one file, full")
+
+
+async def of_processes(run: Run, kind: str, claim: str) -> list[Figure]:
+    """The same, through a store or a handle; each race with the raw driver alone and as many."""
     count = run.count(TURNS_A_PROCESS)
     path = run.folder / "processes.db"
     races: list[Race] = []
@@ -110,10 +115,9 @@ async def measure_processes(run: Run) -> list[Figure]:
         race = Race(
             alone=await done_together(jobs(run, "raw", alone, sessions[:1], count)),
             raw=await done_together(jobs(run, "raw", raw, sessions, count)),
-            store=await done_together(jobs(run, "store", path, sessions, count)),
+            store=await done_together(jobs(run, kind, path, sessions, count)),
         )
         races.append(race)
-    claim = f"{PROCESSES} processes, one file, full"
     return process_figures(claim, races, ratio=PROCESS_RATIO, stall_ms=STALL_MS)
 
 

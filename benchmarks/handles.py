@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import perdure
+from benchmarks.concurrent import PROCESSES, of_processes
 from benchmarks.figures import Figure, Run, Stopwatch, append, create, median, opened
 from benchmarks.raw import RawLog
+from benchmarks.tool_turns import tool_turns
 from benchmarks.workload import conversation
 from perdure.session.codec import encode, new_tree
 from perdure.session.ids import StreamId
@@ -38,7 +40,7 @@ NEWEST = 50
 NEWEST_MS = 0.5
 READS = 1_000
 FIRST_MS = 60.0
-PROCESSES = 9
+STARTS = 9
 
 _FIRST = """
 import asyncio, sys, time
@@ -52,12 +54,14 @@ asyncio.run(first())
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Both durabilities, 64 sessions, the newest messages, and the first open."""
+    """Both durabilities, sessions and processes at once, newest messages, turns, first open."""
     return [
         *await _append(run, "full"),
         *await _append(run, "normal"),
         *await _sessions(run),
         await _newest(run),
+        *await of_processes(run, "handle", f"{PROCESSES} processes through handles, full"),
+        *await tool_turns(run),
         _first(run),
     ]
 
@@ -173,7 +177,7 @@ def _first(run: Run) -> Figure:
     command = [sys.executable, "-c", _FIRST, address]
     taken = [
         float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        for _ in range(PROCESSES)
+        for _ in range(STARTS)
     ]
     claim = "the first open of a process, with its imports"
     return Figure(claim, "p50 of its CPU", median(taken), "ms", limit=FIRST_MS)

@@ -29,6 +29,7 @@ from benchmarks import (
     reading,
     search,
     sessions,
+    watchers,
 )
 from benchmarks.figures import Benchmark, Figure, Run
 
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "erase": erasing.measure,
     "flows": flows.measure,
     "reading": reading.measure,
+    "watchers": watchers.measure,
 }
 
 
