@@ -38,6 +38,7 @@ HANDLES = {
     # public handle: why the class limits do not apply
     "Store": "what a program can do is a method of a handle, each a short delegation",
     "Session": "what a program can do is a method of a handle, each a short delegation",
+    "SessionReader": "the reading half of Session",
     "Flow": "what a program can do is a method of a handle, each a short delegation",
 }
 FOLDER_MODULES = 16

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.client.agents.standing import standing_of as standing_of
     from perdure.client.agents.turn import Reply as Reply
     from perdure.client.agents.turn import Turn as Turn
+    from perdure.client.conversation.appending import Appended as Appended
     from perdure.client.conversation.workspace import Selection as Selection
     from perdure.client.conversation.workspace import Workspace as Workspace
     from perdure.client.flows.feeds import RoleFeed as RoleFeed
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from perdure.errors import NotAStore as NotAStore
     from perdure.errors import NotAsyncio as NotAsyncio
     from perdure.errors import NotImported as NotImported
+    from perdure.errors import PathExists as PathExists
     from perdure.errors import PerdureError as PerdureError
     from perdure.errors import QuestionClosed as QuestionClosed
     from perdure.errors import QuestionNotFound as QuestionNotFound
@@ -155,6 +157,7 @@ if TYPE_CHECKING:
     from perdure.session.kinds import ModelChange as ModelChange
     from perdure.session.kinds import ThinkingChange as ThinkingChange
     from perdure.session.media.inline import InlineMedia as InlineMedia
+    from perdure.session.media.inline import content as content
     from perdure.session.media.inline import media as media
     from perdure.session.messages import InFlightMessage as InFlightMessage
     from perdure.session.messages import MediaPart as MediaPart
@@ -170,6 +173,7 @@ if TYPE_CHECKING:
     from perdure.session.messages import tool_call as tool_call
     from perdure.session.messages import tool_result as tool_result
     from perdure.session.messages import user as user
+    from perdure.session.notes import Note as Note
     from perdure.session.records import ActivityTotal as ActivityTotal
     from perdure.session.records import FileEdit as FileEdit
     from perdure.session.records import ToolCallRecord as ToolCallRecord
@@ -202,6 +206,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "revoke",
         "standing_of",
     ),
+    "perdure.client.conversation.appending": ("Appended",),
     "perdure.client.conversation.workspace": (
         "Selection",
         "Workspace",
@@ -277,6 +282,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "ModelUnavailable",
         "NotAStore",
         "NotAsyncio",
+        "PathExists",
         "PerdureError",
         "QuestionClosed",
         "QuestionNotFound",
@@ -353,6 +359,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "perdure.session.media.inline": (
         "InlineMedia",
+        "content",
         "media",
     ),
     "perdure.session.messages": (
@@ -371,6 +378,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "tool_result",
         "user",
     ),
+    "perdure.session.notes": ("Note",),
     "perdure.session.records": (
         "ActivityTotal",
         "FileEdit",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +35,7 @@ from perdure.session.codec import encode, new_side, new_tree
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
-from perdure.session.notes import GrantRevoked, Question, SessionInfoChanged
+from perdure.session.notes import GrantRevoked, Note, Question, SessionInfoChanged
 from perdure.session.search.values import SearchQuery
 from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.keeping.quotas import Quota
@@ -128,7 +129,14 @@ CALLS: dict[str, list[Call]] = {
         lambda s, id: s.context_window(id, of(id)),
         lambda s, id: s.context_window(StreamId("own"), of(id)),
     ],
-    "entries": [lambda s, id: s.entries(id)],
+    "entries": [
+        lambda s, id: s.entries(id),
+        lambda s, id: s.entries(id, kind="message", before=10),
+    ],
+    "entries_named": [
+        lambda s, _: s.entries_named(f"alias-{WORD}"),
+        lambda s, id: s.entries_named(of(id)),
+    ],
     "entry": [
         lambda s, id: s.entry(id, of(id)),
         lambda s, id: s.entry(StreamId("own"), of(id)),
@@ -335,6 +343,13 @@ async def _own(store: Store, call: Callable[[Session], Awaitable[object]]) -> ob
     return await call(await store.open("own"))
 
 
+async def _exported(store: Store) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        files = await store.export("perdure", folder)
+        whole = [each.path for each in files if each.path is not None]
+        return [await asyncio.to_thread(path.read_bytes) for path in whole]
+
+
 PUBLIC: dict[str, list[Call]] = {
     "activity": [lambda s, _: s.activity()],
     "answer": [lambda s, id: s.answer(of(id, 3), "allow", by="us")],
@@ -345,6 +360,12 @@ PUBLIC: dict[str, list[Call]] = {
         lambda s, _: s.erase(subject=WORD),
     ],
     "erasures": [lambda s, _: s.erasures()],
+    "content": [
+        lambda s, _: s.content(f"media://{blob_hash(original(WORD))}"),
+        lambda s, _: s.content(f"media://{blob_hash(picture(WORD))}"),
+    ],
+    "entry": [lambda s, id: s.entry(of(id)), lambda s, _: s.entry(f"alias-{WORD}")],
+    "export": [lambda s, _: _exported(s)],
     "find": [lambda s, id: s.find(id), lambda s, id: s.find(id[:3])],
     "index": [lambda s, _: s.index()],
     "info": [lambda s, _: s.info()],
@@ -390,6 +411,11 @@ PUBLIC: dict[str, list[Call]] = {
         lambda s, id: _own(s, lambda own: own.fork(at=of(id))),
         lambda s, id: _own(s, lambda own: own.answer(of(id, 3), "allow", by="us")),
         lambda s, id: _own(s, lambda own: own.path(of(id))),
+        lambda s, id: _own(s, lambda own: own.path(of(id), last=1, kind="message")),
+        lambda s, id: _own(s, lambda own: own.entry(of(id))),
+        lambda s, id: _own(s, lambda own: own.entry(f"alias-{WORD}")),
+        lambda s, id: _own(s, lambda own: own.note(Note("x"), about=of(id))),
+        lambda s, id: _own(s, lambda own: own.export("html", leaf=of(id))),
         lambda s, id: _own(s, lambda own: own.left_by(of(id))),
         lambda s, id: _own(s, lambda own: own.uncompact(of(id))),
         lambda s, id: _own(s, lambda own: own.find(of(id))),
@@ -397,6 +423,8 @@ PUBLIC: dict[str, list[Call]] = {
 }
 UNTRIED = {
     "create": "makes a session of our own, whatever its id",
+    "open_or_create": "makes a session of our own, whatever its id",
+    "import_files": "reads files, into a session of our own",
     "close": "is called by the test",
 }
 

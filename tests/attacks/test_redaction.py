@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from perdure.client.open import open as open_store
-from perdure.interop.exporting import ExportFormat, ExportSelection, export_session
+from perdure.interop.exporting import ExportSelection, export_session
+from perdure.interop.reports import ExportFormat
 from perdure.secrets.masking import masked
 from perdure.session.messages import assistant, tool_call, tool_result, user
 from perdure.stores.access import lock_holder

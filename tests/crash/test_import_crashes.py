@@ -14,7 +14,7 @@ from perdure.interop.formats import native
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.sources.content import Held
-from perdure.interop.importing import FormatName
+from perdure.interop.reports import FormatName
 from perdure.interop.restoring import LEASE_MS
 from perdure.session.notes import ImportSource
 from perdure.stores.protocol import EMPTY, SessionStore

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from perdure.interop.formats.items import Item, ParsedSource, bound
 from perdure.interop.formats.sources.reading import BOUNDS, Bounds
-from perdure.interop.importing import FormatName, import_source
-from perdure.interop.reports import ImportReport
+from perdure.interop.importing import import_source
+from perdure.interop.reports import FormatName, ImportReport
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 from perdure.stores.in_memory import MemoryStore

@@ -93,13 +93,14 @@ ITEMS: dict[type[msgspec.Struct], Mapping[str, Any]] = {
     perdure.CustomMessage: {"custom_type": "a", "parts": ()},
     Message: {"role": "user", "parts": ()},
     perdure.ModelChange: {"model": MODEL},
+    perdure.Note: {"note_type": "a"},
     perdure.ThinkingChange: {"level": "off"},
 }
 GIVEN_BACK = {
     # values that perdure makes and programs only read; those of flows are read from workflows,
     # bytes in flight are made by `media`, calls and tools by `tool`
     *("Context", "Entry", "Event", "Hit", "LiveEvent", "OpenQuestion", "Reply", "SessionInfo"),
-    *("Snapshot", "Standing", "TreeNode", "Usage", "FlowWait", "Block"),
+    *("Appended", "Snapshot", "Standing", "TreeNode", "Usage", "FlowWait", "Block"),
     *("ActivityTotal", "FileEdit", "ToolCallRecord", "UsageTotal"),
     *("FeedbackContext", "FlowEdge", "FlowNode", "FlowRun", "FlowState", "Graph"),
     *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),

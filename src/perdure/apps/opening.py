@@ -10,19 +10,16 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import unquote
 
 from perdure.apps.first_run import is_at_terminal, offered_key
 from perdure.apps.settings.lookup import setting
+from perdure.client.looking.store_files import FILE_ADDRESS, database_file, own_folders
 from perdure.client.open import check_address, default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 
 NAMESPACE = "default"
-
-_FILE_ADDRESS = "sqlite:///"
-_FOLDER_ADDRESS = "jsonl:///"
 
 
 def store_address(named: str | None) -> str:
@@ -38,22 +35,7 @@ def store_address(named: str | None) -> str:
 
 def file_address(file: Path) -> str:
     """The address of the store in `file`."""
-    return f"{_FILE_ADDRESS}{file.absolute()}"
-
-
-def database_file(address: str) -> Path | None:
-    """The file behind a store address; None when it is not in a file."""
-    if not address.startswith(_FILE_ADDRESS):
-        return None
-    return Path(address.removeprefix(_FILE_ADDRESS))  # it has no options: a ? belongs to the name
-
-
-def own_folders(address: str) -> tuple[Path, ...]:
-    """The folders in which the store at `address` itself writes session files."""
-    if not address.startswith(_FOLDER_ADDRESS):
-        return ()
-    name = unquote(address.removeprefix(_FOLDER_ADDRESS).partition("?")[0])
-    return (Path(name).absolute(),) if name else ()
+    return f"{FILE_ADDRESS}{file.absolute()}"
 
 
 def is_missing(address: str) -> bool:

@@ -17,11 +17,11 @@ from perdure.session.codec import body_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
-from perdure.session.ids import EntryId, StreamId, entry_place, is_number, number_of
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_place, is_number, number_of
 from perdure.session.info import info_after
 from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
-from perdure.session.notes import Label, LeafMoved, Question
+from perdure.session.notes import Label, LeafMoved, Note, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.access.collector import collector_paused
 from perdure.stores.draft import Backing
@@ -76,12 +76,15 @@ class SessionReader:
         outside: Outside,
         bus: LiveBus,
         hooks: Hooks | None = None,
+        *,
+        entry_ids: Mapping[EntryId, EntryId] = {},
     ) -> None:
         self._backing = backing
         self._state = state
         self._outside = outside
         self._bus = bus
         self._hooks = hooks or Hooks()
+        self._entry_ids = entry_ids
 
     @property
     def id(self) -> StreamId:
@@ -110,17 +113,48 @@ class SessionReader:
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """What its creator wrote down about it."""
+        """The metadata it was created with."""
         return self._state.header.metadata or {}
 
-    async def path(self, leaf: EntryRef | None = None) -> list[Entry]:
-        """The entries root -> `leaf` (default: the session's leaf).
+    @property
+    def subject(self) -> str | None:
+        """The subject it was created with: whom it is about or with."""
+        return self._state.header.subject
 
-        Raises: EntryNotFound.
+    @property
+    def entry_ids(self) -> Mapping[EntryId, EntryId]:
+        """Entry of the origin -> its copy, on the handle that `fork` returns where forks copy.
+
+        Empty where a fork shares the entries of its origin, under their ids.
         """
+        return self._entry_ids
+
+    async def path(
+        self,
+        leaf: EntryRef | None = None,
+        *,
+        last: int | None = None,
+        kind: str | None = None,
+    ) -> list[Entry]:
+        """Return the entries root -> `leaf` (default: the session's leaf).
+
+        With `kind` only entries of it, such as "message"; with `last` only the newest.
+        Raises: EntryNotFound; ValueError when `last` is negative, or greater than any store can
+        count.
+        """
+        amount("last", last)
         if leaf is None:
-            return await self._newest()
-        return await self._backing.log.branch(self.id, await self._resolve(leaf))
+            return await self._newest(last, kind)
+        found = await self._resolve(leaf)
+        return await self._backing.log.branch(self.id, found, limit=last, kind=kind)
+
+    async def entry(self, reference: str) -> Entry:
+        """Return the entry with the whole id, or the alias, `reference`.
+
+        Of two entries with the same alias the newer is returned; one of this session comes before
+        one that a fork shares. Raises: EntryNotFound.
+        """
+        return await self._backing.log.entry(self.id, await self._resolve(reference))
 
     async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
@@ -163,16 +197,51 @@ class SessionReader:
                 raise Erased(self.id) from None
             raise
 
-    async def entries(self, after: int = EMPTY) -> AsyncIterator[Entry]:
-        """The session's own log in order, from the first entry after seq `after` to its head.
+    async def entries(
+        self,
+        after: int = EMPTY,
+        *,
+        kind: str | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[Entry]:
+        """Iterate over the session's own log, from the first entry after seq `after` to its head.
 
-        Raises: ValueError when `after` is less than -1.
+        `kind` selects entries of one kind, side entries included; `newest_first` starts at the
+        head; `limit` ends after that many.
+        Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
         amount("after", after, least=EMPTY)
-        while page := await self._backing.log.entries(self.id, after, _PAGE):
+        amount("limit", limit)
+        before = MOST_SEQ if newest_first else None
+        left = limit
+        while size := _PAGE if left is None else min(_PAGE, left):
+            page = await self._backing.log.entries(self.id, after, size, kind=kind, before=before)
+            if not page:
+                return
             for entry in page:
                 yield entry
-            after = page[-1].seq
+            if newest_first:
+                before = page[-1].seq
+            else:
+                after = page[-1].seq
+            left = None if left is None else left - len(page)
+
+    async def notes(
+        self, note_type: str | None = None, *, about: EntryRef | None = None
+    ) -> AsyncIterator[Entry]:
+        """Iterate over the notes in the session's own log, oldest first.
+
+        `note_type` selects one type, `about` the notes about one entry. `body_of` returns the
+        `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
+        """
+        target = None if about is None else await self._resolve(about)
+        for entry in await self._backing.log.notes(self.id, (Note.kind,)):
+            if entry.stream != self.id or (target is not None and entry.about != target):
+                continue
+            body = body_of(entry)
+            if isinstance(body, Note) and note_type in (None, body.note_type):
+                yield entry
 
     def watch(self, after: int | None = None) -> Watch:
         """Its events after seq `after` (default: after `head`), and then those that follow.
@@ -240,7 +309,7 @@ class SessionReader:
         return await log.branch(self.id, leaf, limit=limit, kind=kind)
 
     async def _see(
-        self, appended: Sequence[Entry], bodies: Sequence[Message | TreeBody] = ()
+        self, appended: Sequence[Entry], bodies: Sequence[Message | TreeBody | Note] = ()
     ) -> None:
         """Remember where the session stands after `appended`, read again only if others wrote.
 

@@ -7,6 +7,7 @@ any number of handles, tasks and processes may use the same session. Running tur
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -18,11 +19,12 @@ from perdure.client.conversation.hooking import asked
 from perdure.client.conversation.workspace import require_folder
 from perdure.client.erasing import erase_session
 from perdure.client.reading import EntryRef
-from perdure.client.session_fields import require_text
+from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import InvalidEntry, LeafConflict, TurnOpen
+from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.session.codec import body_of, new_side
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
@@ -48,9 +50,11 @@ from perdure.stores.protocol import Commit, StreamState, Write
 if TYPE_CHECKING:
     from perdure.client.conversation import abandonment, role_sessions
     from perdure.client.inbox import answer as answering
+    from perdure.client.operating import transfers
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     answering = Later("perdure.client.inbox.answer")
+    transfers = Later("perdure.client.operating.transfers")
     role_sessions = Later("perdure.client.conversation.role_sessions")
 
 
@@ -158,15 +162,20 @@ class Session(Appender):
         cwd: str | os.PathLike[str] | None = None,
         title: str | None = None,
         id: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        subject: str | None = None,
     ) -> Session:
-        """A new session that shares this one's whole tree, or with `at` the path to that entry.
+        """Create a session that shares this one's whole tree, or with `at` the path to that entry.
 
-        Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
+        Nothing is copied, except where a store cannot share entries (`entry_ids` then names the
+        copies). Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
+        `metadata` is the fork's own; `subject` is this session's unless given.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder.
+        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`.
         """
         folder = absolute(cwd)
+        require_header(subject=subject, metadata=metadata, cwd=folder)
         if folder is not None:
             require_folder(folder)
         await self.flush()
@@ -179,23 +188,22 @@ class Session(Appender):
             head=state.head,
             scope="tree" if at is None else "path",
         )
-        header = StreamHeader(
-            id=self._outside.stream_id(id),
-            created_at=self._outside.clock.now_ms(),
-            origin=state.header.origin,
+        header = msgspec.structs.replace(
+            self._header_of_fork(state, point, id),
             cwd=folder or state.info.cwd,
             title=title_of(title),
-            parent=self.id,
-            fork=point,
-            subject=state.header.subject,
+            metadata=dict(metadata) if metadata else None,
+            subject=subject or state.header.subject,
         )
         store = self._backing.store
         entries = await agent_of_fork(store, self.id, folder)
         write = Write(stream=header.id, create=header, entries=entries)
-        await store.commit(Commit(writes=(write,), at=header.created_at))
+        made = await store.commit(Commit(writes=(write,), at=header.created_at))
         fork = await store.state(header.id)
         await self._hooks.tell(Forked(self.id, fork.header.id))
-        return Session(Stored(store), fork, self._outside, self._bus, self._hooks)
+        return Session(
+            Stored(store), fork, self._outside, self._bus, self._hooks, entry_ids=made.copies
+        )
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Take back `compaction` (default: the one in effect): what it hid is in the context again.
@@ -273,6 +281,40 @@ class Session(Appender):
         await self._look()
         return given
 
+    async def export(
+        self,
+        format: ExportFormat = "perdure",
+        path: str | os.PathLike[str] | None = None,
+        *,
+        leaf: EntryRef | None = None,
+        all_branches: bool = False,
+        redact: Sequence[Redaction] = (),
+        dialect: Dialect = "perdure",
+        replace: bool = False,
+    ) -> Exported:
+        """Export the session; with `path`, into that file.
+
+        "perdure" holds everything, and `Store.import_files` restores it. Markdown and workflows
+        hold one branch, the others all; `leaf` selects the branch that ends there, and with
+        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is that
+        of a workflow. `Exported.warnings` says what the format could not hold. A draft is stored
+        first.
+        Durable: the file is whole when this returns, and readable only by its owner.
+        Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
+        WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
+        """
+        await self.flush()
+        at = None if leaf is None else await self._resolve(leaf)
+        return await transfers.exported_to(
+            self._backing.store,
+            self._outside,
+            self.id,
+            format,
+            transfers.ExportSelection(at, all_branches, tuple(redact), dialect),
+            path=path,
+            replace=replace,
+        )
+
     async def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
         """Take the session out of the store, for good; see `Store.erase`.
 
@@ -287,6 +329,15 @@ class Session(Appender):
         return Session(self._backing, self._state, self._outside, self._bus, joined)
 
     # ------------------------------------------------------------ inside
+
+    def _header_of_fork(self, state: StreamState, point: ForkPoint, id: str | None) -> StreamHeader:
+        return StreamHeader(
+            id=self._outside.stream_id(id),
+            created_at=self._outside.clock.now_ms(),
+            origin=state.header.origin,
+            parent=self.id,
+            fork=point,
+        )
 
     async def _require_no_role(
         self, state: StreamState, action: Literal["branch", "end", "abandon"]

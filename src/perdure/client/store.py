@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -20,7 +20,7 @@ from perdure.client.erasing import (
     taken,
 )
 from perdure.client.inbox.finding import FLOW_KINDS, stream_asking
-from perdure.client.looking.identifiers import find_flow, find_stream
+from perdure.client.looking.identifiers import find_entry, find_flow, find_stream
 from perdure.client.looking.session_files import find_file
 from perdure.client.looking.verifying import verified
 from perdure.client.reading import OpenQuestion, open_questions
@@ -38,10 +38,20 @@ from perdure.errors import (
     WrongArgument,
 )
 from perdure.events.bus import LiveBus
+from perdure.interop.reports import (
+    ExportedFile,
+    ExportFormat,
+    FormatName,
+    ImportedFiles,
+    Redaction,
+)
+from perdure.session.clock import ms_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import Origin, SessionInfo, StreamHeader
+from perdure.session.info import Origin, SessionInfo, SessionScope, StreamHeader
+from perdure.session.media.inline import HANDLE, SCHEME, InlineMedia
+from perdure.session.messages import MediaPart
 from perdure.session.records import (
     ActivityGroup,
     ActivityTotal,
@@ -55,11 +65,11 @@ from perdure.stores.access.later import Later
 from perdure.stores.draft import Backing, Draft, Stored
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import (
+    Capabilities,
     Commit,
     Indexing,
     Scanning,
     Searching,
-    SessionScope,
     SessionStore,
     StoreInfo,
     Verification,
@@ -69,11 +79,13 @@ from perdure.stores.protocol import (
 if TYPE_CHECKING:
     from perdure.client.conversation import authority
     from perdure.client.inbox import flows as inbox_of_flows
+    from perdure.client.operating import transfers
     from perdure.client.records import edits as edit_records
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
 else:
     authority = Later("perdure.client.conversation.authority")
+    transfers = Later("perdure.client.operating.transfers")
     inbox_of_flows = Later("perdure.client.inbox.flows")
     edit_records = Later("perdure.client.records.edits")
     call_records = Later("perdure.client.records.tool_calls")
@@ -141,6 +153,34 @@ class Store:
             raise await taken(self.backend, header.id) from None
         return await self._handle(header.id, Stored(self.backend))
 
+    async def open_or_create(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        metadata: Mapping[str, object] | None = None,
+        subject: str | None = None,
+    ) -> Session:
+        """Return the session with the whole id `id`; create it if there is none.
+
+        The other arguments are those of a new session; an existing one keeps its own. Two processes
+        that call this at the same time get the same session.
+        Raises: Erased; and as `create`.
+        """
+        try:
+            return await self.open(id)
+        except SessionNotFound:
+            pass
+        try:
+            return await self.create(
+                id=id, title=title, cwd=cwd, metadata=metadata, subject=subject
+            )
+        except SessionExists as error:
+            if error.is_erased:
+                raise Erased(id) from None
+        return await self.open(id)
+
     async def open(self, session: str | Path) -> Session:
         """Return the session with the whole id `session`, or that of a session file.
 
@@ -168,6 +208,32 @@ class Store:
         if only == "flow":
             return await find_flow(self.backend, prefix)
         return await find_stream(self.backend, prefix)
+
+    async def entry(self, reference: str) -> Entry:
+        """Return the entry of any session with the whole id, or the alias, `reference`.
+
+        Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
+        """
+        return await find_entry(self.backend, reference)
+
+    async def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
+        """Return the content that `handle` names, of any entry of the namespace.
+
+        Raises: EntryNotFound when the store does not hold it; CorruptLog when it is damaged;
+        WrongArgument for a text that is no handle (``media://sha256-…``).
+        """
+        text = handle if isinstance(handle, str) else handle.handle
+        if not HANDLE.fullmatch(text):
+            raise WrongArgument(
+                f"a handle is media://sha256- and 64 hexadecimal digits, not {text!r:.40}",
+                argument="handle",
+            )
+        return await self.backend.blob(text.removeprefix(SCHEME))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do of what not every store can; it refuses the rest."""
+        return self.backend.capabilities
 
     async def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session with the newest activity, of `cwd` or of all; a draft if there is none."""
@@ -230,12 +296,64 @@ class Store:
             roles=tuple(roles),
             sessions=tuple([await self._known(session) for session in sessions]),
             tools=tuple(tools),
-            since=_ms_or_none(since),
-            until=_ms_or_none(until),
+            since=None if since is None else ms_of(since),
+            until=None if until is None else ms_of(until),
             is_on_branch=on_branch,
             limit=limit,
         )
         return await _found(self._searching, query, on_progress)
+
+    async def import_files(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        format: FormatName = "auto",
+        subject: str | None = None,
+        again: bool = False,
+        on_progress: Callable[[Path, int], None] | None = None,
+    ) -> ImportedFiles:
+        """Import session files of perdure and other programs, and those below folders.
+
+        Each file is imported by itself: `ImportedFiles.errors` says which failed and why. Importing
+        again adds only what is new; an erased session stays erased unless `again` is set, which
+        imports it under a new id. `subject` is that of new sessions. `on_progress` gets (file,
+        bytes read), from any thread. docs/formats.md says what each format holds.
+        Durable: what the report names, when this returns.
+        Raises: WrongArgument.
+        """
+        if isinstance(paths, str):  # a text is a sequence of texts
+            raise WrongArgument("import_files takes a list of paths", argument="paths")
+        require_subject(subject)
+        return await transfers.imported_files(
+            self.backend,
+            self.outside,
+            paths,
+            format=format,
+            subject=subject,
+            again=again,
+            on_progress=on_progress,
+        )
+
+    async def export(
+        self,
+        format: ExportFormat,
+        folder: str | os.PathLike[str],
+        *,
+        redact: Sequence[Redaction] = (),
+        query: str | None = None,
+        replace: bool = False,
+    ) -> list[ExportedFile]:
+        """Export every session, of every origin, into `folder`: a file each, named after its id.
+
+        `import_files` of the folder restores them where `format` is "perdure". `query` selects
+        sessions by name or id; flows are left out. One that cannot be written does not stop the
+        others: `ExportedFile.error` says why. `redact` and `replace` as in `Session.export`.
+        Raises: FormatError when the folder cannot be made.
+        """
+        selection = transfers.ExportSelection(redact=tuple(redact))
+        return await transfers.exported_store(
+            self.backend, self.outside, folder, format, selection, query=query, replace=replace
+        )
 
     async def questions(self) -> list[OpenQuestion]:
         """List the open questions of all sessions and flows, oldest first; `id` is the entry.
@@ -457,12 +575,5 @@ async def _found(
     return await store.search(query)
 
 
-def _ms(moment: datetime) -> int:
-    try:
-        return round(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):  # so near the ends of time that no zone can be looked up
-        return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
-
-
 def _ms_or_none(moment: datetime | None) -> int | None:
-    return None if moment is None else _ms(moment)
+    return None if moment is None else ms_of(moment)

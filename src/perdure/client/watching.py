@@ -18,7 +18,7 @@ from perdure.events.bus import Live, LiveBus, Subscription
 from perdure.events.cursor import Cursor
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Positioned
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.ledger import (
     Interrupted,
@@ -29,7 +29,7 @@ from perdure.session.ledger import (
     TurnFinished,
 )
 from perdure.stores.draft import Backing
-from perdure.stores.protocol import EMPTY, NamespaceReading, Positioned
+from perdure.stores.protocol import EMPTY, NamespaceReading
 
 _PAGE = 500
 """Entries read at a time."""

@@ -23,6 +23,7 @@
     ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
     │                LimitExceeded
+    ├ PathExists
     ├ NotAsyncio  no event loop of asyncio runs; a RuntimeError, too
     └ WrongArgument  is a TypeError and a ValueError, too
 
@@ -39,6 +40,7 @@ from perdure.errors.engine import (
     FormatError,
     HookBlocked,
     InvalidTransition,
+    PathExists,
     TurnFailed,
     TurnSuspended,
     Waiting,
@@ -155,6 +157,7 @@ __all__ = [
     "NotAStore",
     "NotAsyncio",
     "NotImported",
+    "PathExists",
     "PerdureError",
     "QuestionClosed",
     "QuestionNotFound",

@@ -127,3 +127,13 @@ class ConfigError(PerdureError):
         super().__init__(message)
         if argument is not None:
             self.argument = argument
+
+
+class PathExists(PerdureError):
+    """A file of that name exists and was not replaced."""
+
+    code = "path_exists"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} exists already: choose another name, or pass replace=True")
+        self.path = path

@@ -308,6 +308,7 @@ _SIMPLE: Mapping[str, str] = {
     kinds.Custom.kind: "session:custom",
     kinds.CustomMessage.kind: "session:custom_message",
     notes.LeafMoved.kind: "session:branched",
+    notes.Note.kind: "session:noted",
     notes.AgentBound.kind: "session:agent_bound",
     notes.WorkspaceChanged.kind: "session:workspace_changed",
     notes.SessionReceived.kind: "session:received",

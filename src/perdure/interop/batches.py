@@ -13,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from perdure.errors import PerdureError
 from perdure.interop.formats.sources.reading import BOUNDS
-from perdure.interop.importing import FormatName, import_source
-from perdure.interop.reports import ImportReport
+from perdure.interop.importing import import_source
+from perdure.interop.reports import FileOutcome, FormatName
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.protocol import SessionStore
 
@@ -27,14 +25,6 @@ BYTES_AT_ONCE = 16 * 1024 * 1024
 
 Told = Callable[[Path, int], None]
 """Told how many bytes of a file were read so far, from any thread."""
-
-
-class FileOutcome(msgspec.Struct, frozen=True):
-    """What became of one file: a report, or why there is none."""
-
-    path: Path
-    report: ImportReport | None = None
-    error: PerdureError | None = None
 
 
 async def import_files(

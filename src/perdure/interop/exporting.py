@@ -8,7 +8,6 @@ value first, and that is written: nothing of the original gets past it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
 
 import msgspec
 
@@ -25,19 +24,15 @@ from perdure.interop.formats.operator.writing import SourceFile, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
 from perdure.interop.originals import content_of, originals_of
 from perdure.interop.pi_exporting import export_pi, pi_of
-from perdure.interop.redaction.replacing import Redaction
 from perdure.interop.redaction.sessions import Redacted, redacted
-from perdure.interop.reports import Exported
+from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.workflow_export import session as workflow
-from perdure.interop.workflow_export.session import Dialect
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.stores.protocol import Commit, SessionStore, Write
-
-ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]
 
 
 class ExportSelection(msgspec.Struct, frozen=True):

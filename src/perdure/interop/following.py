@@ -29,8 +29,8 @@ import msgspec
 from perdure.errors import FormatError, PerdureError
 from perdure.interop.batches import Job, held_bytes, in_order
 from perdure.interop.formats.sources.content import FileContent, end_of_lines
-from perdure.interop.importing import FormatName, import_source
-from perdure.interop.reports import ImportReport
+from perdure.interop.importing import import_source
+from perdure.interop.reports import FormatName, ImportReport
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.protocol import SessionStore
 

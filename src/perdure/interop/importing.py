@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -46,7 +45,7 @@ from perdure.interop.formats.sources.reading import BOUNDS, Bounds, Make, Source
 from perdure.interop.identities import Traces, foreign_ids, traces_of
 from perdure.interop.originals import FileRelation, Original, originals_of, relation_of
 from perdure.interop.placing import session_ids
-from perdure.interop.reports import ImportReport, about, still_erased
+from perdure.interop.reports import FormatName, ImportReport, about, still_erased
 from perdure.interop.restoring import restore
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import EntryId, StreamId
@@ -54,8 +53,6 @@ from perdure.session.info import StreamHeader
 from perdure.session.notes import ImportSource
 from perdure.stores.keeping.erasing import is_erased
 from perdure.stores.protocol import EMPTY, SessionStore, StreamState
-
-FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode"]
 
 READERS: Mapping[str, Make] = {
     pi_words.FORMAT: pi.Reader,

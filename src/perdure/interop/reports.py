@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from perdure.errors import PerdureError
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
+
+FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode"]
+"""What a file to import is; ``auto`` looks at its content."""
+
+ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]
+
+Redaction = Literal["secrets", "paths"]
+"""What an export can replace."""
+
+Dialect = Literal["perdure", "relavium"]
+"""The form of a workflow."""
 
 
 class ImportReport(msgspec.Struct, frozen=True):
@@ -28,6 +42,74 @@ class ImportReport(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     is_new: bool
     is_erased: bool = False
+
+
+class FileOutcome(msgspec.Struct, frozen=True):
+    """What became of one file: a report, or why there is none."""
+
+    path: Path
+    report: ImportReport | None = None
+    error: PerdureError | None = None
+
+
+class ImportedFiles(msgspec.Struct, frozen=True):
+    """What an import of several files did. Shape: one outcome a file, in the order of reading."""
+
+    files: tuple[FileOutcome, ...]
+
+    @property
+    def reports(self) -> tuple[ImportReport, ...]:
+        """The reports of the files that were imported."""
+        return tuple(each.report for each in self.files if each.report is not None)
+
+    @property
+    def errors(self) -> tuple[PerdureError, ...]:
+        """Why files were not imported."""
+        return tuple(each.error for each in self.files if each.error is not None)
+
+    @property
+    def is_ok(self) -> bool:
+        """Every file was imported, and there was one."""
+        return bool(self.files) and not self.errors
+
+    @property
+    def sessions(self) -> tuple[StreamId, ...]:
+        """The sessions that the files are, each once."""
+        return tuple(dict.fromkeys(report.session for report in self.reports))
+
+    @property
+    def entries(self) -> int:
+        """How many entries were added."""
+        return sum(report.entries for report in self.reports)
+
+    @property
+    def messages(self) -> int:
+        """How many messages were added."""
+        return sum(report.messages for report in self.reports)
+
+    @property
+    def skipped(self) -> int:
+        """How many new lines could not be read, or not fully."""
+        return sum(report.skipped for report in self.reports)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All warnings, each once."""
+        return tuple(dict.fromkeys(each for report in self.reports for each in report.warnings))
+
+
+class ExportedFile(msgspec.Struct, frozen=True):
+    """What became of one session of an export: its file, or why there is none.
+
+    Shape: `warnings` and `redacted` as in `Exported`. Units: bytes.
+    """
+
+    session: StreamId
+    path: Path | None = None
+    size_bytes: int = 0
+    warnings: tuple[str, ...] = ()
+    redacted: Mapping[str, int] = {}
+    error: PerdureError | None = None
 
 
 def still_erased(session: StreamId, format: str) -> ImportReport:

@@ -42,3 +42,11 @@ def timestamp(at: int) -> str:
     within = min(max(at, _FIRST_MS), _LAST_MS)
     moment = _EPOCH + timedelta(milliseconds=within)
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def ms_of(moment: datetime) -> int:
+    """`moment` in Unix milliseconds; one without a zone is of the local one."""
+    try:
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):  # so near the ends of time that no zone can be looked up
+        return round(moment.replace(tzinfo=UTC).timestamp() * 1000)

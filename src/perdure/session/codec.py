@@ -46,6 +46,7 @@ _TREE: tuple[type[TreeBody], ...] = (
 )
 _SIDE: tuple[type[SideBody], ...] = (
     notes.LeafMoved,
+    notes.Note,
     notes.Label,
     notes.SessionInfoChanged,
     notes.SessionStarted,

@@ -66,6 +66,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             raise CorruptLog(self.stream, self.seq, "its message body is not valid") from error
 
 
+class Positioned(msgspec.Struct, frozen=True):
+    """An entry with its place in the order of all entries of the namespace."""
+
+    position: int
+    entry: Entry
+
+
 class Here(Enum):
     """The parent that is only known inside the commit."""
 

@@ -51,6 +51,16 @@ def generated_stream_id(at: int, random: bytes) -> StreamId:
     return StreamId("".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5)))
 
 
+MOST_SEQ = 2**63 - 1
+"""Above every seq."""
+
+
+def seqs_between(count: int, after: int, before: int | None) -> range:
+    """The seqs of a log of `count` entries after `after`, or newest first from before `before`."""
+    first = max(after, -1) + 1
+    return range(first, count) if before is None else range(min(before, count) - 1, first - 1, -1)
+
+
 def entry_id(stream: str, seq: int) -> EntryId:
     """The id of the entry `seq` of `stream`."""
     return EntryId(f"{stream}/{seq}")

@@ -35,6 +35,9 @@ Status = Literal["active", "importing", "exported", "ended", "erased"]
 LISTED_STATUSES: tuple[Status, ...] = ("active", "importing", "exported", "ended")
 """Status of the sessions that lists show: erased ones are in none."""
 
+SessionScope = Literal["listed", "all"]
+"""``listed``: sessions of origin user and import; ``all``: every session. Flows never."""
+
 ORIGINS: Mapping[str, tuple[Origin, ...]] = {
     "listed": ("user", "import"),
     "all": ("user", "role", "subagent", "import"),

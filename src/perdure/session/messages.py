@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.errors.usage import WrongArgument
 from perdure.session.declared.arguments import takes_declared
-from perdure.session.media.inline import InlineMedia
+from perdure.session.media.inline import MIME_TYPE, InlineMedia
 from perdure.session.upgrade import upgraded
 
 MESSAGE = "message"
@@ -175,7 +175,7 @@ def user(
     given = (content, *more)
     if not any(isinstance(each, InlineMedia) for each in given):
         return Message("user", tuple(_made(each, MediaPart) for each in given))
-    parts = tuple(e if isinstance(e, InlineMedia) else _made(e, MediaPart) for e in given)
+    parts = tuple(_shown(e) if isinstance(e, InlineMedia) else _made(e, MediaPart) for e in given)
     return InFlightMessage("user", parts)
 
 
@@ -191,6 +191,16 @@ def assistant(
     has_calls = any(isinstance(part, ToolCallPart) for part in parts)
     reason = stop_reason or ("tool_calls" if has_calls else "stop")
     return Message("assistant", parts, model=model, stop_reason=reason, usage=usage)
+
+
+def _shown(inline: InlineMedia) -> InlineMedia:
+    """`inline`, if it is of a type that a message can hold. Raises: WrongArgument."""
+    if MIME_TYPE.fullmatch(inline.mime_type):
+        return inline
+    raise WrongArgument(
+        f"a message holds images, audio, video or PDF, not {inline.mime_type!r:.40}: give it as "
+        "perdure.media(...), or keep it in a perdure.Custom"
+    )
 
 
 def _made(content: object, *others: type[Part]) -> Part:

@@ -54,6 +54,18 @@ class LeafMoved(SideBody, frozen=True):
     target: EntryId | None
 
 
+class Note(SideBody, frozen=True, omit_defaults=True):
+    """A program's own note about an entry, or about the session; never in a context.
+
+    `note_type` is the program's name for it, such as ``"my.rating"``; `data` is a JSON object.
+    """
+
+    kind: ClassVar[str] = "note"
+
+    note_type: str
+    data: dict[str, object] = {}
+
+
 class Label(SideBody, frozen=True, omit_defaults=True):
     """A name for the entry it is about; None removes the name."""
 

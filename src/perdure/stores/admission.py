@@ -70,6 +70,11 @@ class Shared(msgspec.Struct, frozen=True):
     messages: int
 
 
+def wants_leases(commit: Commit) -> bool:
+    """Whether `commit` takes a lease or gives one back."""
+    return any(write.taking is not None or write.is_releasing for write in commit.writes)
+
+
 def check_commit(commit: Commit) -> None:
     """Check what can be said about `commit` without looking at a stream.
 

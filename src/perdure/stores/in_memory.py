@@ -25,10 +25,10 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow
-from perdure.session.ids import EntryId, StreamId, blob_hash
-from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
+from perdure.session.ids import EntryId, StreamId, blob_hash, seqs_between
+from perdure.session.info import ORIGINS, SessionInfo, SessionScope, is_about, is_found
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
@@ -69,8 +69,6 @@ from perdure.stores.protocol import (
     Committed,
     Lease,
     OnProgress,
-    Positioned,
-    SessionScope,
     StoreInfo,
     StreamState,
     Taking,
@@ -193,11 +191,18 @@ class _Reading(_Handle):
         return with_lease(held.state, held.owner, held.until)
 
     async def entries(
-        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+        self,
+        stream: StreamId,
+        after: int = EMPTY,
+        limit: int | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Entry]:
-        first = max(after, EMPTY) + 1
-        end = None if limit is None else first + limit
-        return [row.entry for row in self._held(stream).rows[first:end]]
+        rows = self._held(stream).rows
+        seqs = seqs_between(len(rows), after, before)
+        fitting = (rows[seq].entry for seq in seqs if kind in (None, rows[seq].entry.kind))
+        return list(islice(fitting, limit))
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         found = entry_in(self._heap, self._held(stream), entry)
@@ -261,6 +266,10 @@ class _Namespace(_Handle):
         if len(near) > 1:
             raise AmbiguousId(prefix, tuple(near))
         return near[0]
+
+    async def entries_named(self, alias: str) -> list[EntryId]:
+        named = (dict(held.aliases).get(alias) for held in self._heap.streams.values())
+        return [entry for entry in named if entry is not None]
 
     async def sessions(
         self,

@@ -24,10 +24,10 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from perdure.errors import ConfigError
-from perdure.session.entries import Entry, NewEntry
+from perdure.session.entries import Entry, NewEntry, Positioned
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo, StreamHeader
+from perdure.session.info import SessionInfo, SessionScope, StreamHeader
 from perdure.session.search.values import Hit, SearchQuery
 
 EMPTY = -1
@@ -105,21 +105,18 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     blobs: tuple[bytes, ...] = ()
 
 
-def wants_leases(commit: Commit) -> bool:
-    """Whether `commit` takes a lease or gives one back."""
-    return any(write.taking is not None or write.is_releasing for write in commit.writes)
-
-
 class Committed(msgspec.Struct, frozen=True):
     """What a commit appended.
 
     Shape: one tuple of entries per write, in the order given. `is_replay`: the idempotency key was
-    known, and these are the entries of the first time. `leases` are those that were taken.
+    known, and these are the entries of the first time. `leases` are those that were taken. `copies`
+    are, for a fork that copies, entry of the origin -> its copy.
     """
 
     entries: tuple[tuple[Entry, ...], ...]
     is_replay: bool = False
     leases: tuple[Lease, ...] = ()
+    copies: Mapping[EntryId, EntryId] = {}
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -202,17 +199,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     leases_in_commits: bool = False
 
 
-class Positioned(msgspec.Struct, frozen=True):
-    """An entry with its place in the order of all entries of the namespace."""
-
-    position: int
-    entry: Entry
-
-
-SessionScope = Literal["listed", "all"]
-"""``listed``: sessions of origin user and import; ``all``: every session. Flows never."""
-
-
 class LogWriting(Protocol):
     """Appending to streams, and the right to do so."""
 
@@ -271,10 +257,17 @@ class LogReading(Protocol):
         ...
 
     async def entries(
-        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+        self,
+        stream: StreamId,
+        after: int = EMPTY,
+        limit: int | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Entry]:
-        """The stream's own log in order, from the first entry after seq `after`.
+        """Return the stream's own log in order, from the first entry after seq `after`.
 
+        With `kind` only entries of it. With `before` only entries before that seq, newest first.
         An erased body is empty (`Entry.is_erased`). Raises: SessionNotFound.
         """
         ...
@@ -366,6 +359,10 @@ class NamespaceReading(Protocol):
 
     async def find(self, prefix: str) -> StreamId:
         """For `Store.find`: the one stream that `prefix` names. Raises: as `Store.find`."""
+        ...
+
+    async def entries_named(self, alias: str) -> list[EntryId]:
+        """The entries with the foreign id `alias`, one a stream. Session files are all read."""
         ...
 
     async def sessions(

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from perdure.codecs.fields import fields_of
-from perdure.interop.exporting import ExportFormat, export_session
+from perdure.interop.exporting import export_session
 from perdure.interop.formats.items import IMPORT
+from perdure.interop.reports import ExportFormat
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import SessionStore
 from tests.acceptance.formats import own

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
-from perdure.session.info import ORIGINS, Origin, SessionInfo, is_found
+from perdure.session.info import ORIGINS, Origin, SessionInfo, SessionScope, is_found
 from perdure.session.notes import (
     INBOX_KINDS,
     Answer,
@@ -23,7 +23,7 @@ from perdure.session.notes import (
 from perdure.stores.keeping.erasing import EraseRequest, Erasing
 from perdure.stores.keeping.quotas import Limiting, Usage
 from perdure.stores.keeping.retention import Retaining, Retention, expiring
-from perdure.stores.protocol import SessionScope, SessionStore
+from perdure.stores.protocol import SessionStore
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import append, create, fork, header, replied, said
 from tests.fakes.clock import START_MS

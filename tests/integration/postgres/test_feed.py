@@ -7,9 +7,9 @@ import asyncio
 import psycopg
 import pytest
 
+from perdure.session.entries import Positioned
 from perdure.session.ids import StreamId
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import Positioned
 from tests.conformance.store.building import S, append, create, said
 from tests.integration.postgres.conftest import Database, Open
 

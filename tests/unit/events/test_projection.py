@@ -109,6 +109,7 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         },
     ),
     (notes.LeafMoved(None), "session:branched", {"target": None}),
+    (notes.Note("my.x", {"a": 1}), "session:noted", {"noteType": "my.x", "data": {"a": 1}}),
     (notes.Label("start"), "session:labeled", {"text": "start"}),
     (notes.Label(None), "session:labeled", {"text": None}),
     (notes.SessionInfoChanged(title=None), "session:renamed", {"title": None}),

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from perdure.interop.exporting import ExportFormat, export_session
+from perdure.interop.exporting import export_session
 from perdure.interop.formats.items import without_source
 from perdure.interop.formats.native import rehomed
 from perdure.interop.formats.sources.reading import Bounds
+from perdure.interop.reports import ExportFormat
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId

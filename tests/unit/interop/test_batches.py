@@ -8,7 +8,8 @@ import pytest
 
 from perdure.errors import FormatError
 from perdure.interop import batches
-from perdure.interop.batches import FileOutcome, Told, import_files, in_order, size_of
+from perdure.interop.batches import Told, import_files, in_order, size_of
+from perdure.interop.reports import FileOutcome
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import Commit, Committed, SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 
 from perdure.context.emission import emitted
 from perdure.errors import EntryNotFound, Erased, FormatError
-from perdure.interop.exporting import ExportFormat, ExportSelection, export_session
-from perdure.interop.redaction.replacing import REDACTIONS, Redaction
+from perdure.interop.exporting import ExportSelection, export_session
+from perdure.interop.redaction.replacing import REDACTIONS
+from perdure.interop.reports import ExportFormat, Redaction
 from perdure.session.codec import encode, new_tree
 from perdure.session.durable.embedded import stored_message
 from perdure.session.entries import NewEntry

@@ -7,8 +7,9 @@ import pytest
 
 from perdure.codecs.pi.codec import PI
 from perdure.errors import FormatError, HeadConflict, SessionExists, TurnOpen
-from perdure.interop.exporting import ExportFormat, export_session
+from perdure.interop.exporting import export_session
 from perdure.interop.importing import import_source
+from perdure.interop.reports import ExportFormat
 from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash

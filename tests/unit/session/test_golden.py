@@ -63,6 +63,7 @@ from perdure.session.notes import (
     Label,
     LeafMoved,
     NodeEntered,
+    Note,
     Pin,
     Question,
     QuestionWithdrawn,
@@ -250,6 +251,7 @@ EXPECTED: tuple[Body, ...] = (
     Message("tool", (ToolResultPart("c1", f"data:;base64,{HELD}", contents=(HELD,)),)),
     Compaction("At node b. So far", own_summary="So far"),
     ToolStarted("c1", "t", {}, 1, "read", "retry", "k", contents=(HELD,)),
+    Note("my.rating", {"stars": 5}),
 )
 
 

@@ -19,7 +19,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.opening import NAMESPACE, database_file, existing_store, is_missing, store_address
+from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.advice import message_of
@@ -28,6 +28,7 @@ from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
 from perdure.bounds.files import open_named
 from perdure.client.agents.providers import provider_states
+from perdure.client.looking.store_files import database_file
 from perdure.errors import PerdureError
 from perdure.secrets.masking import masked_value
 from perdure.stores.protocol import StoreInfo, Verification

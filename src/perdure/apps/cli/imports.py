@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,16 +32,17 @@ from perdure.apps.cli.options import (
     only_subject,
     run,
 )
-from perdure.apps.opening import NAMESPACE, own_folders, store_address, writable_store
+from perdure.apps.opening import NAMESPACE, store_address, writable_store
 from perdure.apps.terminal.output import counted, out_style, show, show_error, show_json
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import interrupts
+from perdure.client.looking.store_files import own_folders
+from perdure.client.operating.transfers import files_at
 from perdure.client.store import Store
 from perdure.errors import FormatError, PerdureError
-from perdure.interop.batches import FileOutcome, Told, import_files, size_of
-from perdure.interop.following import SUFFIX, Change, FileId, FolderFollower, histories_in
-from perdure.interop.importing import FormatName
-from perdure.interop.reports import ImportReport
+from perdure.interop.batches import Told, import_files, size_of
+from perdure.interop.following import SUFFIX, Change, FileId, FolderFollower
+from perdure.interop.reports import FileOutcome, FormatName, ImportReport
 
 ImportFormat = Literal[
     "auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode", "a-society"
@@ -170,24 +171,6 @@ def import_sessions(  # noqa: PLR0913 - each is an option of the command
     return run(work)
 
 
-def _files(
-    paths: Iterable[Path], own: Sequence[Path], on_closed: Callable[[OSError], object]
-) -> Iterator[Path]:
-    """The files to import: those named, and what may be sessions below the folders named.
-
-    The store's `own` folders are left out: what is there is in the store.
-    """
-    folders = [folder.resolve() for folder in own]
-    for path in paths:
-        if path.is_dir():
-            for file in histories_in(path, on_closed):
-                whole = file.resolve()
-                if whole.is_file() and not any(map(whole.is_relative_to, folders)):
-                    yield file
-        else:
-            yield path
-
-
 # -- once
 
 
@@ -197,7 +180,7 @@ async def _import_once(
     """Import all at `paths`; return the exit code. Raises: NothingToImport."""
     own = own_folders(address)
     closed: list[OSError] = []
-    files = list(_files(paths, own, closed.append))
+    files = list(files_at(paths, address, closed.append))
     if not files and not closed:
         outside = " outside the store's own folder" if own else ""
         raise NothingToImport(paths, f"{SUFFIX} file{outside}", _hint(paths))

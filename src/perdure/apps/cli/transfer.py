@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from perdure import errors
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
 from perdure.apps.cli.words.naming import opened_session
 from perdure.apps.opening import (
     NAMESPACE,
-    database_file,
     existing_store,
-    own_folders,
     store_address,
 )
 from perdure.apps.terminal.output import (
@@ -27,13 +25,14 @@ from perdure.apps.terminal.output import (
 )
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import absolute
+from perdure.client.looking.store_files import is_part_of
+from perdure.client.operating.transfers import write_file
 from perdure.client.store import Store
 from perdure.errors import PerdureError
-from perdure.interop.exporting import ExportFormat, ExportSelection, export_session, note_export
-from perdure.interop.redaction.replacing import REDACTIONS, Redaction
-from perdure.interop.reports import Exported
+from perdure.interop.exporting import ExportSelection, export_session, note_export
+from perdure.interop.redaction.replacing import REDACTIONS
+from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.workflow_export import session as workflow
-from perdure.interop.workflow_export.session import Dialect
 
 LeafOption = Annotated[
     str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends there.")
@@ -57,8 +56,6 @@ OutputOption = Annotated[
     typer.Option("-o", "--output", metavar="FILE", help="Where; left out, or -: stdout."),
 ]
 _STDOUT = Path("-")
-_BESIDE = ("", "-wal", "-shm", "-journal")
-"""How the names of an SQLite store's files end."""
 
 
 def add_to(program: typer.Typer) -> None:
@@ -127,13 +124,7 @@ def export(  # noqa: PLR0913 - each is an option of the command
 
 def _check_outside(output: Path, address: str) -> None:
     """Raises: UsageMistake for a file that is the store, or part of it: it would be lost."""
-    file, place = database_file(address), output.absolute().resolve()
-    own = [] if file is None else [file.with_name(file.name + end) for end in _BESIDE]
-    is_own = place in [each.absolute().resolve() for each in own]
-    for folder in own_folders(address):  # a session file, or what lies beside those
-        is_within = place.is_relative_to(folder.resolve())
-        is_own = is_own or (is_within and (place.suffix == ".jsonl" or ".perdure" in place.parts))
-    if is_own:
+    if is_part_of(output, address):
         raise UsageMistake(f"{output} is part of the store; name a file elsewhere")
 
 
@@ -208,43 +199,8 @@ def _counts(exported: Exported) -> str:
 
 
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
-    """Write `content` to `file`: all of it or nothing, readable only by its owner.
-
-    What is no file (a pipe, a device) is written into, and a link stays one.
-    Raises: PathExists when it is there and `is_forced` is False.
-    """
-    named, file = file, file.resolve() if is_forced else file
-    if file.exists() and not file.is_file():
-        with file.open("wb") as opened:
-            opened.write(content)
-        return
-    written = file.with_name(f".{file.name}.{os.getpid()}.part") if is_forced else file
+    """Write `content` to `file`, as `write_file` does. Raises: PathExists, of the command line."""
     try:
-        _write_new(written, content)
-        if is_forced:
-            _move(written, file)
-    except FileExistsError as error:
-        raise PathExists(str(named)) from error
-    except OSError as error:  # in the words of who named the file
-        raise OSError(error.errno, error.strerror, str(named)) from error
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    """Make `file`; a part of it does not stay behind."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        file.unlink(missing_ok=True)
-        raise
-
-
-def _move(written: Path, file: Path) -> None:
-    try:
-        written.replace(file)
-    except BaseException:
-        written.unlink(missing_ok=True)
-        raise
+        write_file(file, content, is_replacing=is_forced)
+    except errors.PathExists as error:
+        raise PathExists(error.path) from None

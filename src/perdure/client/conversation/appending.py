@@ -19,16 +19,20 @@ from perdure.session.codec import new_side, new_tree
 from perdure.session.declared.arguments import check_whole, takes_all_declared_but
 from perdure.session.durable.embedded import stored_message
 from perdure.session.durable.settling import settled_data, settled_message
-from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef
+from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef, Sibling
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Custom, CustomMessage, TreeBody
 from perdure.session.messages import InFlightMessage, Message, decode_message
-from perdure.session.notes import SideBody
+from perdure.session.notes import Note, SideBody
 from perdure.stores.entering.contents import check_contents
+from perdure.stores.entering.forms import is_text
 from perdure.stores.protocol import Commit, Write
 
-Item = Message | InFlightMessage | TreeBody
-"""What a conversation is made of: messages, changes of model, extension entries and so on."""
+Item = Message | InFlightMessage | TreeBody | Note
+"""What is appended: messages, changes of model, extension entries, notes and so on."""
+
+Durable = Message | TreeBody | Note
+"""An `Item` as a log can hold it."""
 
 Parent = EntryRef | Here | None
 """Where an entry is appended: an entry, `LEAF`, or None for a new root."""
@@ -38,6 +42,17 @@ _OF_TOOLS = ("assistant", "tool")
 
 ExpectedLeaf = EntryRef | msgspec.UnsetType | None
 """Where the caller expects the conversation to stand; None: before the root."""
+
+
+class Appended(list[Entry]):
+    """The entries that a call appended, in order.
+
+    `is_replay`: the idempotency key was known, and these are the entries of the first call.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), *, is_replay: bool = False) -> None:
+        super().__init__(entries)
+        self.is_replay = is_replay
 
 
 _LIMIT = "message_bytes"
@@ -77,13 +92,16 @@ class Appender(ContextReader):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
         contents: tuple[bytes, ...] = (),
-    ) -> list[Entry]:
-        """Append `items` as one unit if the session stands where the caller believes.
+        aliases: Sequence[str | None] = (),
+    ) -> Appended:
+        """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are bytes that handles in `items` name, kept beside the log. Contents that no
-        item names are refused.
+        `contents` are bytes that handles in `items` name, stored beside the log. Contents that no
+        item names are refused. `aliases` are names for the entries, one for each item (None for
+        none): `entry` finds an entry by its alias. A `Note` among the items is about the item
+        before it, a first one about the session.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
-        nothing and gives the first call's entries.
+        nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
         """
         if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
@@ -93,15 +111,28 @@ class Appender(ContextReader):
             raise WrongArgument("there is nothing to append: give at least one message")
         if parent is not None and not isinstance(parent, Here):
             parent = await self._in_tree(parent)
-        durable, taken = _settled(items)
+        durable, taken = settled_items(items)
         return await self._commit(
-            await _all_new(durable, parent),
+            await new_entries(durable, parent, aliases),
             bodies=durable,
             expected_head=expected_head,
             expected_leaf=await self._expected(expected_leaf),
             key=idempotency_key,
             contents=(*contents, *taken),
         )
+
+    async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
+        """Add `note` about an entry, or about the session; `notes` lists them.
+
+        A note is a side entry: it never moves the leaf, and no context shows it.
+        Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
+        """
+        durable, contents = settled_items([note])
+        target = None if about is None else await self._resolve(about)
+        if target is not None:
+            await self._backing.log.entry(self.id, target)
+        new = tuple(new_side(each, target) for each in durable if isinstance(each, Note))
+        return (await self._commit(new, contents=contents))[0]
 
     async def flush(self) -> None:
         """Store the session now if it is a draft.
@@ -119,12 +150,12 @@ class Appender(ContextReader):
         self,
         entries: tuple[NewEntry, ...],
         *,
-        bodies: Sequence[Message | TreeBody] = (),
+        bodies: Sequence[Durable] = (),
         expected_head: int | None = None,
         expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
         key: str | None = None,
         contents: tuple[bytes, ...] = (),
-    ) -> list[Entry]:
+    ) -> Appended:
         write = Write(
             stream=self.id,
             entries=entries,
@@ -135,9 +166,10 @@ class Appender(ContextReader):
             await asyncio.to_thread(check_contents, contents, entries)
         at = self._outside.clock.now_ms()
         commit = Commit(writes=(write,), at=at, blobs=contents, idempotency_key=key)
-        appended = (await self._backing.commit(commit)).entries[0]
+        committed = await self._backing.commit(commit)
+        appended = committed.entries[0]
         await self._see(appended, bodies)
-        return list(appended)
+        return Appended(appended, is_replay=committed.is_replay)
 
     async def _expected(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
         return leaf if leaf is None or leaf is msgspec.UNSET else await self._resolve(leaf)
@@ -162,12 +194,12 @@ def settled(
     return settled_message(said) if isinstance(said, InFlightMessage) else (said, ())
 
 
-def _settled(items: Sequence[Item]) -> tuple[list[Message | TreeBody], tuple[bytes, ...]]:
+def settled_items(items: Sequence[Item]) -> tuple[list[Durable], tuple[bytes, ...]]:
     """`items` as a log can hold them, and what is kept beside it.
 
     Raises: ValueError for bytes that cannot be kept.
     """
-    durable: list[Message | TreeBody] = []
+    durable: list[Durable] = []
     contents: dict[bytes, None] = {}
     for item in items:
         kept, taken = _settled_item(item)
@@ -176,7 +208,7 @@ def _settled(items: Sequence[Item]) -> tuple[list[Message | TreeBody], tuple[byt
     return durable, tuple(contents)
 
 
-def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
+def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
     _check_item(item)
     _require_small(item)
     match item:
@@ -187,6 +219,10 @@ def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
         case Custom():
             data = settled_data(item.data)
             return msgspec.structs.replace(item, data=data.value), data.contents
+        case Note():
+            data = settled_data(item.data)
+            fields = cast("dict[str, object]", data.value)
+            return msgspec.structs.replace(item, data=fields), data.contents
         case CustomMessage():
             data = settled_data(item.details)
             return msgspec.structs.replace(item, details=data.value), data.contents
@@ -194,16 +230,45 @@ def _settled_item(item: Item) -> tuple[Message | TreeBody, tuple[bytes, ...]]:
             return item, ()
 
 
-async def _all_new(items: Sequence[Message | TreeBody], parent: ParentRef) -> tuple[NewEntry, ...]:
-    """`items` as entries, one after the other. Large ones are made in a thread, one at a time."""
+async def new_entries(
+    items: Sequence[Durable], parent: ParentRef, aliases: Sequence[str | None] = ()
+) -> tuple[NewEntry, ...]:
+    """`items` as entries, one after the other. Large ones are made in a thread, one at a time.
+
+    Raises: WrongArgument for `aliases` that are not one for each item; as `_new`.
+    """
+    _check_aliases(aliases, len(items))
     made: list[NewEntry] = []
+    last: int | None = None  # the item that a note is about
     for number, item in enumerate(items):
-        after = LEAF if number else parent
-        if isinstance(item, Message) and _text_bytes(item) > _LARGE:
-            made.append(await asyncio.to_thread(_new, item, after))
+        if isinstance(item, Note):
+            made.append(new_side(item, None if last is None else Sibling(last)))
         else:
-            made.append(_new(item, after))
-    return tuple(made)
+            after = parent if last is None else LEAF
+            is_large = isinstance(item, Message) and _text_bytes(item) > _LARGE
+            made.append(
+                await asyncio.to_thread(_new, item, after) if is_large else _new(item, after)
+            )
+            last = number
+    if not aliases:
+        return tuple(made)
+    named = zip(made, aliases, strict=True)
+    return tuple(msgspec.structs.replace(new, alias=alias) for new, alias in named)
+
+
+def _check_aliases(aliases: Sequence[str | None], items: int) -> None:
+    if not aliases:
+        return
+    if len(aliases) != items:
+        raise WrongArgument(
+            f"aliases holds {len(aliases)} names for {items} items: give one for each, or None",
+            argument="aliases",
+        )
+    given = [alias for alias in aliases if alias is not None]
+    if any(not is_text(alias) for alias in given):
+        raise WrongArgument("an alias is a text that is not empty", argument="aliases")
+    if len(set(given)) < len(given):
+        raise WrongArgument("two items have the same alias", argument="aliases")
 
 
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
@@ -264,7 +329,7 @@ def _check_item(item: object) -> None:
     # The mistakes everybody makes first; a checker would have told.
     if isinstance(item, str):
         raise WrongArgument(f"append messages, not text: user({item[:40]!r})")
-    if not isinstance(item, Message | InFlightMessage | TreeBody):
+    if not isinstance(item, Message | InFlightMessage | TreeBody | Note):
         kind = type(item).__name__
         raise WrongArgument(f"append messages, such as user('...'), not {kind}")
     if not isinstance(item, Message):

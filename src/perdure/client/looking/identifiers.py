@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perdure.client.reading import OpenQuestion
-from perdure.errors import AmbiguousId, FlowNotFound, QuestionNotFound
+from perdure.errors import (
+    AmbiguousId,
+    EntryNotFound,
+    FlowNotFound,
+    QuestionNotFound,
+    SessionNotFound,
+)
+from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.stores.protocol import SessionStore
 
 
@@ -24,6 +31,22 @@ async def find_stream(store: SessionStore, prefix: str) -> StreamId:
         if len(living) == 1:
             return living[0]
         raise AmbiguousId(prefix, tuple(living or known)) from None
+
+
+async def find_entry(store: SessionStore, reference: str) -> Entry:
+    """Return the entry with the whole id, or the alias, `reference`.
+
+    Raises: EntryNotFound, AmbiguousId.
+    """
+    try:
+        return await store.entry(entry_place(reference)[0], EntryId(reference))
+    except (ValueError, SessionNotFound, EntryNotFound):
+        found = await store.entries_named(reference)
+    if not found:
+        raise EntryNotFound(reference, store.namespace)
+    if len(found) > 1:
+        raise AmbiguousId(reference, tuple(sorted(found)))
+    return await store.entry(entry_place(found[0])[0], found[0])
 
 
 async def find_flow(store: SessionStore, prefix: str) -> StreamId:

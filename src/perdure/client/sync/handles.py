@@ -21,7 +21,7 @@ from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.saying import Said
 from perdure.client.agents.turn import Reply, WhileWaiting
 from perdure.client.agents.turn import Turn as AsyncTurn
-from perdure.client.conversation.appending import ExpectedLeaf, Item, Parent
+from perdure.client.conversation.appending import Appended, ExpectedLeaf, Item, Parent
 from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
@@ -36,11 +36,20 @@ from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
 from perdure.events.cursor import Cursor
 from perdure.events.types import AnyEvent
+from perdure.interop.reports import (
+    Dialect,
+    Exported,
+    ExportedFile,
+    ExportFormat,
+    FormatName,
+    ImportedFiles,
+    Redaction,
+)
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import Origin, SessionInfo
+from perdure.session.info import Origin, SessionInfo, SessionScope
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
 from perdure.session.messages import InFlightMessage, Message
@@ -52,10 +61,13 @@ from perdure.session.records import (
     UsageGroup,
     UsageTotal,
 )
+from perdure.session.media.inline import InlineMedia
+from perdure.session.messages import InFlightMessage, MediaPart, Message
+from perdure.session.notes import Note
 from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy
-from perdure.stores.protocol import EMPTY, SessionScope, StoreInfo, Verification
+from perdure.stores.protocol import EMPTY, Capabilities, StoreInfo, Verification
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope
 
@@ -102,15 +114,40 @@ class Session(Handle[AsyncSession]):
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """What its creator wrote down about it."""
+        """The metadata it was created with."""
         return self.asynchronous.metadata
 
-    def path(self, leaf: EntryRef | None = None) -> list[Entry]:
-        """The entries root -> `leaf` (default: the session's leaf).
+    @property
+    def subject(self) -> str | None:
+        """The subject it was created with: whom it is about or with."""
+        return self.asynchronous.subject
 
-        Raises: EntryNotFound.
+    @property
+    def entry_ids(self) -> Mapping[EntryId, EntryId]:
+        """Entry of the origin -> its copy, on the handle that `fork` returns where forks copy.
+
+        Empty where a fork shares the entries of its origin, under their ids.
         """
-        return self.portal.call(self.asynchronous.path(leaf))
+        return self.asynchronous.entry_ids
+
+    def path(
+        self, leaf: EntryRef | None = None, *, last: int | None = None, kind: str | None = None
+    ) -> list[Entry]:
+        """Return the entries root -> `leaf` (default: the session's leaf).
+
+        With `kind` only entries of it, such as "message"; with `last` only the newest.
+        Raises: EntryNotFound; ValueError when `last` is negative, or greater than any store can
+        count.
+        """
+        return self.portal.call(self.asynchronous.path(leaf, last=last, kind=kind))
+
+    def entry(self, reference: str) -> Entry:
+        """Return the entry with the whole id, or the alias, `reference`.
+
+        Of two entries with the same alias the newer is returned; one of this session comes before
+        one that a fork shares. Raises: EntryNotFound.
+        """
+        return self.portal.call(self.asynchronous.entry(reference))
 
     def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
@@ -135,12 +172,33 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.messages(last))
 
-    def entries(self, after: int = EMPTY) -> Iterator[Entry]:
-        """The session's own log in order, from the first entry after seq `after` to its head.
+    def entries(
+        self,
+        after: int = EMPTY,
+        *,
+        kind: str | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
+        """Iterate over the session's own log, from the first entry after seq `after` to its head.
 
-        Raises: ValueError when `after` is less than -1.
+        `kind` selects entries of one kind, side entries included; `newest_first` starts at the
+        head; `limit` ends after that many.
+        Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
-        return self.portal.iterate(self.asynchronous.entries(after))
+        return self.portal.iterate(
+            self.asynchronous.entries(after, kind=kind, newest_first=newest_first, limit=limit)
+        )
+
+    def notes(
+        self, note_type: str | None = None, *, about: EntryRef | None = None
+    ) -> Iterator[Entry]:
+        """Iterate over the notes in the session's own log, oldest first.
+
+        `note_type` selects one type, `about` the notes about one entry. `body_of` returns the
+        `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
+        """
+        return self.portal.iterate(self.asynchronous.notes(note_type, about=about))
 
     def watch(self, after: int | None = None) -> Watch:
         """Its events after seq `after` (default: after `head`), and then those that follow.
@@ -223,13 +281,16 @@ class Session(Handle[AsyncSession]):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
         contents: tuple[bytes, ...] = (),
-    ) -> list[Entry]:
-        """Append `items` as one unit if the session stands where the caller believes.
+        aliases: Sequence[str | None] = (),
+    ) -> Appended:
+        """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are bytes that handles in `items` name, kept beside the log. Contents that no
-        item names are refused.
+        `contents` are bytes that handles in `items` name, stored beside the log. Contents that no
+        item names are refused. `aliases` are names for the entries, one for each item (None for
+        none): `entry` finds an entry by its alias. A `Note` among the items is about the item
+        before it, a first one about the session.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
-        nothing and gives the first call's entries.
+        nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
         """
         return self.portal.call(
@@ -240,8 +301,17 @@ class Session(Handle[AsyncSession]):
                 expected_leaf=expected_leaf,
                 idempotency_key=idempotency_key,
                 contents=contents,
+                aliases=aliases,
             )
         )
+
+    def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
+        """Add `note` about an entry, or about the session; `notes` lists them.
+
+        A note is a side entry: it never moves the leaf, and no context shows it.
+        Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
+        """
+        return self.portal.call(self.asynchronous.note(note, about=about))
 
     def flush(self) -> None:
         """Store the session now if it is a draft.
@@ -328,16 +398,25 @@ class Session(Handle[AsyncSession]):
         cwd: str | os.PathLike[str] | None = None,
         title: str | None = None,
         id: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+        subject: str | None = None,
     ) -> Session:
-        """A new session that shares this one's whole tree, or with `at` the path to that entry.
+        """Create a session that shares this one's whole tree, or with `at` the path to that entry.
 
-        Nothing is copied. Labels are inherited as they are now; an open turn is not. With `cwd` its
+        Nothing is copied, except where a store cannot share entries (`entry_ids` then names the
+        copies). Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
+        `metadata` is the fork's own; `subject` is this session's unless given.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder.
+        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`.
         """
         return Session(
-            self.portal, self.portal.call(self.asynchronous.fork(at, cwd=cwd, title=title, id=id))
+            self.portal,
+            self.portal.call(
+                self.asynchronous.fork(
+                    at, cwd=cwd, title=title, id=id, metadata=metadata, subject=subject
+                )
+            ),
         )
 
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
@@ -379,6 +458,40 @@ class Session(Handle[AsyncSession]):
         answer; QuestionClosed once the question expired or its turn ended.
         """
         return self.portal.call(self.asynchronous.answer(question, choice, by=by, note=note))
+
+    def export(
+        self,
+        format: ExportFormat = "perdure",
+        path: str | os.PathLike[str] | None = None,
+        *,
+        leaf: EntryRef | None = None,
+        all_branches: bool = False,
+        redact: Sequence[Redaction] = (),
+        dialect: Dialect = "perdure",
+        replace: bool = False,
+    ) -> Exported:
+        """Export the session; with `path`, into that file.
+
+        "perdure" holds everything, and `Store.import_files` restores it. Markdown and workflows
+        hold one branch, the others all; `leaf` selects the branch that ends there, and with
+        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is that
+        of a workflow. `Exported.warnings` says what the format could not hold. A draft is stored
+        first.
+        Durable: the file is whole when this returns, and readable only by its owner.
+        Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
+        WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
+        """
+        return self.portal.call(
+            self.asynchronous.export(
+                format,
+                path,
+                leaf=leaf,
+                all_branches=all_branches,
+                redact=redact,
+                dialect=dialect,
+                replace=replace,
+            )
+        )
 
     def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
         """Take the session out of the store, for good; see `Store.erase`.
@@ -437,6 +550,30 @@ class Store(Handle[AsyncStore]):
             ),
         )
 
+    def open_or_create(
+        self,
+        id: str,
+        *,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        metadata: Mapping[str, object] | None = None,
+        subject: str | None = None,
+    ) -> Session:
+        """Return the session with the whole id `id`; create it if there is none.
+
+        The other arguments are those of a new session; an existing one keeps its own. Two processes
+        that call this at the same time get the same session.
+        Raises: Erased; and as `create`.
+        """
+        return Session(
+            self.portal,
+            self.portal.call(
+                self.asynchronous.open_or_create(
+                    id, title=title, cwd=cwd, metadata=metadata, subject=subject
+                )
+            ),
+        )
+
     def open(self, session: str | Path) -> Session:
         """Return the session with the whole id `session`, or that of a session file.
 
@@ -456,6 +593,26 @@ class Store(Handle[AsyncStore]):
         Raises: SessionNotFound, which FlowNotFound is; AmbiguousId.
         """
         return self.portal.call(self.asynchronous.find(prefix, only=only))
+
+    def entry(self, reference: str) -> Entry:
+        """Return the entry of any session with the whole id, or the alias, `reference`.
+
+        Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
+        """
+        return self.portal.call(self.asynchronous.entry(reference))
+
+    def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
+        """Return the content that `handle` names, of any entry of the namespace.
+
+        Raises: EntryNotFound when the store does not hold it; CorruptLog when it is damaged;
+        WrongArgument for a text that is no handle (``media://sha256-…``).
+        """
+        return self.portal.call(self.asynchronous.content(handle))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do of what not every store can; it refuses the rest."""
+        return self.asynchronous.capabilities
 
     def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session with the newest activity, of `cwd` or of all; a draft if there is none."""
@@ -515,6 +672,50 @@ class Store(Handle[AsyncStore]):
                 limit=limit,
                 on_progress=on_progress,
             )
+        )
+
+    def import_files(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        format: FormatName = "auto",
+        subject: str | None = None,
+        again: bool = False,
+        on_progress: Callable[[Path, int], None] | None = None,
+    ) -> ImportedFiles:
+        """Import session files of perdure and other programs, and those below folders.
+
+        Each file is imported by itself: `ImportedFiles.errors` says which failed and why. Importing
+        again adds only what is new; an erased session stays erased unless `again` is set, which
+        imports it under a new id. `subject` is that of new sessions. `on_progress` gets (file,
+        bytes read), from any thread. docs/formats.md says what each format holds.
+        Durable: what the report names, when this returns.
+        Raises: WrongArgument.
+        """
+        return self.portal.call(
+            self.asynchronous.import_files(
+                paths, format=format, subject=subject, again=again, on_progress=on_progress
+            )
+        )
+
+    def export(
+        self,
+        format: ExportFormat,
+        folder: str | os.PathLike[str],
+        *,
+        redact: Sequence[Redaction] = (),
+        query: str | None = None,
+        replace: bool = False,
+    ) -> list[ExportedFile]:
+        """Export every session, of every origin, into `folder`: a file each, named after its id.
+
+        `import_files` of the folder restores them where `format` is "perdure". `query` selects
+        sessions by name or id; flows are left out. One that cannot be written does not stop the
+        others: `ExportedFile.error` says why. `redact` and `replace` as in `Session.export`.
+        Raises: FormatError when the folder cannot be made.
+        """
+        return self.portal.call(
+            self.asynchronous.export(format, folder, redact=redact, query=query, replace=replace)
         )
 
     def questions(self) -> list[OpenQuestion]:

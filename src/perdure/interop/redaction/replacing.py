@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Literal
 
 from perdure.interop.redaction import paths
 from perdure.interop.redaction.known_values import KnownValues
+from perdure.interop.reports import Redaction
 from perdure.secrets import shapes
 from perdure.secrets.shapes import PLACEHOLDER, Find
 
-Redaction = Literal["secrets", "paths"]
 REDACTIONS: tuple[Redaction, ...] = ("secrets", "paths")
 
 _LEAST = 6

@@ -7,13 +7,12 @@ dialect has no key for is named, never dropped silently.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
+from perdure.interop.reports import Dialect
 from perdure.interop.workflow_export.slugs import readable_slug
-
-Dialect = Literal["perdure", "relavium"]
 
 NO_AGENT = "exported-agent"
 """The agent id of the nodes where the session had no agent; the author replaces it."""

@@ -14,10 +14,9 @@ import msgspec
 
 from perdure.interop.formats.bundles import branch_of, standing_of
 from perdure.interop.formats.native import Bundle
-from perdure.interop.reports import Exported
+from perdure.interop.reports import Dialect, Exported
 from perdure.interop.workflow_export.agents import (
     NO_AGENT,
-    Dialect,
     ExportedAgent,
     agent_of,
     agent_slug,

@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.errors.usage import WrongArgument
 from perdure.session.declared.arguments import takes_declared
+from perdure.session.ids import blob_hash
 
 SCHEME = "media://"
 """What a handle begins with; ``sha256-`` and 64 hexadecimal digits follow."""
@@ -19,6 +20,11 @@ HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
 
 MIME_TYPE = re.compile(r"(?:image|audio|video)/[\w.+-]{1,200}|application/pdf|text/plain")
 """Media that a message can hold: pictures, sound, film, documents."""
+
+_ANY_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,200}(?:; ?[\w.+=\"-]{1,100})?", re.ASCII)
+
+MAX_CONTENT_BYTES = 100 * 1024 * 1024
+"""Of one content."""
 
 MAX_PART_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_BYTES = 40 * 1024 * 1024
@@ -46,6 +52,11 @@ class InlineMedia(msgspec.Struct, frozen=True):
     content: bytes
     name: str | None = None
 
+    @property
+    def handle(self) -> str:
+        """What names the content in a log: ``media://sha256-`` and 64 hexadecimal digits."""
+        return SCHEME + blob_hash(self.content)
+
     def __repr__(self) -> str:
         return f"InlineMedia({self.mime_type!r}, {len(self.content)} bytes)"
 
@@ -69,6 +80,31 @@ def media(
     if name is not None and len(name) > MAX_NAME_CHARACTERS:
         raise WrongArgument(f"the name of media has at most {MAX_NAME_CHARACTERS} characters")
     return InlineMedia(kind, held, name)
+
+
+@takes_declared
+def content(
+    data: bytes | bytearray | memoryview,
+    media_type: str = "application/octet-stream",
+    name: str | None = None,
+) -> InlineMedia:
+    """Return `data` as a content of any type, to be stored beside the log.
+
+    A `Custom`, a `Note` or a `CustomMessage` holds it in its data, where the log gets its `handle`;
+    `Store.content` reads it again. For messages use `media`.
+    Raises: WrongArgument for a `media_type` that is none, and for too much data.
+    """
+    if not _ANY_TYPE.fullmatch(media_type):
+        raise WrongArgument(
+            f"media_type takes a type such as 'application/zip', not {media_type!r:.40}",
+            argument="media_type",
+        )
+    if len(data) > MAX_CONTENT_BYTES:
+        raise WrongArgument(
+            f"content of {len(data)} bytes is too large: at most {MAX_CONTENT_BYTES}",
+            argument="data",
+        )
+    return InlineMedia(media_type, bytes(data), name)
 
 
 def type_of(content: bytes) -> str | None:

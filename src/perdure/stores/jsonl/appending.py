@@ -145,7 +145,7 @@ class Appender:
                 put_lease(self._folder, write.stream, HeldLease(epoch=write.above_epoch))
             salts = [self._random(SALT_BYTES) for _ in admission.entries]
             write_batch(self._shelf, self._feed, batch, salts)
-        return Committed((admission.entries[made.count :],))
+        return Committed((admission.entries[made.count :],), copies=made.ids)
 
 
 def write_batch(shelf: Shelf, feed: Feed, batch: Rendering, salts: Sequence[bytes]) -> None:

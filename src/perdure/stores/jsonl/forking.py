@@ -7,7 +7,7 @@ the copy. Its header has the origin as its parent and no fork point.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -33,10 +33,14 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """A fork as a new stream: `write` makes it, the first `count` of its entries are copies."""
+    """A fork as a new stream: `write` makes it, the first `count` of its entries are copies.
+
+    Shape: `ids` are entry of the origin -> its copy.
+    """
 
     write: Write
     count: int
+    ids: Mapping[EntryId, EntryId] = {}
 
 
 def copied(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> Copied:
@@ -58,6 +62,7 @@ def copied(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> 
             expected_leaf=msgspec.UNSET,
         ),
         len(copies.made),
+        {entry: entry_id(header.id, index) for entry, index in copies.ids.items()},
     )
 
 

@@ -5,23 +5,26 @@ Everything is found in the index; only the entries that are returned are read fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
-from perdure.errors import AmbiguousId, EntryNotFound
+from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
-from perdure.session.ids import EntryId, entry_id, entry_place, is_number
+from perdure.session.ids import EntryId, entry_id, entry_place, is_number, seqs_between
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.index import Log, Tail
 
 
-def entries(log: Log, after: int, limit: int | None) -> list[Entry]:
-    """The log from the first entry after `after`."""
-    first = max(after + 1, 0)
-    end = len(log.rows) if limit is None else min(first + limit, len(log.rows))
-    return entries_of(log, range(first, end))
+def entries(
+    log: Log, after: int, limit: int | None, *, kind: str | None, before: int | None
+) -> list[Entry]:
+    """The log from the first entry after `after`, or its entries before `before`, newest first."""
+    seqs = seqs_between(len(log.rows), after, before)
+    fitting = (seq for seq in seqs if kind in (None, log.rows[seq].kind))
+    return entries_of(log, list(islice(fitting, limit)))
 
 
 def seq_of(log: Log, reference: str) -> int | None:
@@ -200,3 +203,18 @@ def find_entry(log: Log, prefix: str) -> EntryId:
     if len(near) > 1:
         raise AmbiguousId(prefix, tuple(sorted(near)))
     return next(iter(near.values()))
+
+
+def entries_named(logs: Iterable[Log], alias: str) -> list[EntryId]:
+    """What ``NamespaceReading.entries_named`` promises."""
+    named = (dict(log.aliases).get(alias) for log in logs)
+    return [entry for entry in named if entry is not None]
+
+
+def notes_of_all(logs: Iterable[Log], kinds: Sequence[str]) -> list[Entry]:
+    """What ``NamespaceReading.notes_of_all`` promises."""
+    found: list[Entry] = []
+    for log in logs:
+        with suppress(SessionNotFound):  # erased meanwhile
+            found += notes(log, kinds)
+    return found

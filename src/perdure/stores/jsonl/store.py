@@ -9,7 +9,7 @@ may use the same folder at the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -28,16 +28,16 @@ from perdure.errors import (
     Unsupported,
 )
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ORIGINS, SessionInfo, is_about, is_found
+from perdure.session.info import ORIGINS, SessionInfo, SessionScope, is_about, is_found
 from perdure.session.notes import INBOX_KINDS, unanswered
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
-from perdure.stores.admission import check_commit, with_lease
+from perdure.stores.admission import check_commit, wants_leases, with_lease
 from perdure.stores.jsonl import reading
 from perdure.stores.jsonl.appending import BACKEND, Appender
 from perdure.stores.jsonl.commit_look import CommitLook
@@ -68,12 +68,9 @@ from perdure.stores.protocol import (
     Durability,
     Lease,
     OnProgress,
-    Positioned,
-    SessionScope,
     StoreInfo,
     StreamState,
     Verification,
-    wants_leases,
 )
 from perdure.stores.watching import Changes, Look, Watcher
 
@@ -220,9 +217,17 @@ class _Reading(_Handle):
         return await self._run(work)
 
     async def entries(
-        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+        self,
+        stream: StreamId,
+        after: int = EMPTY,
+        limit: int | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Entry]:
-        return await self._read(stream, lambda log: reading.entries(log, after, limit))
+        return await self._read(
+            stream, lambda log: reading.entries(log, after, limit, kind=kind, before=before)
+        )
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await self._read(stream, lambda log: reading.entry(log, entry))
@@ -293,6 +298,9 @@ class _Namespace(_Handle):
 
         return await self._run(work)
 
+    async def entries_named(self, alias: str) -> list[EntryId]:
+        return await self._run(lambda: reading.entries_named(self._logs(), alias))
+
     async def sessions(
         self,
         *,
@@ -329,15 +337,11 @@ class _Namespace(_Handle):
         return unanswered(await self.notes_of_all(INBOX_KINDS))
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        def work() -> list[Entry]:
-            ids = dict.fromkeys(standing.header.id for _, standing in self._shelf.standings())
-            found: list[Entry] = []
-            for log in filter(None, map(self._shelf.log, ids)):
-                with suppress(SessionNotFound):  # erased meanwhile
-                    found += reading.notes(log, kinds)
-            return found
+        return await self._run(lambda: reading.notes_of_all(self._logs(), kinds))
 
-        return await self._run(work)
+    def _logs(self) -> Iterator[Log]:
+        ids = dict.fromkeys(standing.header.id for _, standing in self._shelf.standings())
+        return filter(None, map(self._shelf.log, ids))
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         def work() -> list[Positioned]:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import LiteralString
 
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
-from perdure.session.info import ORIGINS, SessionInfo, described, is_about, is_found
+from perdure.session.info import ORIGINS, SessionInfo, SessionScope, described, is_about, is_found
 from perdure.session.notes import Question
 from perdure.stores.admission import with_lease
 from perdure.stores.postgres import branches
@@ -31,7 +31,7 @@ from perdure.stores.postgres.rows import (
     is_text,
     stream_of,
 )
-from perdure.stores.protocol import EMPTY, Positioned, SessionScope, StreamState
+from perdure.stores.protocol import EMPTY, StreamState
 
 PAGE = 200
 SETTLE_MS = 50
@@ -54,8 +54,11 @@ LEFT JOIN perdure.entry AS e
 
 _ENTRIES: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s ORDER BY e.seq LIMIT %s::bigint
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.seq < %s
 """  # noqa: S608 - put together from constants
+
+_OLDEST_FIRST: LiteralString = " ORDER BY e.seq LIMIT %s::bigint"
+_NEWEST_FIRST: LiteralString = " ORDER BY e.seq DESC LIMIT %s::bigint"
 
 _PARTIAL: LiteralString = """
 SELECT seq, content FROM perdure.partial WHERE namespace = %s AND stream = %s
@@ -74,6 +77,10 @@ JOIN perdure.alias AS a ON a.namespace = %s AND a.stream = l.kin_stream
     AND a.name >= %s AND a.name < %s
 WHERE s.namespace = %s AND s.id = %s AND perdure.sees(%s, s.id, s.head, a.stream, a.seq)
 ORDER BY l.kin DESC
+"""
+
+_NAMED: LiteralString = """
+SELECT stream, seq FROM perdure.alias WHERE namespace = %s AND name = %s ORDER BY stream LIMIT 100
 """
 
 _STREAMS_LIKE: LiteralString = """
@@ -162,9 +169,21 @@ async def state(db: Database, stream: StreamId) -> StreamState:
     return with_lease(found.state, found.owner, found.until)
 
 
-async def entries(db: Database, stream: StreamId, after: int, limit: int | None) -> list[Entry]:
-    """The stream's own log after seq `after`."""
-    rows = await _of_stream(db, stream, Statement(_ENTRIES, (db.namespace, stream, after, limit)))
+async def entries(
+    db: Database,
+    stream: StreamId,
+    between: tuple[int, int],
+    limit: int | None,
+    *,
+    kind: str | None,
+    is_newest_first: bool,
+) -> list[Entry]:
+    """The stream's own log between two seqs, both left out."""
+    sql, values = _ENTRIES, [db.namespace, stream, *between]
+    if kind is not None:
+        sql, values = f"{sql} AND e.kind = %s", [*values, kind if is_text(kind) else ""]
+    sql += _NEWEST_FIRST if is_newest_first else _OLDEST_FIRST
+    rows = await _of_stream(db, stream, Statement(sql, (*values, limit)))
     return [entry_of(row) for row in rows]
 
 
@@ -308,6 +327,17 @@ async def find(db: Database, prefix: str) -> StreamId:
     if len(found) > 1 and found[0] != prefix:
         raise AmbiguousId(prefix, tuple(found))
     return StreamId(found[0])
+
+
+async def entries_named(db: Database, alias: str) -> list[EntryId]:
+    """The entries of all streams with the foreign id `alias`."""
+    db.check_usable()
+    try:
+        name = alias.encode()
+    except UnicodeEncodeError:
+        return []
+    (rows,) = await db.ask(Statement(_NAMED, (db.namespace, name)))
+    return [entry_id(stream, seq) for stream, seq in rows]
 
 
 async def sessions(

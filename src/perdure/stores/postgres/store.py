@@ -13,14 +13,14 @@ from contextlib import suppress
 
 from perdure.errors import ConfigError, SessionNotFound, StoreFull, StoreReadOnly, Unsupported
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow
-from perdure.session.ids import EntryId, StreamId, blob_hash
-from perdure.session.info import SessionInfo
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, blob_hash
+from perdure.session.info import SessionInfo, SessionScope
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
-from perdure.stores.admission import check_commit
+from perdure.stores.admission import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.keeping.backups import Backup
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
@@ -46,13 +46,10 @@ from perdure.stores.protocol import (
     Durability,
     Lease,
     OnProgress,
-    Positioned,
-    SessionScope,
     StoreInfo,
     StreamState,
     Verification,
     durability_of,
-    wants_leases,
 )
 from perdure.stores.upkeep import Vacuumed
 from perdure.stores.watching import Changes
@@ -132,9 +129,18 @@ class _Reading(_Handle):
         return await reading.state(self._db, stream)
 
     async def entries(
-        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+        self,
+        stream: StreamId,
+        after: int = EMPTY,
+        limit: int | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Entry]:
-        return await reading.entries(self._db, stream, after, limit)
+        between = (after, MOST_SEQ if before is None else before)
+        return await reading.entries(
+            self._db, stream, between, limit, kind=kind, is_newest_first=before is not None
+        )
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await reading.entry(self._db, stream, entry)
@@ -181,6 +187,9 @@ class _Namespace(_Handle):
 
     async def find(self, prefix: str) -> StreamId:
         return await reading.find(self._db, prefix)
+
+    async def entries_named(self, alias: str) -> list[EntryId]:
+        return await reading.entries_named(self._db, alias)
 
     async def sessions(
         self,

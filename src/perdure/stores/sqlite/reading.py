@@ -12,14 +12,21 @@ from itertools import islice
 import apsw
 
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow
-from perdure.session.ids import EntryId, StreamId, entry_id, is_number, number_of
-from perdure.session.info import LISTED_STATUSES, ORIGINS, SessionInfo, is_about, is_found
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
+from perdure.session.info import (
+    LISTED_STATUSES,
+    ORIGINS,
+    SessionInfo,
+    SessionScope,
+    is_about,
+    is_found,
+)
 from perdure.session.notes import Question
 from perdure.stores.admission import with_lease
 from perdure.stores.key import StoreKey
-from perdure.stores.protocol import Positioned, SessionScope, StoreInfo, StreamState
+from perdure.stores.protocol import StoreInfo, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.log.usage import held
@@ -43,6 +50,10 @@ SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?
 
 _ENTRIES = f"""
 SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?
+"""  # noqa: S608 - put together from constants
+
+_SOME_ENTRIES = f"""
+SELECT {ENTRY_COLUMNS} FROM entry AS e WHERE e.stream = ? AND e.seq > ? AND e.seq < ?
 """  # noqa: S608 - put together from constants
 
 _FEED = f"""
@@ -111,6 +122,12 @@ _ALIAS = "SELECT name, seq FROM alias WHERE stream = ? AND name = ?"
 
 _ALIASES_LIKE = "SELECT name, seq FROM alias WHERE stream = ? AND name >= ? AND name < ?"
 
+_NAMED = """
+SELECT s.id, a.seq FROM alias AS a CROSS JOIN stream AS s ON s.no = a.stream
+WHERE a.name = ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+ORDER BY a.stream LIMIT 100
+"""
+
 _BLOB = """
 SELECT digest, size, packing, content FROM blob
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
@@ -127,11 +144,28 @@ def state(tables: Tables, namespace: str, stream: StreamId) -> StreamState:
 
 
 def entries(
-    tables: Tables, namespace: str, stream: StreamId, after: int, limit: int | None
+    tables: Tables,
+    namespace: str,
+    stream: StreamId,
+    after: int,
+    limit: int | None,
+    *,
+    kind: str | None,
+    before: int | None,
 ) -> list[Entry]:
-    """The stream's own log after seq `after`."""
+    """The stream's own log after seq `after`, or its entries before `before`, newest first."""
     number = _number(tables, namespace, stream)
-    rows = tables.rows(_ENTRIES, number, after, -1 if limit is None else limit)
+    most = -1 if limit is None else limit
+    if kind is None and before is None:
+        return [tables.entry(stream, row) for row in tables.rows(_ENTRIES, number, after, most)]
+    sql, values = _SOME_ENTRIES, [number, after, MOST_SEQ if before is None else before]
+    if kind is not None:
+        of_kind = tables.kind_number(kind) if is_text(kind) else None
+        if of_kind is None:
+            return []
+        sql, values = branches.noted(f"{sql} AND e.kind = ?", of_kind), [*values, of_kind]
+    order = "" if before is None else " DESC"
+    rows = tables.rows(f"{sql} ORDER BY e.seq{order} LIMIT ?", *values, most)
     return [tables.entry(stream, row) for row in rows]
 
 
@@ -298,6 +332,13 @@ def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
     if len(found) > 1 and found[0] != prefix:
         raise AmbiguousId(prefix, tuple(found))
     return StreamId(found[0])
+
+
+def entries_named(tables: Tables, namespace: str, alias: str) -> list[EntryId]:
+    """The entries of all streams with the foreign id `alias`."""
+    if not is_text(alias):
+        return []
+    return [entry_id(row[0], row[1]) for row in tables.rows(_NAMED, alias, namespace)]
 
 
 def sessions(

@@ -27,6 +27,7 @@ PAGE_BYTES = 4_096
 DIGESTS = {
     7: "06cc48f93edb434340e8d16e88595741",
     8: "79aa9ae4f294ccb3bff253d3eb79480e",
+    9: "821eabe70eec5a5dd12a23f3efdbbf8c",
 }
 """Version -> the digest of its schema. A version that is missing here is migrated in memory."""
 

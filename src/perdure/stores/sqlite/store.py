@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import PerdureError, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo
+from perdure.session.info import SessionInfo, SessionScope
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.later import Later
 from perdure.stores.access.lease_term import lease_end
@@ -44,8 +44,6 @@ from perdure.stores.protocol import (
     Durability,
     Lease,
     OnProgress,
-    Positioned,
-    SessionScope,
     StoreInfo,
     StreamState,
     Taking,
@@ -53,7 +51,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.sqlite import appending, reading
 from perdure.stores.sqlite.database import Database, attach, detach
-from perdure.stores.sqlite.packing.contents import Packed, packed
+from perdure.stores.sqlite.packing.contents import Packed, all_packed
 from perdure.stores.sqlite.packing.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.upkeep import Vacuumed
@@ -145,7 +143,7 @@ class _Writing(_Handle):
         commit = await self.marks.mark(commit)
         writes, blobs = commit.writes, list[Packed]()
         if commit.blobs:
-            blobs = await asyncio.to_thread(_all_packed, commit.blobs)
+            blobs = await asyncio.to_thread(all_packed, commit.blobs)
         if sum([len(new.body) for write in writes for new in write.entries]) > AT_ONCE_BYTES:
             shares = await asyncio.to_thread(shares_of, commit, self._random)
         else:
@@ -190,10 +188,6 @@ class _Writing(_Handle):
         return await self._open_database().write(work, "normal")
 
 
-def _all_packed(contents: Sequence[bytes]) -> list[Packed]:
-    return [packed(content) for content in contents]
-
-
 class _Reading(_Handle):
     """`LogReading`, `ReadingAtOnce`."""
 
@@ -201,9 +195,15 @@ class _Reading(_Handle):
         return await self._read(reading.state, stream)
 
     async def entries(
-        self, stream: StreamId, after: int = EMPTY, limit: int | None = None
+        self,
+        stream: StreamId,
+        after: int = EMPTY,
+        limit: int | None = None,
+        *,
+        kind: str | None = None,
+        before: int | None = None,
     ) -> list[Entry]:
-        return await self._read(reading.entries, stream, after, limit)
+        return await self._read(reading.entries, stream, after, limit, kind=kind, before=before)
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await self._read(reading.entry, stream, entry)
@@ -255,6 +255,9 @@ class _Namespace(_Handle):
 
     async def find(self, prefix: str) -> StreamId:
         return await self._read(reading.find, prefix)
+
+    async def entries_named(self, alias: str) -> list[EntryId]:
+        return await self._read(reading.entries_named, alias)
 
     async def sessions(
         self,
@@ -351,7 +354,7 @@ class _Sealing(_Handle):
         return await self._read(sealing.sealed, stream, after=after, upto=upto, limit=limit)
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
-        kept = await asyncio.to_thread(_all_packed, contents)
+        kept = await asyncio.to_thread(all_packed, contents)
         await self._write(
             lambda tables: sealing.receive(tables, self.namespace, sealed, kept), is_composite=True
         )

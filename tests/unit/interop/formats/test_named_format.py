@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.errors import FormatError
-from perdure.interop.importing import FormatName
+from perdure.interop.reports import FormatName
 from tests.fakes.sources import FILES, empty_store, imported, pi_file
 
 

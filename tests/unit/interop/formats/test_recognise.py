@@ -7,7 +7,7 @@ import pytest
 from perdure.interop.exporting import export_session
 from perdure.interop.formats.recognise import LINES_LOOKED_AT, packed_as, recognised
 from perdure.interop.formats.sources.content import Held
-from perdure.interop.importing import FormatName
+from perdure.interop.reports import FormatName
 from tests.fakes.sources import (
     FILES,
     PI,

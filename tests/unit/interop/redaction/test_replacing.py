@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.interop.redaction.replacing import REDACTIONS, Redaction, Redactor
+from perdure.interop.redaction.replacing import REDACTIONS, Redactor
+from perdure.interop.reports import Redaction
 
 KEY = "ghp_Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
 

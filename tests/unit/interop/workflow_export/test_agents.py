@@ -7,7 +7,8 @@ from perdure.client.agents.agent import Agent, AgentSettings, Fallback
 from perdure.client.agents.files.document import AgentFile
 from perdure.client.agents.files.reading import agent_of_text
 from perdure.engine.turns.config import CompactionSettings, Limits
-from perdure.interop.workflow_export.agents import DEFAULTS, NO_AGENT, Dialect, agent_of, agent_slug
+from perdure.interop.reports import Dialect
+from perdure.interop.workflow_export.agents import DEFAULTS, NO_AGENT, agent_of, agent_slug
 from perdure.models.retry import RetryPolicy
 from perdure.tools.permissions import Permissions
 from perdure.workflow.reading import AGENT_KEYS

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from perdure.interop.formats.bundles import leaf_of
-from perdure.interop.workflow_export.session import Dialect, file_name, workflow_of, written
+from perdure.interop.reports import Dialect
+from perdure.interop.workflow_export.session import file_name, workflow_of, written
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import Compaction

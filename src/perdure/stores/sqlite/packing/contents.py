@@ -7,6 +7,7 @@ that hash again. Bodies of entries stay in their entries as they are: they are r
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from perdure.errors import CorruptLog
@@ -33,6 +34,11 @@ class Packed(NamedTuple):
     size: int
     packing: int
     kept: bytes
+
+
+def all_packed(contents: Sequence[bytes]) -> list[Packed]:
+    """`contents` in the form they are to be kept in."""
+    return [packed(content) for content in contents]
 
 
 def packed(content: bytes) -> Packed:

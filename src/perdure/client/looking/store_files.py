@@ -1,0 +1,39 @@
+"""Which files and folders a store is made of, by its address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote
+
+FILE_ADDRESS = "sqlite:///"
+FOLDER_ADDRESS = "jsonl:///"
+_BESIDE = ("", "-wal", "-shm", "-journal")
+"""How the names of an SQLite store's files end."""
+
+
+def database_file(address: str) -> Path | None:
+    """The file behind a store address; None when it is not in a file."""
+    if not address.startswith(FILE_ADDRESS):
+        return None
+    return Path(address.removeprefix(FILE_ADDRESS))  # it has no options: a ? belongs to the name
+
+
+def own_folders(address: str) -> tuple[Path, ...]:
+    """The folders in which the store at `address` itself writes session files."""
+    if not address.startswith(FOLDER_ADDRESS):
+        return ()
+    name = unquote(address.removeprefix(FOLDER_ADDRESS).partition("?")[0])
+    return (Path(name).absolute(),) if name else ()
+
+
+def is_part_of(place: Path, address: str) -> bool:
+    """Whether the file `place` is the store at `address`, or one of its files."""
+    file, place = database_file(address), place.absolute().resolve()
+    own = [] if file is None else [file.with_name(file.name + end) for end in _BESIDE]
+    if place in [each.absolute().resolve() for each in own]:
+        return True
+    return any(
+        place.is_relative_to(folder.resolve())
+        and (place.suffix == ".jsonl" or ".perdure" in place.parts)
+        for folder in own_folders(address)
+    )

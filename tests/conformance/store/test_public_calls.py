@@ -1,0 +1,234 @@
+"""The calls of `Store` and `Session` that read, name and note entries, on every backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure import Note, assistant, body_of, content, user
+from perdure.client.clock import Outside
+from perdure.client.store import Store
+from perdure.errors import (
+    AmbiguousId,
+    EntryNotFound,
+    Erased,
+    PathExists,
+    WrongArgument,
+)
+from perdure.session.kinds import Custom
+from perdure.stores.in_memory import MemoryStore
+from perdure.stores.protocol import SessionStore
+from tests.fakes.clock import ManualClock, SeededRandom
+
+
+@pytest.fixture
+def opened(store: SessionStore, clock: ManualClock) -> Store:
+    return Store(store, Outside(clock, SeededRandom(1)))
+
+
+async def test_entries_are_selected_by_kind_direction_and_limit(opened: Store) -> None:
+    session = await opened.create(id="s")
+    for number in range(4):
+        entry = await session.append(user(str(number)))
+        await session.label(entry, f"l{number}")
+
+    async def seqs(after: int = -1, **how: object) -> list[int]:
+        return [entry.seq async for entry in session.entries(after, **how)]  # pyright: ignore[reportArgumentType] - one helper for all options
+
+    assert await seqs() == list(range(8))
+    assert await seqs(newest_first=True) == list(range(7, -1, -1))
+    assert await seqs(kind="message") == [0, 2, 4, 6]
+    assert await seqs(kind="label", newest_first=True, limit=2) == [7, 5]
+    assert await seqs(3, newest_first=True, kind="message") == [6, 4]
+    assert await seqs(3, kind="label", limit=1) == [5]
+    assert await seqs(limit=0) == []
+    assert await seqs(kind="no_such_kind") == []
+    assert await seqs(kind="\ud800") == []
+    assert await seqs(100) == []
+
+
+async def test_more_entries_than_a_page_are_read_in_both_directions(opened: Store) -> None:
+    session = await opened.create()
+    await session.append_many([user(str(number)) for number in range(1103)])
+    forward = [entry.seq async for entry in session.entries(kind="message")]
+    backward = [entry.seq async for entry in session.entries(newest_first=True, limit=1100)]
+    assert forward == list(range(1103))
+    assert backward == list(range(1102, 2, -1))
+
+
+async def test_path_is_cut_to_the_newest_entries_of_a_kind(opened: Store) -> None:
+    session = await opened.create()
+    first = await session.append(user("1"))
+    await session.append(Custom("state", {"a": 1}))
+    last = await session.append(assistant("2"))
+    messages = await session.path(kind="message")
+    assert [entry.id for entry in messages] == [first.id, last.id]
+    assert [entry.id for entry in await session.path(last=1)] == [last.id]
+    assert [entry.kind for entry in await session.path(first, last=5)] == ["message"]
+    with pytest.raises(WrongArgument):
+        await session.path(last=-1)
+
+
+async def test_alias_finds_its_entry_in_session_and_store(opened: Store) -> None:
+    session = await opened.create(id="a")
+    first, second = await session.append_many([user("1"), user("2")], aliases=["run7/3", None])
+    assert (await session.entry("run7/3")).id == first.id
+    assert (await session.entry(second.id)).id == second.id
+    assert (await opened.entry("run7/3")).id == first.id
+    assert (await opened.entry(second.id)).id == second.id
+
+    other = await opened.create(id="b")
+    await other.append_many([user("x")], aliases=["run7/3"])
+    with pytest.raises(AmbiguousId):
+        await opened.entry("run7/3")
+    for missing in ("nowhere", "a/99", "no/0", ""):
+        with pytest.raises(EntryNotFound):
+            await opened.entry(missing)
+        with pytest.raises(EntryNotFound):
+            await session.entry(missing)
+
+
+async def test_newer_entry_takes_an_alias_over(opened: Store) -> None:
+    session = await opened.create()
+    await session.append_many([user("1")], aliases=["here"])
+    (newer,) = await session.append_many([user("2")], aliases=["here"])
+    assert (await session.entry("here")).id == newer.id
+    assert (await opened.entry("here")).id == newer.id
+
+
+async def test_aliases_that_do_not_fit_the_items_are_refused(opened: Store) -> None:
+    session = await opened.create()
+    for aliases in (["a"], ["a", "a"], ["a", ""], ["a", "\ud800"]):
+        with pytest.raises(WrongArgument):
+            await session.append_many([user("1"), user("2")], aliases=aliases)
+    assert session.head == -1
+
+
+async def test_notes_are_listed_by_type_and_by_entry(opened: Store) -> None:
+    session = await opened.create()
+    said = await session.append(user("hello"))
+    about = await session.note(Note("my.rating", {"stars": 5}), about=said)
+    await session.note(Note("my.run", {"id": "r1"}))
+    _, beside = await session.append_many([user("again"), Note("my.rating", {"stars": 1})])
+
+    assert (about.lane, about.about, session.leaf) == ("side", said.id, beside.about)
+    listed = [entry async for entry in session.notes("my.rating")]
+    assert [entry.id for entry in listed] == [about.id, beside.id]
+    assert [entry.id async for entry in session.notes(about=said)] == [about.id]
+    assert len([entry async for entry in session.notes()]) == 3
+    assert body_of(listed[0]) == Note("my.rating", {"stars": 5})
+    assert [message.text for message in await session.messages()] == ["hello", "again"]
+    with pytest.raises(EntryNotFound):
+        await session.note(Note("x"), about="nowhere/1")
+
+
+async def test_content_is_stored_once_it_is_named_and_read_by_its_handle(opened: Store) -> None:
+    session = await opened.create()
+    archive = content(b"PK\x03\x04", media_type="application/zip")
+    with pytest.raises(EntryNotFound):
+        await opened.content(archive)
+    entry = await session.append(Custom("upload", {"file": archive}))
+    await session.note(Note("my.file", {"file": content(b"of a note")}), about=entry)
+    body = body_of(entry)
+    assert isinstance(body, Custom)
+    assert isinstance(body.data, dict)
+    assert body.data["file"]["handle"] == archive.handle
+    assert await opened.content(archive) == b"PK\x03\x04"
+    assert await opened.content(archive.handle) == b"PK\x03\x04"
+    assert await opened.content(content(b"of a note")) == b"of a note"
+    for wrong in ("", "media://sha256-12", archive.handle.removeprefix("media://")):
+        with pytest.raises(WrongArgument):
+            await opened.content(wrong)
+    with pytest.raises(WrongArgument):
+        user("look", archive)
+
+
+async def test_open_or_create_returns_one_session_for_an_id(opened: Store) -> None:
+    made = await opened.open_or_create("user-12", title="Ana", metadata={"k": 1}, subject="ana")
+    await made.append(user("hello"))
+    again = await opened.open_or_create("user-12", title="other", subject="bo")
+    assert (again.title, again.subject, again.metadata) == ("Ana", "ana", {"k": 1})
+    assert again.head == 0
+    await again.erase()
+    with pytest.raises(Erased):
+        await opened.open_or_create("user-12")
+
+
+async def test_fork_has_metadata_and_subject_of_its_own(opened: Store) -> None:
+    session = await opened.create(subject="ana", metadata={"k": 1})
+    first, second = await session.append_many([user("1"), assistant("2")])
+    fork = await session.fork(metadata={"z": 1}, subject="bo")
+    heir = await session.fork(at=first)
+    assert (fork.subject, fork.metadata) == ("bo", {"z": 1})
+    assert (heir.subject, heir.metadata) == ("ana", {})
+    if opened.capabilities.pointer_fork:
+        assert fork.entry_ids == {}
+        return
+    ids = fork.entry_ids
+    assert set(ids) == {first.id, second.id}
+    assert (await fork.entry(ids[second.id])).message == second.message
+    assert set(heir.entry_ids) == {first.id}
+
+
+async def test_replayed_append_says_so(opened: Store) -> None:
+    session = await opened.create()
+    first = await session.append_many([user("1")], idempotency_key="k")
+    again = await session.append_many([user("1")], idempotency_key="k")
+    assert (first.is_replay, again.is_replay, again == first) == (False, True, True)
+
+
+async def test_exported_store_is_imported_whole(
+    opened: Store, tmp_path: Path, clock: ManualClock
+) -> None:
+    one = await opened.create(id="one", title="One", subject="ana")
+    await one.append(user("the password=hunter2-hunter2 is here"))
+    await one.append(assistant("hi"))
+    await one.note(Note("my.note", {"a": 1}))
+    two = await one.fork(id="two")
+    await two.append(user("only in two"))
+    folder = tmp_path / "out"
+
+    files = await opened.export("perdure", folder)
+    assert {file.session for file in files} == {"one", "two"}
+    assert all(file.error is None and file.path is not None for file in files)
+    assert not [
+        error for file in await opened.export("perdure", folder) if not (error := file.error)
+    ]
+
+    from_files = Store(
+        MemoryStore(clock=clock, random=SeededRandom(3)), Outside(clock, SeededRandom(2))
+    )
+    report = await from_files.import_files([folder])
+    assert report.is_ok
+    assert set(report.sessions) == {"one", "two"}
+    for session in (one, two):
+        copy = await from_files.open(session.id)
+        assert await copy.messages() == await session.messages()
+        assert copy.title == session.title
+    assert (await from_files.import_files([folder])).entries == 0
+
+
+async def test_session_is_exported_to_a_file_and_redacted(opened: Store, tmp_path: Path) -> None:
+    draft = await opened.create(lazy=True)
+    await draft.append(user("my key is sk-ant-api03-" + "a" * 40))
+    file = tmp_path / "out.html"
+    exported = await draft.export("html", file, redact=["secrets"])
+    assert exported.redacted
+    assert file.read_bytes() == exported.content
+    assert b"sk-ant-api03-aaaa" not in exported.content
+    assert file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(PathExists):
+        await draft.export("html", file)
+    await draft.export("markdown", file, replace=True)
+    assert (await draft.export("perdure")).content
+    with pytest.raises(WrongArgument):
+        await draft.export("html", tmp_path)
+
+
+async def test_import_reports_each_file_that_fails(opened: Store, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_bytes(b"\x00nonsense")
+    report = await opened.import_files([tmp_path / "bad.jsonl", tmp_path / "missing.jsonl"])
+    assert (report.is_ok, len(report.errors), report.sessions) == (False, 2, ())
+    with pytest.raises(WrongArgument):
+        await opened.import_files(str(tmp_path))
