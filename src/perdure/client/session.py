@@ -50,11 +50,11 @@ from perdure.stores.protocol import Commit, StreamState, Write
 if TYPE_CHECKING:
     from perdure.client.conversation import abandonment, role_sessions
     from perdure.client.inbox import answer as answering
-    from perdure.client.operating import transfers
+    from perdure.client.looking import transfers
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     answering = Later("perdure.client.inbox.answer")
-    transfers = Later("perdure.client.operating.transfers")
+    transfers = Later("perdure.client.looking.transfers")
     role_sessions = Later("perdure.client.conversation.role_sessions")
 
 

@@ -79,13 +79,13 @@ from perdure.stores.protocol import (
 if TYPE_CHECKING:
     from perdure.client.conversation import authority
     from perdure.client.inbox import flows as inbox_of_flows
-    from perdure.client.operating import transfers
+    from perdure.client.looking import transfers
     from perdure.client.records import edits as edit_records
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
 else:
     authority = Later("perdure.client.conversation.authority")
-    transfers = Later("perdure.client.operating.transfers")
+    transfers = Later("perdure.client.looking.transfers")
     inbox_of_flows = Later("perdure.client.inbox.flows")
     edit_records = Later("perdure.client.records.edits")
     call_records = Later("perdure.client.records.tool_calls")

@@ -12,12 +12,14 @@ class SessionError(PerdureError):
 
 
 class EntryNotFound(SessionError):
-    """No entry of that id is visible in the session."""
+    """No entry of that id is visible in the session; `stream` None: in any session."""
 
     code = "entry_not_found"
 
-    def __init__(self, entry: str, stream: str) -> None:
-        super().__init__(f"no entry {entry!r} in session {stream!r}; Session.tree lists them")
+    def __init__(self, entry: str, stream: str | None) -> None:
+        where = "any session here" if stream is None else f"session {stream!r}"
+        advice = "" if stream is None else "; Session.tree lists them"
+        super().__init__(f"no entry {entry!r} in {where}{advice}")
         self.entry = entry
         self.stream = stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -132,8 +133,7 @@ async def test_content_is_stored_once_it_is_named_and_read_by_its_handle(opened:
     await session.note(Note("my.file", {"file": content(b"of a note")}), about=entry)
     body = body_of(entry)
     assert isinstance(body, Custom)
-    assert isinstance(body.data, dict)
-    assert body.data["file"]["handle"] == archive.handle
+    assert cast("Any", body.data)["file"]["handle"] == archive.handle
     assert await opened.content(archive) == b"PK\x03\x04"
     assert await opened.content(archive.handle) == b"PK\x03\x04"
     assert await opened.content(content(b"of a note")) == b"of a note"

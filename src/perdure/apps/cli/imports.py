@@ -37,7 +37,7 @@ from perdure.apps.terminal.output import counted, out_style, show, show_error, s
 from perdure.apps.terminal.text import safe
 from perdure.apps.terminal.typed import interrupts
 from perdure.client.looking.store_files import own_folders
-from perdure.client.operating.transfers import files_at
+from perdure.client.looking.transfers import files_at
 from perdure.client.store import Store
 from perdure.errors import FormatError, PerdureError
 from perdure.interop.batches import Told, import_files, size_of

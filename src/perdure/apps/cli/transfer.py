@@ -26,7 +26,7 @@ from perdure.apps.terminal.output import (
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import absolute
 from perdure.client.looking.store_files import is_part_of
-from perdure.client.operating.transfers import write_file
+from perdure.client.looking.transfers import write_file
 from perdure.client.store import Store
 from perdure.errors import PerdureError
 from perdure.interop.exporting import ExportSelection, export_session, note_export

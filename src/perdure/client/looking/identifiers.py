@@ -43,7 +43,7 @@ async def find_entry(store: SessionStore, reference: str) -> Entry:
     except (ValueError, SessionNotFound, EntryNotFound):
         found = await store.entries_named(reference)
     if not found:
-        raise EntryNotFound(reference, store.namespace)
+        raise EntryNotFound(reference, None)
     if len(found) > 1:
         raise AmbiguousId(reference, tuple(sorted(found)))
     return await store.entry(entry_place(found[0])[0], found[0])

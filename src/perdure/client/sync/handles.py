@@ -52,7 +52,9 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo, SessionScope
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
-from perdure.session.messages import InFlightMessage, Message
+from perdure.session.media.inline import InlineMedia
+from perdure.session.messages import InFlightMessage, MediaPart, Message
+from perdure.session.notes import Note
 from perdure.session.records import (
     ActivityGroup,
     ActivityTotal,
@@ -61,9 +63,6 @@ from perdure.session.records import (
     UsageGroup,
     UsageTotal,
 )
-from perdure.session.media.inline import InlineMedia
-from perdure.session.messages import InFlightMessage, MediaPart, Message
-from perdure.session.notes import Note
 from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
 from perdure.stores.keeping.erasing import Certificate, ForkPolicy

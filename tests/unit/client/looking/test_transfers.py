@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.operating.transfers import files_at, write_file
+from perdure.client.looking.transfers import files_at, write_file
 from perdure.client.store import Store
 from perdure.errors import FormatError, PathExists, WrongArgument
 from perdure.session.messages import user
