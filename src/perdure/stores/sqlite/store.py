@@ -182,9 +182,8 @@ class _Writing(_Handle):
         )
 
     async def _write_passing(self, work: Callable[[Tables], T]) -> T:
-        # At durability "normal", whatever the handle's: it survives a killed process. A power cut
-        # takes the holders of its leases, too, and a lease on which something durable was built
-        # lies before that in the same write-ahead log; a part of an answer is asked for again.
+        # Always at durability "normal": it survives a killed process. A power cut ends the holders
+        # of leases too; a lease before something durable lies before it in the write-ahead log.
         return await self._open_database().write(work, "normal")
 
 
