@@ -8,12 +8,38 @@ from hypothesis import strategies as st
 
 from perdure.context.build import Context, History, build_context
 from perdure.context.emission import ContextMessage
-from perdure.context.pinning import with_pins
-from perdure.context.window_end import context_of_end
-from perdure.session.fold import end_of
-from perdure.session.messages import Message, Part, ToolCallPart, ToolResultPart
+from perdure.context.pinning import has_partners, with_pins
+from perdure.context.window_end import context_of_end, from_question
+from perdure.session.fold import ContextWindow, Placed, end_of
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction
+from perdure.session.messages import (
+    Message,
+    Part,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
 from tests.fakes.random_logs import random_logs
 from tests.fakes.tree_log import TreeLog
+
+
+def around(path: list[Placed], pins: frozenset[EntryId], reach: int) -> list[Placed]:
+    """What stores return for `around`."""
+    on = [each.depth for each in path if each.entry.id in pins]
+    return [each for each in path if any(abs(each.depth - depth) <= reach for depth in on)]
+
+
+def _belonging(
+    near: list[Placed], end: ContextWindow, pins: frozenset[EntryId]
+) -> frozenset[EntryId]:
+    entries = [*(each.entry for each in near), *end.entries]
+    return with_pins(end, entries, pins).pins
+
 
 HISTORIES: list[History] = ["full", "full", "text_only"]
 
@@ -66,11 +92,60 @@ def test_context_of_end_equals_context_of_whole_window(
         history=history,
         max_messages=most,
     )
+    path = [Placed(depth, entry) for depth, entry in enumerate(log.path(leaf))]
+    reach = data.draw(st.sampled_from([1, 3, 100]))
     for limit in range(1, len(window.entries)):
         end = end_of(window, limit)
+        shown = from_question(end)
+        first = shown.hidden + shown.earlier
+        near = around(path[:first], pinned, reach)
+        if not has_partners(near, pinned, first):
+            event("more around a pin")
+            continue
+        if _belonging(near, shown, pinned) != _belonging(path[:first], shown, pinned):
+            event("a second result of a call")
+            continue
         found = context_of_end(
-            end, pinned, budget_tokens=budget, history=history, max_messages=most
+            end, pinned, near, budget_tokens=budget, history=history, max_messages=most
         )
         event("enough" if found else "more")
+        if found is not None and near:
+            event("enough, with a pin before it")
         if found is not None:
             assert with_numbered_calls(found) == with_numbered_calls(whole)
+
+
+@given(
+    rounds=st.lists(st.integers(0, 3), min_size=12, max_size=30),
+    kept=st.none() | st.integers(0, 12),
+    pins=st.sets(st.integers(0, 30), min_size=1, max_size=3),
+    history=st.sampled_from(HISTORIES),
+    budget=st.integers(20, 150),
+)
+def test_context_of_end_with_old_pins_equals_context_of_whole_window(
+    rounds: list[int], kept: int | None, pins: set[int], history: History, budget: int
+) -> None:
+    log = TreeLog()
+    for number, count in enumerate(rounds):
+        if kept is not None and number == 8:
+            log.extend(Compaction("gist", list(log.by_id)[kept]))
+        calls = [tool_call(f"c{number}-{n}", "look", {}) for n in range(count)]
+        results = [tool_result(call.id, "it is red") for call in calls]
+        usage = Usage(number * 10) if number % 5 == 4 else None
+        log.extend(user(f"ask {number}"), assistant(*calls) if calls else assistant("let me see"))
+        log.extend(*results, assistant(f"answer {number}", usage=usage))
+    window, ids = log.window(), list(log.by_id)
+    path = [Placed(depth, entry) for depth, entry in enumerate(log.path(window.leaf))]
+    pinned = frozenset(ids[n] for n in pins)
+    whole = build_context(
+        with_pins(window, log.path(window.leaf), pinned), budget_tokens=budget, history=history
+    )
+    for limit in range(len(window.entries) // 3, len(window.entries), 9):
+        end = end_of(window, limit)
+        shown = from_question(end)
+        near = around(path[: shown.hidden + shown.earlier], pinned, 8)
+        assert has_partners(near, pinned, shown.hidden + shown.earlier)
+        found = context_of_end(end, pinned, near, budget_tokens=budget, history=history)
+        if found is not None and near:
+            event("enough, with a pin before it")
+        assert found in (None, whole)

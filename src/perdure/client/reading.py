@@ -262,17 +262,9 @@ class SessionReader:
         if self._state.header.fork is None:
             return labels
         # The origin's notes speak of branches too that a fork of one path does not share.
-        return {entry: label for entry, label in labels.items() if await self._is_seen(entry)}
-
-    async def _is_seen(self, entry: EntryId) -> bool:
-        """Whether `entry`, which a note is about, is the session's own or shared with it."""
-        if entry_place(entry)[0] == self.id:
-            return True
-        try:
-            await self._backing.log.entry(self.id, entry)
-        except EntryNotFound:
-            return False
-        return True
+        others = [entry for entry in labels if entry_place(entry)[0] != self.id]
+        unseen = set(others).difference(await self._backing.log.seen(self.id, others))
+        return {entry: label for entry, label in labels.items() if entry not in unseen}
 
     async def questions(self) -> list[OpenQuestion]:
         """What waits for a person, oldest first. A fork does not inherit its origin's."""

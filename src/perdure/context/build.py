@@ -211,14 +211,15 @@ def trimmed(
     if is_report_out_of_reach(messages, sizes, budget_tokens, max_messages):
         reported = sum(sizes)
     factor = _correction(reported, sum(sizes))
-    start = _first_that_fits(messages, sizes, budget_tokens / factor, pinned)
+    starts = [pinned, *_exchange_starts(messages, pinned + 1)]
+    start = _first_that_fits(starts, sizes, budget_tokens / factor, pinned)
     if max_messages is not None:
-        start = max(start, _first_of(messages, max_messages, pinned))
+        start = max(start, _first_of(starts, len(messages) - max_messages))
     if start == pinned and reported <= budget_tokens:
         return Trim(messages, 0, reported)
     out = range(pinned, start)
     spared = [n for n in out if not pins.isdisjoint(messages[n].entry_ids)] if pins else []
-    kept = (*messages[:pinned], *(messages[n] for n in spared), *messages[start:])
+    kept = (*messages[:pinned], *(_without_usage(messages[n]) for n in spared), *messages[start:])
     left = sum(sizes[:pinned]) + sum(sizes[n] for n in spared) + sum(sizes[start:])
     dropped = sum(len(messages[n].entry_ids) for n in out)
     spared_ids = sum(len(messages[n].entry_ids) for n in spared)
@@ -253,12 +254,10 @@ def _correction(reported: int, estimated: int) -> float:
 
 
 def _first_that_fits(
-    messages: Sequence[ContextMessage], sizes: Sequence[int], budget: float, pinned: int
+    starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """Where the oldest exchange begins from which on everything fits; the newest if none does."""
-    starts = [pinned, *_exchange_starts(messages, pinned + 1)]
-    before = sum(sizes[:pinned])
-    left = before + sum(sizes[pinned:])
+    """The first of `starts` from which on everything fits; the last if none does."""
+    left = sum(sizes)
     at = pinned
     for start in starts:
         left -= sum(sizes[at:start])
@@ -268,10 +267,9 @@ def _first_that_fits(
     return starts[-1]
 
 
-def _first_of(messages: Sequence[ContextMessage], most: int, pinned: int) -> int:
-    """Where the oldest exchange begins from which on there are at most `most` messages."""
-    starts = [pinned, *_exchange_starts(messages, pinned + 1)]
-    return next((start for start in starts if len(messages) - start <= most), starts[-1])
+def _first_of(starts: Sequence[int], least: int) -> int:
+    """The first of `starts` that is not before `least`; the last if none is."""
+    return next((start for start in starts if start >= least), starts[-1])
 
 
 def _exchange_starts(messages: Sequence[ContextMessage], first: int) -> list[int]:

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.context.emission import readable_body
 from perdure.session.entries import Entry
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, ToolResultPart
 from perdure.session.notes import Pin
@@ -66,3 +66,58 @@ def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset
         if group & found:
             found |= group
     return frozenset(found)
+
+
+def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
+    """Whether `near`, stretches of a branch, hold the calls and results of `pins` in them.
+
+    `end` is the depth from which on the branch is known. The results of a call follow it before the
+    next answer; what follows once all calls have one is not looked for.
+    """
+    pieces: list[list[Placed]] = []
+    for each in near:
+        if not pieces or pieces[-1][-1].depth + 1 < each.depth:
+            pieces.append([])
+        pieces[-1].append(each)
+    return all(_is_decided(piece, pins, end) for piece in pieces)
+
+
+def _is_decided(piece: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
+    said = [readable_body(each.entry) for each in piece]
+    asking: set[int] = set()
+    for place, each in enumerate(piece):
+        if each.entry.id not in pins:
+            continue
+        if _calls_of(said[place]):
+            asking.add(place)
+        for called in _results_in(said[place]):
+            before = range(place - 1, -1, -1)
+            found = next((n for n in before if called in _calls_of(said[n])), None)
+            if found is not None:
+                asking.add(found)
+            elif piece[0].depth > 0:
+                return False
+    is_joined = piece[-1].depth + 1 >= end
+    return is_joined or all(_is_answered(_calls_of(said[n]), said[n + 1 :]) for n in asking)
+
+
+def _is_answered(calls: frozenset[str], after: Sequence[object]) -> bool:
+    for body in after:
+        if isinstance(body, Message) and body.role == "assistant":
+            return True
+        calls -= _results_in(body)
+        if not calls:
+            return True
+    return False
+
+
+def _calls_of(body: object) -> frozenset[str]:
+    if not isinstance(body, Message) or body.role != "assistant":
+        return frozenset()
+    return frozenset(call.id for call in body.tool_calls)
+
+
+def _results_in(body: object) -> frozenset[str]:
+    if not isinstance(body, Message):
+        return frozenset()
+    return frozenset(part.call_id for part in body.parts if isinstance(part, ToolResultPart))

@@ -11,11 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from perdure.context.build import (
     Context,
     History,
     context_of,
+    end_of_turns,
     is_report_out_of_reach,
+    leading,
     text_only,
     trimmed,
 )
@@ -23,7 +27,7 @@ from perdure.context.emission import ContextMessage, emitted, readable_body, ret
 from perdure.context.pairing import repaired
 from perdure.context.pinning import with_pins
 from perdure.context.tokens import context_tokens, estimate_tokens, reported_tokens
-from perdure.session.fold import ContextWindow, end_of
+from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, ToolResultPart
 
@@ -31,6 +35,7 @@ from perdure.session.messages import Message, ToolResultPart
 def context_of_end(
     window: ContextWindow,
     pins: frozenset[EntryId] = frozenset(),
+    near: Sequence[Placed] = (),
     *,
     budget_tokens: int | None,
     scale: float = 1.0,
@@ -40,36 +45,77 @@ def context_of_end(
 ) -> Context | None:
     """The context of the window that `window` is the end of; None if more of it has to be read.
 
-    `pins` are the pinned entries, on whatever branch. The rest is as for `build_context`.
+    `pins` are the pinned entries, on whatever branch; `near` has those of them that are on the
+    branch before `from_question(window)`, with what belongs to them. The rest is as for
+    `build_context`.
     """
     if retained_messages(window):
         return None  # they stand between the summary and the entries
-    end = end_of(window, len(window.entries) - _first_question(window))
-    if not end.entries or not pins <= {entry.id for entry in end.entries}:
+    end = from_question(window)
+    if not end.entries:
         return None
-    end = with_pins(end, end.entries, pins)
-    said = emitted(end)
-    messages = said.messages if history == "full" else text_only(said.messages)
-    if _has_result_without_call(messages):
+    joined = _joined(end, pins, near)
+    said = emitted(joined)
+    known = {entry.id for entry in end.entries}
+    own = [each for each in said.messages if each.entry_id in known]
+    if history == "text_only" and near and not end_of_turns(own):
+        return None  # whether the turns of what is pinned are over is not known
+    if _has_result_without_call(own if history == "full" else text_only(own)):
         return None
-    paired = repaired(messages)
+    paired = repaired(said.messages if history == "full" else text_only(said.messages))
+    first = leading(paired, joined.pinned, has_summary=said.has_summary)
+    question = next((n for n in range(first, len(paired)) if paired[n].entry_id in known), None)
+    if question is None:
+        return None
     sizes = [estimate_tokens(each.message, scale) for each in paired]
-    budget, first = math.inf if budget_tokens is None else budget_tokens, int(said.has_summary)
     reported = context_tokens([each.message for each in paired], scale)
+    budget, pins = math.inf if budget_tokens is None else budget_tokens, joined.pins
     trim = trimmed(
-        paired, sizes, reported, budget, pinned=first, pins=end.pins, max_messages=max_messages
+        paired, sizes, reported, budget, pinned=first, pins=pins, max_messages=max_messages
     )
-    if trim.first is None:
+    if not any(each is trim.first for each in paired[question + 1 :]):
         return None
-    newest = max((n for n, each in enumerate(paired) if reported_tokens(each.message)), default=-1)
-    if newest < 0:
-        is_full = sum(sizes[first:]) >= budget
-        is_known = is_full or (max_messages is not None and len(paired) - first >= max_messages)
-    else:
-        is_known = sum(sizes) >= reported or is_report_out_of_reach(
-            paired, sizes, budget, max_messages
+    is_known = _is_known(
+        paired, sizes, question, reported=reported, budget=budget, max_messages=max_messages
+    )
+    return context_of(joined, said, trim, model) if is_known else None
+
+
+def _is_known(
+    messages: Sequence[ContextMessage],
+    sizes: Sequence[int],
+    question: int,
+    *,
+    reported: int,
+    budget: float,
+    max_messages: int | None,
+) -> bool:
+    """Whether usage that was reported before the end, at `question`, cannot change the budget."""
+    if any(reported_tokens(each.message) for each in messages[question:]):
+        return sum(sizes) >= reported or is_report_out_of_reach(
+            messages, sizes, budget, max_messages
         )
-    return context_of(end, said, trim, model) if is_known else None
+    is_full = sum(sizes[question:]) >= budget
+    return is_full or (max_messages is not None and len(messages) - question >= max_messages)
+
+
+def from_question(window: ContextWindow) -> ContextWindow:
+    """`window` from the first message of the user on that follows one of another role."""
+    return end_of(window, len(window.entries) - _first_question(window))
+
+
+def _joined(end: ContextWindow, pins: frozenset[EntryId], near: Sequence[Placed]) -> ContextWindow:
+    """`end` with what of `near` is pinned: what is hidden before it, the rest among its entries."""
+    path = [*(each.entry for each in near), *end.entries]
+    pinned = with_pins(end, path, pins)
+    wanted = [each for each in near if each.entry.id in pinned.pins]
+    earlier = [each.entry for each in wanted if each.depth >= end.hidden]
+    return msgspec.structs.replace(
+        pinned,
+        pinned=tuple(each.entry for each in wanted if each.depth < end.hidden),
+        entries=(*earlier, *end.entries),
+        earlier=end.earlier - len(earlier),
+    )
 
 
 def _first_question(window: ContextWindow) -> int:

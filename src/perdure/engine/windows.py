@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from perdure.context.build import History
 from perdure.context.growing.conversation import Conversation, conversation_of
-from perdure.context.pinning import pins_of, with_pins
+from perdure.context.pinning import has_partners, pins_of, with_pins
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow
+from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Custom, CustomMessage
 from perdure.session.notes import CompactionUndone, ContentErased, LeafMoved, Pin
@@ -21,21 +21,44 @@ _LENGTHENING = frozenset({MESSAGE, Custom.kind, CustomMessage.kind})
 _TURNING = frozenset({CompactionUndone.kind, ContentErased.kind, LeafMoved.kind, Pin.kind})
 """Side entries after which the window may be another."""
 
+_FIRST_REACH, _MOST_REACH = 4, 256
+"""Entries around a pin that are read for its calls and results: at first, and at most."""
+
 
 async def pinned_window(log: LogReading, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
     """The window of the branch of `stream` that ends at `leaf`.
 
-    The whole branch is read only where something that a compaction hides is pinned.
+    Of what a compaction hides, what is pinned is read, with what belongs to it.
     Raises: SessionNotFound, EntryNotFound.
     """
     window = await log.context_window(stream, leaf)
     pins = pins_of(await log.notes(stream, (Pin.kind,)))
     if not pins:
         return window
-    path = window.entries
-    if window.hidden and not pins <= {entry.id for entry in path}:
-        path = tuple(await log.branch(stream, leaf))
-    return with_pins(window, path, pins)
+    near = await near_pins(log, stream, window, pins) if window.hidden else ()
+    if near is None:
+        return with_pins(window, await log.branch(stream, leaf), pins)
+    return with_pins(window, [*(each.entry for each in near), *window.entries], pins)
+
+
+async def near_pins(
+    log: LogReading, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
+) -> tuple[Placed, ...] | None:
+    """The pinned entries before `window` on its branch, among those that belong to them.
+
+    Shape: in order; None where it takes the whole branch to find what belongs to them.
+    """
+    outside = sorted(pins.difference(entry.id for entry in window.entries))
+    if not outside or window.leaf is None:
+        return ()
+    first, reach = window.hidden + window.earlier, _FIRST_REACH
+    while reach <= _MOST_REACH:
+        near = await log.around(stream, window.leaf, outside, reach)
+        before = tuple(each for each in near if each.depth < first)
+        if has_partners(before, pins, first):
+            return before
+        reach *= 4
+    return None
 
 
 class FollowedWindow:

@@ -7,6 +7,7 @@ is faster, and is tested against it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,6 +28,13 @@ class BranchState(msgspec.Struct, frozen=True):
     compaction: Entry | None = None
     model_change: Entry | None = None
     thinking_change: Entry | None = None
+
+
+class Placed(NamedTuple):
+    """An entry of a branch, and how many entries of the branch come before it."""
+
+    depth: int
+    entry: Entry
 
 
 class ContextWindow(msgspec.Struct, frozen=True):

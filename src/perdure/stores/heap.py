@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
@@ -16,6 +17,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import (
     BranchState,
     ContextWindow,
+    Placed,
     first_kept_by,
     undone_among,
     undone_of,
@@ -194,6 +196,22 @@ def branch_in(
             found.append(entry)
     found.reverse()
     return found
+
+
+def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
+    """Those of `references` on the branch to `leaf`, with `reach` entries on either side.
+
+    Walks the branch back to the first of them, in memory.
+    """
+    sought = {each: heap.nodes[each].depth for each in references if each in heap.nodes}
+    if not sought:
+        return []
+    floor = min(sought.values()) - reach
+    placed = ((heap.nodes[entry.id].depth, entry) for entry in upwards(heap, leaf))
+    path = [Placed(*each) for each in takewhile(lambda each: each[0] >= floor, placed)]
+    on = [each.depth for each in path if each.entry.id in sought]
+    near = {depth for each in on for depth in range(each - reach, each + reach + 1)}
+    return [each for each in reversed(path) if each.depth in near]
 
 
 def window_in(

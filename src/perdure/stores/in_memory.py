@@ -26,7 +26,7 @@ from perdure.errors import (
 )
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId, blob_hash, seqs_between
 from perdure.session.info import ORIGINS, SessionInfo, SessionScope, is_about, is_found
 from perdure.session.kinds import OPAQUE
@@ -39,6 +39,7 @@ from perdure.stores.admission import is_current, with_lease
 from perdure.stores.heap import (
     Heap,
     HeldStream,
+    around_in,
     branch_in,
     entry_in,
     find_entry,
@@ -210,6 +211,10 @@ class _Reading(_Handle):
             raise EntryNotFound(entry, stream)
         return found
 
+    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        held = self._held(stream)
+        return frozenset(each for each in entries if entry_in(self._heap, held, each))
+
     async def branch(
         self,
         stream: StreamId,
@@ -230,6 +235,12 @@ class _Reading(_Handle):
         if leaf is not None:
             tree_entry_in(self._heap, held, leaf)
         return window_in(self._heap, held, leaf, limit)
+
+    async def around(
+        self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
+    ) -> list[Placed]:
+        tree_entry_in(self._heap, self._held(stream), leaf)
+        return around_in(self._heap, leaf, entries, reach)
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
         return tree_in(self._heap, self._held(stream), limit)

@@ -25,7 +25,7 @@ import msgspec
 
 from perdure.errors import ConfigError
 from perdure.session.entries import Entry, NewEntry, Positioned
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, SessionScope, StreamHeader
 from perdure.session.search.values import Hit, SearchQuery
@@ -243,8 +243,7 @@ class LogWriting(Protocol):
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
         """Keep `content` as the part that has arrived of the answer to the model call `seq`.
 
-        Durable: against ``kill -9``; replaces the former one; gone once the turn is finished.
-        Raises: LeaseLost.
+        Durable: against ``kill -9``, until the next one or the turn's end. Raises: LeaseLost.
         """
         ...
 
@@ -279,6 +278,10 @@ class LogReading(Protocol):
         """
         ...
 
+    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        """Those of `entries` that `stream` sees, found in one read. Raises: SessionNotFound."""
+        ...
+
     async def branch(
         self,
         stream: StreamId,
@@ -301,6 +304,15 @@ class LogReading(Protocol):
 
         Costs what it returns, at most the newest `limit` entries (1 or more) of it (`fold.end_of`).
         Raises: EntryNotFound, SessionNotFound.
+        """
+        ...
+
+    async def around(
+        self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
+    ) -> list[Placed]:
+        """Those of `entries` on the branch to `leaf`, with up to `reach` entries on either side.
+
+        In order, in one read; fewer where another run of a log begins. Raises: as `branch`.
         """
         ...
 
@@ -375,10 +387,9 @@ class NamespaceReading(Protocol):
         subject: str | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> list[SessionInfo]:
-        """Sessions, newest activity first (ties: by id, descending).
+        """Sessions, newest activity first (ties: by id, descending); erased ones are none.
 
-        Of `cwd`, with `query` in name or id (in any letter case), about `subject`, with each value
-        of `metadata`. Erased sessions are no sessions any more.
+        Of `cwd`, with `query` in name or id (in any letter case), of `subject`, with `metadata`.
         """
         ...
 
@@ -391,10 +402,9 @@ class NamespaceReading(Protocol):
         ...
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        """The side entries of `kinds` in the own logs of all streams, flows included.
+        """The side entries of `kinds` in the own logs of all streams, those of each in order.
 
         In one read; costs what it returns, and a look at an index for each stream.
-        Shape: those of a stream are in order; streams come in any.
         """
         ...
 
@@ -410,18 +420,14 @@ class NamespaceReading(Protocol):
         ...
 
     def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
-        """Yield at least once after every commit to `stream`, by this process or another.
+        """Yield at least once after every commit to `stream` (None: to any), whoever makes it.
 
-        None: to any stream of the namespace. Only what was appended after this call counts, and a
-        removal; several commits may give one wake-up. Ends when this handle is closed.
+        Removals and commits after this call count; several may give one wake-up. Ends with `close`.
         """
         ...
 
     async def blob(self, digest: str) -> bytes:
-        """The content whose `blob_hash` is `digest`.
-
-        Raises: EntryNotFound when it is not here; CorruptLog when it no longer has that hash.
-        """
+        """The content whose `blob_hash` is `digest`. Raises: EntryNotFound, CorruptLog."""
         ...
 
 
@@ -440,10 +446,7 @@ class Searching(Protocol):
         ...
 
     async def reindex(self) -> int:
-        """Build what `search` needs anew from the log; how many texts can now be found.
-
-        A search gives the same before, meanwhile and afterwards, unless the index was damaged.
-        """
+        """Rebuild what `search` needs from the log; return how many texts can now be found."""
         ...
 
 
@@ -456,7 +459,7 @@ class Scanning(Searching, Protocol):
     """A backend that can search without an index: the more there is, the longer it takes."""
 
     async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        """As ``Searching.search``; without an index, told how many of all entries are done with."""
+        """As ``Searching.search``, without an index."""
         ...
 
 
@@ -467,8 +470,7 @@ class Indexing(Searching, Protocol):
     async def index(self, on_progress: OnProgress | None = None) -> None:
         """Bring the index up to date, as the next search would.
 
-        Raises: StoreReadOnly, StoreFull; StoreUnavailable, also where a process that was at it
-        has stopped. A search goes without then.
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable. A search works without it then.
         """
         ...
 

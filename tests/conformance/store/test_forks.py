@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -445,3 +446,35 @@ async def test_the_header_says_where_a_stream_was_forked(store: SessionStore) ->
 
     assert state.header.fork == ForkPoint(S, EntryId("s/1"), 5, "path")
     assert msgspec.structs.replace(state.header, fork=None) == header("f")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_seen_entries_of_fork_are_those_that_entry_returns(
+    store: SessionStore, scope: Scope
+) -> None:
+    await grown(store)
+    await fork(store, S, "f", said("f0"), at=EntryId("s/3"), scope=scope)
+    await fork(store, StreamId("f"), "g", said("g0"))
+    await append(store, S, said("late in s"))
+    every = [EntryId(f"{stream}/{seq}") for stream in ("s", "f", "g") for seq in range(8)]
+    for stream in map(StreamId, ("s", "f", "g")):
+        found: set[EntryId] = set()
+        for each in every:
+            with suppress(EntryNotFound):
+                found.add((await store.entry(stream, each)).id)
+        assert await store.seen(stream, every) == found
+        assert {entry.id for entry in await store.tree(stream)} <= found
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_entries_around_places_of_fork_are_on_its_branch(
+    store: SessionStore, scope: Scope
+) -> None:
+    await grown(store)
+    await fork(store, S, "f", said("f0"), said("f1"), at=EntryId("s/3"), scope=scope)
+    f, leaf = StreamId("f"), EntryId("f/1")
+    sought = [EntryId("s/1"), EntryId("s/5"), EntryId("f/0")]
+    found = await store.around(f, leaf, sought, 0)
+    assert [(each.depth, each.entry.id) for each in found] == [(1, "s/1"), (3, "f/0")]
+    with pytest.raises(EntryNotFound):
+        await store.around(S, leaf, sought, 0)

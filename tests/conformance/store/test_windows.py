@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef
 from perdure.session.fold import BranchState, ContextWindow, end_of, undone_of, window_of
@@ -253,3 +255,53 @@ async def test_every_window_and_branch_of_any_tree_is_the_one_by_definition(
             assert await store.tree(stream, limit) == tree[-limit:]
     assert (await store.verify()).problems == ()
     await data.close()
+
+
+async def test_entries_around_places_are_on_branch_with_their_depths(store: SessionStore) -> None:
+    await create(store, S, *(said(str(n)) for n in range(6)), labelled("x", EntryId("s/2")))
+    await append(store, S, *(said(str(n)) for n in range(6, 10)))
+    await append(store, S, said("beside", EntryId("s/1")), said("more beside"))
+    leaf = EntryId("s/10")
+    assert (await store.branch(S, leaf))[-1].id == leaf
+
+    async def depths(*seqs: int, reach: int) -> list[int]:
+        places = [EntryId(f"s/{seq}") for seq in seqs]
+        found = await store.around(S, leaf, places, reach)
+        path = await store.branch(S, leaf)
+        assert all(path[each.depth] == each.entry for each in found)
+        return [each.depth for each in found]
+
+    assert await depths(5, reach=2) == [3, 4, 5, 6, 7]
+    assert await depths(10, 0, reach=1) == [0, 1, 8, 9]
+    assert await depths(3, 4, 5, reach=2) == [1, 2, 3, 4, 5, 6, 7]
+    assert await depths(11, 6, reach=3) == []  # of another branch, and no tree entry
+    assert await depths(3, 99, reach=0) == [3]
+    assert await store.around(S, leaf, [EntryId("nothing/1"), EntryId("no id")], 1) == []
+    with pytest.raises(EntryNotFound):
+        await store.around(S, EntryId("s/99"), [leaf], 1)
+
+
+async def test_entries_around_places_of_several_runs_have_their_depths(
+    store: SessionStore,
+) -> None:
+    await create(store, S, *(said(str(n)) for n in range(4)))
+    await append(store, S, said("b", EntryId("s/1")), said("c"), said("d"))
+    await append(store, S, said("e", EntryId("s/2")), said("f", EntryId("s/6")))
+    leaf = EntryId("s/8")
+    path = await store.branch(S, leaf)
+    found = await store.around(S, leaf, [each.id for each in path], 3)
+    assert [each.entry for each in found] == path
+    assert [each.depth for each in found] == list(range(len(path)))
+    found = await store.around(S, leaf, [EntryId("s/3"), EntryId("s/4"), EntryId("s/1")], 0)
+    assert [(each.depth, each.entry.id) for each in found] == [(1, "s/1"), (2, "s/4")]
+
+
+async def test_seen_are_own_entries_of_either_lane(store: SessionStore) -> None:
+    await create(store, S, said("a"), labelled("x", EntryId("s/0")))
+    await create(store, StreamId("other"), said("b"))
+    own = [EntryId("s/0"), EntryId("s/1")]
+    others = [EntryId("s/2"), EntryId("other/0"), EntryId("none/0"), EntryId("no id")]
+    assert await store.seen(S, [*own, *others]) == set(own)
+    assert await store.seen(S, []) == frozenset()
+    with pytest.raises(SessionNotFound):
+        await store.seen(StreamId("none"), own)

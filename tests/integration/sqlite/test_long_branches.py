@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from perdure.apps.terminal.reports import MOST_READ, report_of
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.session.entries import Entry
-from perdure.session.messages import Message, assistant, user
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction
+from perdure.session.messages import Message, assistant, tool_call, tool_result, user
 from perdure.stores.sqlite.rows import Tables
 
 SIZES = (2_000, 12_000)
@@ -47,11 +50,16 @@ class Counts:
 
 async def long_session(store: Store, size: int) -> Session:
     session = await store.create()
+    await say(session, size)
+    return session
+
+
+async def say(session: Session, size: int) -> None:
     for first in range(0, size, 1_000):
-        said = [f"number {n} says what all the others say" for n in range(first, first + 1_000)]
+        numbers = range(first, min(size, first + 1_000))
+        said = [f"number {n} says what all the others say" for n in numbers]
         messages = [assistant(text) if n % 2 else user(text) for n, text in enumerate(said)]
         await session.append_many(messages)
-    return session
 
 
 async def looks(store: Store, session: Session, size: int) -> dict[str, Act]:
@@ -83,6 +91,67 @@ async def test_looks_at_long_session_read_same_rows_at_any_length(
         assert max(large) < SIZES[0] * 3, name
     assert max(found["context"][0]) < 800
     assert max(found["labels"][0]) < 10
+
+
+async def test_context_with_old_pins_reads_pins_and_end_at_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = Counts(monkeypatch)
+    found: list[list[tuple[int, int]]] = []
+    for size in SIZES:
+        async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:
+            session = await store.create()
+            call, result = assistant(tool_call("far", "read", {})), tool_result("far", "it is red")
+            await session.append_many([user("look"), call, result, assistant("red")])
+            await say(session, size)
+            await session.pin(f"{session.id}/2")
+            await session.pin(f"{session.id}/40")
+            costs = [await counts.of(partial(session.context, 500))]
+            sent = await sent_seqs(session, 500)
+            assert (sent[:3], sent[-1]) == ([1, 2, 40], size + 3)
+            await session.append(Compaction("gist", EntryId(f"{session.id}/{size - 20}")))
+            costs.append(await counts.of(session.context))
+            assert (await sent_seqs(session))[1:4] == [1, 2, 40]
+            costs.append(await counts.of(partial(session.context, 500)))
+        found.append(costs)
+    assert found[0] == found[1]
+    assert all(rows < 400 for rows, _ in found[0])
+
+
+async def sent_seqs(session: Session, budget_tokens: int | None = None) -> list[int]:
+    messages = (await session.context(budget_tokens)).messages
+    ids = [each.entry_id for each in messages if each.entry_id is not None]
+    return [int(entry.rpartition("/")[2]) for entry in ids]
+
+
+async def test_labels_of_fork_are_one_read_however_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with perdure.open(f"sqlite:///{tmp_path}/a.db", durability="normal") as store:
+        session = await store.create()
+        await say(session, 300)
+        for seq in range(200):
+            await session.label(f"{session.id}/{seq}", f"label {seq}")
+        await session.append(user("beside"), parent=f"{session.id}/20")
+        beside = session.leaf
+        assert beside is not None
+        await session.label(beside, "beside")
+        fork = await session.fork(f"{session.id}/299")
+        reads: list[str] = []
+        for name in ("entry", "entries", "notes", "seen", "branch", "state"):
+            monkeypatch.setattr(store.backend, name, counting(reads, name, store.backend))
+        assert len(await fork.labels()) == 200
+        assert reads == ["notes", "seen"]
+
+
+def counting(reads: list[str], name: str, backend: object) -> Callable[..., object]:
+    read = getattr(backend, name)
+
+    def counted(*values: object) -> object:
+        reads.append(name)
+        return read(*values)
+
+    return counted
 
 
 async def test_looks_at_long_session_need_same_memory_at_any_length(tmp_path: Path) -> None:

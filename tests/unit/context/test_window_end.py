@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perdure.context.build import Context, build_context
-from perdure.context.pinning import with_pins
+from perdure.context.pinning import has_partners, with_pins
 from perdure.context.window_end import context_of_end
-from perdure.session.fold import end_of
+from perdure.session.fold import Placed, end_of
 from perdure.session.kinds import Compaction, ModelChange
 from perdure.session.messages import Message, Usage, assistant, tool_call, tool_result, user
 from tests.fakes.tree_log import TreeLog
@@ -78,16 +78,36 @@ def test_result_needs_its_call() -> None:
     assert needed(log, 1) >= 24
 
 
-def test_pinned_entry_is_needed() -> None:
+def test_pinned_entries_before_end_come_from_their_places() -> None:
     log = TreeLog()
-    pinned, *_ = log.extend(*exchanges(50))
-    window = log.window()
-    whole = build_context(
-        with_pins(window, window.entries, frozenset({pinned})), budget_tokens=BUDGET
-    )
-    pins = frozenset({pinned})
-    assert context_of_end(end_of(window, 99), pins, budget_tokens=BUDGET) is None
-    assert whole.messages[0].entry_ids[0] == pinned
+    asked, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
+    result, *_ = log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))
+    window, path = log.window(), log.path(log.window().leaf)
+    for pins in (frozenset({asked}), frozenset({asked, result})):
+        whole = build_context(with_pins(window, path, pins), budget_tokens=BUDGET)
+        near = [Placed(depth, entry) for depth, entry in enumerate(path[:4])]
+        found = context_of_end(end_of(window, 16), pins, near, budget_tokens=BUDGET)
+        assert found == whole
+        assert found is not None
+        assert found.messages[0].entry_ids[0] == asked
+        assert len(found.messages) > len(pins)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "is_enough"),
+    [(0, 4, True), (1, 4, True), (2, 4, False), (1, 3, False), (1, 2, False)],
+)
+def test_pinned_result_needs_its_call_and_all_results_of_it(
+    first: int, last: int, is_enough: bool
+) -> None:
+    log = TreeLog()
+    calls = assistant(tool_call("a", "read", {}), tool_call("b", "read", {}))
+    log.extend(user("look"), calls, tool_result("a", "red"), tool_result("b", "blue"))
+    ids = log.extend(*exchanges(50))
+    near = [Placed(depth, log.window().entries[depth]) for depth in range(first, last)]
+    pinned = frozenset({log.window().entries[1 if last == 2 else 2].id})
+    assert has_partners(near, pinned, 20) is is_enough
+    assert has_partners(near, frozenset(ids), 20)
 
 
 def test_summary_stays_before_end() -> None:

@@ -16,8 +16,8 @@ from perdure.client.reading import EntryRef, SessionReader
 from perdure.context.build import Context, build_context
 from perdure.context.compaction import LeftContext, left_context
 from perdure.context.pinning import pins_of
-from perdure.context.window_end import context_of_end
-from perdure.engine.windows import pinned_window
+from perdure.context.window_end import context_of_end, from_question
+from perdure.engine.windows import near_pins, pinned_window
 from perdure.errors import InvalidEntry
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.fold import undone_of
@@ -74,9 +74,13 @@ class ContextReader(SessionReader):
             window = await log.context_window(self.id, leaf, limit)
             if not window.earlier:
                 return None
+            near = await near_pins(log, self.id, from_question(window), pins)
+            if near is None:
+                return None
             context = context_of_end(
                 window,
                 pins,
+                near,
                 budget_tokens=budget_tokens,
                 history=shaping.history,
                 max_messages=shaping.compaction.max_messages,

@@ -11,7 +11,7 @@ from itertools import islice
 
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
+from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
 from perdure.session.ids import EntryId, entry_id, entry_place, is_number, seqs_between
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
@@ -95,6 +95,25 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
     if seq is None:
         raise EntryNotFound(leaf, log.header.id)
     return seq
+
+
+def seen(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
+    """Those of `references` that the session has: a fork has copies of what it shares."""
+    return frozenset(each for each in references if seq_of(log, each) is not None)
+
+
+def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
+    """Those of `references` on the branch to `leaf`, with `reach` entries on either side.
+
+    Walks the index of the branch, and reads the bodies of what it returns.
+    """
+    sought = {seq for each in references if (seq := tree_seq(log, each)) is not None}
+    path = list(upwards(log, _leaf(log, leaf)))
+    on = [place for place, seq in enumerate(path) if seq in sought]
+    near = sorted({n for each in on for n in range(each - reach, each + reach + 1)}, reverse=True)
+    seqs = [path[place] for place in near if 0 <= place < len(path)]
+    depths = (log.rows[seq].depth for seq in seqs)
+    return [Placed(*each) for each in zip(depths, entries_of(log, seqs), strict=True)]
 
 
 def tree(log: Log, limit: int | None = None) -> list[Entry]:

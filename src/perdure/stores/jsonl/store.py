@@ -29,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ORIGINS, SessionInfo, SessionScope, is_about, is_found
 from perdure.session.notes import INBOX_KINDS, unanswered
@@ -232,6 +232,9 @@ class _Reading(_Handle):
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await self._read(stream, lambda log: reading.entry(log, entry))
 
+    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        return await self._read(stream, lambda log: reading.seen(log, entries))
+
     async def branch(
         self,
         stream: StreamId,
@@ -254,6 +257,11 @@ class _Reading(_Handle):
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
         return await self._read(stream, lambda log: reading.window(log, leaf, limit))
+
+    async def around(
+        self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
+    ) -> list[Placed]:
+        return await self._read(stream, lambda log: reading.around(log, leaf, entries, reach))
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
         return await self._read(stream, lambda log: reading.tree(log, limit))

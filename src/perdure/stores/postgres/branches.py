@@ -11,7 +11,7 @@ from typing import LiteralString
 
 from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
+from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.notes import CompactionUndone
 from perdure.stores.postgres.database import Database, Statement
@@ -108,6 +108,39 @@ CROSS JOIN LATERAL perdure.branch(
     %s, l.stream, l.seq, greatest(l.depth + 1 - %s::bigint, 0), NULL,
     CASE WHEN s.compaction IS NULL THEN NULL::bigint ELSE 0 END
 ) AS b
+"""  # noqa: S608 - put together from constants
+
+_SEEN: LiteralString = """
+SELECT p.id FROM perdure.stream AS s
+CROSS JOIN unnest(%s::text[], %s::text[], %s::bigint[]) AS p (id, stream, seq)
+WHERE s.namespace = %s AND s.id = %s AND perdure.sees(%s, s.id, s.head, p.stream, p.seq)
+"""
+
+# Each entry once, however near the places are to each other.
+_AROUND: LiteralString = f"""
+WITH p AS (
+    SELECT e.stream, e.seq, e.depth
+    FROM unnest(%s::text[], %s::bigint[]) AS p (stream, seq)
+    JOIN perdure.entry AS e
+        ON e.namespace = %s AND e.stream = p.stream AND e.seq = p.seq AND e.run IS NOT NULL
+)
+SELECT DISTINCT ON (x.depth) x.* FROM p
+JOIN (
+    SELECT r.* FROM perdure.entry AS l CROSS JOIN LATERAL perdure.runs(
+        %s, l.stream, l.seq, coalesce((SELECT min(p.depth) FROM p), 9223372036854775807)
+    ) AS r WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s AND l.run IS NOT NULL
+) AS r ON r.run_stream = p.stream AND p.seq BETWEEN r.run_first AND r.run_last
+CROSS JOIN LATERAL (
+    (SELECT {ENTRY_COLUMNS}, e.depth FROM perdure.entry AS e
+     WHERE e.namespace = %s AND e.stream = p.stream AND e.seq BETWEEN r.run_first AND p.seq
+         AND e.run IS NOT NULL
+     ORDER BY e.seq DESC LIMIT %s::bigint + 1)
+    UNION ALL
+    (SELECT {ENTRY_COLUMNS}, e.depth FROM perdure.entry AS e
+     WHERE e.namespace = %s AND e.stream = p.stream AND e.seq > p.seq AND e.seq <= r.run_last
+         AND e.run IS NOT NULL
+     ORDER BY e.seq LIMIT %s::bigint)
+) AS x ORDER BY x.depth
 """  # noqa: S608 - put together from constants
 
 _TREE: LiteralString = f"""
@@ -219,6 +252,36 @@ async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[in
     if not head:
         raise SessionNotFound(stream)
     return head[0][0], entry_of(found[0]) if found else None
+
+
+async def seen(db: Database, stream: StreamId, references: Sequence[EntryId]) -> frozenset[EntryId]:
+    """Those of `references` that the stream sees."""
+    places = {each: place for each in references if (place := place_of(each)) is not None}
+    streams, seqs = [place[0] for place in places.values()], [p[1] for p in places.values()]
+    head, rows = await db.ask(
+        Statement(HEAD, (db.namespace, stream)),
+        Statement(_SEEN, (list(places), streams, seqs, db.namespace, stream, db.namespace)),
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    return frozenset(EntryId(row[0]) for row in rows)
+
+
+async def around(
+    db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
+) -> list[Placed]:
+    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    ns, places = db.namespace, [place for each in references if (place := place_of(each))]
+    streams, seqs = [place[0] for place in places], [place[1] for place in places]
+    values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)
+    head, nodes, rows = await db.ask(
+        Statement(HEAD, (ns, stream)), ask_nodes(ns, stream, [leaf]), Statement(_AROUND, values)
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    if not nodes:
+        raise EntryNotFound(leaf, stream)
+    return [Placed(row[9], entry_of(row[:9])) for row in rows]
 
 
 async def lineage(db: Database, stream: StreamId) -> list[Row]:

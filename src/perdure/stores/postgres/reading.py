@@ -6,12 +6,12 @@ its own: the later one may only see more, and asks for what the earlier one name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import BranchState, ContextWindow
+from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
 from perdure.session.info import ORIGINS, SessionInfo, SessionScope, described, is_about, is_found
 from perdure.session.notes import Question
@@ -194,6 +194,20 @@ async def entry(db: Database, stream: StreamId, reference: EntryId) -> Entry:
     if found is None:
         raise EntryNotFound(reference, stream)
     return found
+
+
+async def seen(db: Database, stream: StreamId, references: Sequence[EntryId]) -> frozenset[EntryId]:
+    """Those of `references` that the stream sees."""
+    _check_name(db, stream)
+    return await branches.seen(db, stream, references)
+
+
+async def around(
+    db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
+) -> list[Placed]:
+    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    _check_name(db, stream)
+    return await branches.around(db, stream, leaf, references, reach)
 
 
 async def branch(

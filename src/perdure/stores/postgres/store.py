@@ -14,7 +14,7 @@ from contextlib import suppress
 from perdure.errors import ConfigError, SessionNotFound, StoreFull, StoreReadOnly, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, blob_hash
 from perdure.session.info import SessionInfo, SessionScope
 from perdure.session.search.query import sought_in
@@ -145,6 +145,9 @@ class _Reading(_Handle):
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await reading.entry(self._db, stream, entry)
 
+    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        return await reading.seen(self._db, stream, entries)
+
     async def branch(
         self,
         stream: StreamId,
@@ -159,6 +162,11 @@ class _Reading(_Handle):
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
         return await reading.context_window(self._db, stream, leaf, limit)
+
+    async def around(
+        self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
+    ) -> list[Placed]:
+        return await reading.around(self._db, stream, leaf, entries, reach)
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
         return await reading.tree(self._db, stream, limit)

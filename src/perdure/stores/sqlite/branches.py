@@ -7,13 +7,13 @@ long the branch is before that does not matter. A fork's first run goes on in it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import apsw
 
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, first_kept_by, undone_among
+from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
 from perdure.session.ids import EntryId
 from perdure.session.notes import CompactionUndone
 from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Tables
@@ -36,6 +36,12 @@ _RUN_OF_KIND = f"""
 SELECT {ENTRY_COLUMNS} FROM entry
 WHERE stream = ? AND seq BETWEEN ? AND ? AND run IS NOT NULL AND kind = ?
 ORDER BY seq DESC LIMIT ?
+"""  # noqa: S608 - put together from constants
+
+_RUN_AFTER = f"""
+SELECT {ENTRY_COLUMNS} FROM entry
+WHERE stream = ? AND seq > ? AND seq <= ? AND run IS NOT NULL
+ORDER BY seq LIMIT ?
 """  # noqa: S608 - put together from constants
 
 _TREE = f"""
@@ -133,6 +139,36 @@ def branch(
     return found
 
 
+def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
+    """Those of `nodes` on the branch to `leaf`, with up to `reach` entries of their runs around."""
+    by_run: dict[tuple[int, int], list[Node]] = {}
+    for node in sorted(set(nodes), key=lambda each: each.seq):
+        by_run.setdefault((node.stream, node.run), []).append(node)
+    floor = min((each[0].depth for each in by_run.values()), default=leaf.depth + 1)
+    found: list[Placed] = []
+    for last in runs(tables, leaf):
+        if last.depth < floor:
+            break
+        near = [n for n in by_run.get((last.stream, last.run), ()) if n.seq <= last.seq]
+        found += _around_in_run(tables, last, near, reach)
+    return sorted(found, key=lambda each: each.depth)
+
+
+def _around_in_run(tables: Tables, last: Node, nodes: list[Node], reach: int) -> Iterator[Placed]:
+    stream = tables.stream_id(last.stream)
+    seq, depth = last.run - 1, -1
+    for node in nodes:
+        if node.seq > seq:
+            before = list(tables.rows(_RUN, last.stream, seq + 1, node.seq, reach + 1))
+            for place, row in enumerate(reversed(before), node.depth + 1 - len(before)):
+                yield Placed(place, tables.entry(stream, row))
+            seq, depth = node.seq, node.depth
+        more = node.depth + reach - depth
+        for row in tables.rows(_RUN_AFTER, last.stream, seq, last.seq, more) if more > 0 else ():
+            seq, depth = row[0], depth + 1
+            yield Placed(depth, tables.entry(stream, row))
+
+
 # ---------------------------------------------------------------- what a stream sees
 
 
@@ -159,8 +195,14 @@ def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, 
 
 def is_seen(tables: Tables, stream: int, head: int, place: tuple[int, int]) -> bool:
     """The stream, with its own log up to `head`, sees the entry at `place`, if one is there."""
+    return _is_seen_by(tables, lineage(tables, stream, head), place)
+
+
+def _is_seen_by(
+    tables: Tables, kin: Iterable[tuple[int, int, Fork | None]], place: tuple[int, int]
+) -> bool:
     sought, seq = place
-    for near, upto, fork in lineage(tables, stream, head):
+    for near, upto, fork in kin:
         if sought == near:
             return seq <= upto
         if fork is not None and fork.is_path:
@@ -169,6 +211,15 @@ def is_seen(tables: Tables, stream: int, head: int, place: tuple[int, int]) -> b
                 continue
             return fork.leaf is not None and is_on_branch(tables, node, tables.node_at(fork.leaf))
     return False
+
+
+def seen(
+    tables: Tables, stream: int, head: int, references: Iterable[EntryId]
+) -> frozenset[EntryId]:
+    """Those of `references` that the stream sees."""
+    kin = list(lineage(tables, stream, head))
+    places = ((reference, tables.place(stream, reference)) for reference in references)
+    return frozenset(name for name, place in places if place and _is_seen_by(tables, kin, place))
 
 
 def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry | None:

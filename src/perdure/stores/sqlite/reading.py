@@ -13,7 +13,7 @@ import apsw
 
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import BranchState, ContextWindow
+from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
 from perdure.session.info import (
     LISTED_STATUSES,
@@ -176,6 +176,30 @@ def entry(tables: Tables, namespace: str, stream: StreamId, reference: EntryId) 
     if found is None:
         raise EntryNotFound(reference, stream)
     return found
+
+
+def seen(
+    tables: Tables, namespace: str, stream: StreamId, references: Sequence[EntryId]
+) -> frozenset[EntryId]:
+    """Those of `references` that the stream sees."""
+    return branches.seen(tables, *_standing(tables, namespace, stream), references)
+
+
+def around(
+    tables: Tables,
+    namespace: str,
+    stream: StreamId,
+    leaf: EntryId,
+    references: Sequence[EntryId],
+    *,
+    reach: int,
+) -> list[Placed]:
+    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    number, head = _standing(tables, namespace, stream)
+    end = _node(tables, number, head, leaf)
+    places = [place for each in references if (place := tables.place(number, each))]
+    nodes = [node for place in places if (node := tables.node_of(*place))]
+    return branches.around(tables, end, nodes, reach)
 
 
 def branch(
@@ -361,7 +385,7 @@ def sessions(
         for of in ([(origin, each) for each in LISTED_STATUSES] if cwd is None else [(origin, cwd)])
     ]
     newest_first = merge(*cursors, key=lambda row: (row[5], row[1]), reverse=True)
-    infos = ((info_of_row(row), row[15]) for row in newest_first)
+    infos = ((info_of_row(row), row[14]) for row in newest_first)
     whole = (described_row(*each) for each in infos if is_found(each[0], cwd, query))
     found = list(islice((info for info in whole if is_about(info, subject, metadata)), limit))
     for cursor in cursors:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from perdure.errors import PerdureError, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, SessionScope
 from perdure.session.search.values import Hit, SearchQuery
@@ -116,10 +116,7 @@ class _Handle:
         return self._database
 
     async def _read(
-        self,
-        read: Callable[Concatenate[Tables, str, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self, read: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         database, namespace = self._open_database(), self.namespace
         return await database.read(
@@ -207,6 +204,9 @@ class _Reading(_Handle):
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await self._read(reading.entry, stream, entry)
 
+    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        return await self._read(reading.seen, stream, entries)
+
     async def branch(
         self,
         stream: StreamId,
@@ -226,6 +226,11 @@ class _Reading(_Handle):
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
         return await self._read(reading.context_window, stream, leaf, limit)
+
+    async def around(
+        self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
+    ) -> list[Placed]:
+        return await self._read(reading.around, stream, leaf, entries, reach=reach)
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
         return await self._read(reading.tree, stream, limit)
