@@ -232,6 +232,8 @@ def returning(annotation: ast.expr, value: str) -> Iterator[str]:
     found = next((name for name in names if name in ALL), None)
     if found is None:
         yield f"        return {value}"
+    elif isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "list":
+        yield f"        return [{found}(self.portal, each) for each in {value}]"
     elif isinstance(annotation, ast.BinOp):
         yield f"        found = {value}"
         yield f"        return None if found is None else {found}(self.portal, found)"

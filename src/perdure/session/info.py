@@ -16,7 +16,7 @@ from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.codec import Body, body_of, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.ledger import TurnStarted
+from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, Message
 from perdure.session.notes import (
     ContentErased,
@@ -98,8 +98,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
     fork's shared ones too; `entries` counts the stream's own log, `turns` the turns begun in it
     (an import's turns were run elsewhere, a fork starts anew). `first_text` is the start of
     the first user message, which names a session that has no title. `subject` and `metadata` are
-    those of its header. `model` is the one that its branch was switched to, else that of its agent;
-    without an agent that of the last switch or answer. In a list it is None.
+    those of its header. `open_turn` is the seq of the ``turn_started`` of the turn that is open: it
+    runs in some process, waits for an answer, or was interrupted. `model` is the one that its
+    branch was switched to, else that of its agent; without an agent that of the last switch or
+    answer. In a list it is None.
     """
 
     id: StreamId
@@ -118,6 +120,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     subject: str | None = None
     metadata: dict[str, object] | None = None
     model: str | None = None
+    open_turn: int | None = None
 
     @property
     def is_role(self) -> bool:
@@ -193,6 +196,7 @@ _TELLING = frozenset(
     (
         SessionInfoChanged.kind,
         TurnStarted.kind,
+        TurnFinished.kind,
         SessionExported.kind,
         SessionEnded.kind,
         SessionReopened.kind,
@@ -211,7 +215,9 @@ def _after_note(info: SessionInfo, entry: Entry) -> SessionInfo:
     if entry.kind == SessionInfoChanged.kind:
         return _after_change(info, entry)
     if entry.kind == TurnStarted.kind:
-        return msgspec.structs.replace(info, turns=info.turns + 1)
+        return msgspec.structs.replace(info, turns=info.turns + 1, open_turn=entry.seq)
+    if entry.kind == TurnFinished.kind:
+        return msgspec.structs.replace(info, open_turn=None)
     if entry.kind == ContentErased.kind:
         return _after_erasure(info, entry)
     if entry.kind == ImportSource.kind:
@@ -241,6 +247,7 @@ def _after_erasure(info: SessionInfo, entry: Entry) -> SessionInfo:
         cwd=None,
         subject=None,
         metadata=None,
+        open_turn=None,
     )
 
 

@@ -38,13 +38,16 @@ from tests.fakes.clock import ManualClock
 async def test_a_turn_opens_and_closes(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     assert (await store.state(S)).open_turn == 1
+    assert [info.open_turn for info in await store.sessions()] == [1]
 
     await append(store, S, replied("done"), turn_finished(EntryId("s/1")), lease=lease)
     assert (await store.state(S)).open_turn is None
+    assert [info.open_turn for info in await store.sessions()] == [None]
     await append(store, S, turn_started(2), lease=lease)
 
     state = await store.state(S)
-    assert (state.open_turn, state.info.turns) == (5, 2)
+    assert (state.open_turn, state.info.turns, state.info.open_turn) == (5, 2, 5)
+    assert (await store.verify()).is_ok
 
 
 async def test_a_turn_may_open_and_close_in_one_write(store: SessionStore) -> None:

@@ -17,6 +17,7 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.chats import Chats
 from perdure.client.agents.hosting import Host
 from perdure.client.agents.notices import OnQuestion
+from perdure.client.agents.recovery import resume_interrupted
 from perdure.client.agents.standing import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace, detected
@@ -30,7 +31,7 @@ from perdure.engine.turns.environment import (
     LEASE_TTL_MS,
     RenewCredentials,
 )
-from perdure.errors import Erased, SessionNotFound
+from perdure.errors import Erased, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted import pasted
@@ -207,6 +208,19 @@ class Runtime:
         if state.open_turn is not None:
             chat.recover()
         return chat
+
+    async def resume_all(
+        self, *, on_error: Callable[[str, PerdureError], None] | None = None
+    ) -> list[Chat]:
+        """Resume every session whose turn was interrupted, newest activity first.
+
+        Each turn runs on as ``chat.turn``; a turn that waits for an answer waits again. Sessions in
+        which another process, or this runtime, runs the turn are skipped. So are roles of flows and
+        invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
+        a session that cannot be resumed, for example ConfigError when no agent is in force;
+        without it a warning is logged. Reads the list of all sessions once.
+        """
+        return await resume_interrupted(self._store.backend, self.resume, on_error)
 
     async def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
         """Give a session what `agent` may do, and its tools, from the next turn on, and record it.

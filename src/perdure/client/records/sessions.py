@@ -9,7 +9,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
-from perdure.stores.protocol import SessionStore
+from perdure.stores.protocol import SessionScope, SessionStore
 
 _FIRST = 64
 _GROWTH = 4
@@ -17,9 +17,9 @@ _PAGE = 500
 
 
 async def newest_sessions(
-    store: SessionStore, since_ms: int | None = None
+    store: SessionStore, since_ms: int | None = None, *, scope: SessionScope = "all"
 ) -> AsyncIterator[SessionInfo]:
-    """Yield the sessions of every origin, newest activity first, down to `since_ms`.
+    """Yield the sessions of `scope`, newest activity first, down to `since_ms`.
 
     Lists grow as they are read, so a caller that stops early reads few sessions.
     Units: Unix milliseconds.
@@ -27,7 +27,7 @@ async def newest_sessions(
     seen: set[StreamId] = set()
     limit = _FIRST
     while True:
-        found = await store.sessions(limit=limit, scope="all")
+        found = await store.sessions(limit=limit, scope=scope)
         for info in found:
             if since_ms is not None and info.updated_at < since_ms:
                 return

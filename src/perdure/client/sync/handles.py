@@ -34,6 +34,7 @@ from perdure.engine.hooks.points import HookName
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
+from perdure.errors import PerdureError
 from perdure.events.cursor import Cursor
 from perdure.events.types import AnyEvent
 from perdure.interop.reports import (
@@ -1222,6 +1223,22 @@ class Runtime(Handle[AsyncRuntime]):
                 )
             ),
         )
+
+    def resume_all(
+        self, *, on_error: Callable[[str, PerdureError], None] | None = None
+    ) -> list[Chat]:
+        """Resume every session whose turn was interrupted, newest activity first.
+
+        Each turn runs on as ``chat.turn``; a turn that waits for an answer waits again. Sessions in
+        which another process, or this runtime, runs the turn are skipped. So are roles of flows and
+        invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
+        a session that cannot be resumed, for example ConfigError when no agent is in force;
+        without it a warning is logged. Reads the list of all sessions once.
+        """
+        return [
+            Chat(self.portal, each)
+            for each in self.portal.call(self.asynchronous.resume_all(on_error=on_error))
+        ]
 
     def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
         """Give a session what `agent` may do, and its tools, from the next turn on, and record it.

@@ -162,5 +162,6 @@ def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:
         entries=batch.first + batch.count,
         turns=batch.turns,
         status=batch.status,
+        open_turn=batch.turn,
     )
     return described(info, header)

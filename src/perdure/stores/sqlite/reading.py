@@ -385,7 +385,7 @@ def sessions(
         for of in ([(origin, each) for each in LISTED_STATUSES] if cwd is None else [(origin, cwd)])
     ]
     newest_first = merge(*cursors, key=lambda row: (row[5], row[1]), reverse=True)
-    infos = ((info_of_row(row), row[14]) for row in newest_first)
+    infos = ((info_of_row(row), row[15]) for row in newest_first)
     whole = (described_row(*each) for each in infos if is_found(each[0], cwd, query))
     found = list(islice((info for info in whole if is_about(info, subject, metadata)), limit))
     for cursor in cursors:

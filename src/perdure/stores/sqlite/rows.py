@@ -22,12 +22,13 @@ from perdure.stores.watching import Place
 
 INFO_COLUMNS = """
     s.no, s.id, s.kind, s.origin, s.created_at, s.updated_at, s.title, s.first_text, s.cwd,
-    s.parent, s.messages, s.head, s.turns, s.status"""
+    s.parent, s.messages, s.head, s.turns, s.status,
+    s.open_turn"""
 """The columns of ``stream AS s`` that `info_of_row` makes a session's info of."""
 
 _STREAM = f"""
 SELECT {INFO_COLUMNS},
-    s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, b.header,
+    s.tip, s.hash, s.epoch, s.owner, s.until, b.header,
     s.namespace, l.n, l.stream, l.seq, l.run, l.depth, l.messages, l.state
 FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN entry AS l ON l.n = s.leaf
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ?
@@ -275,7 +276,7 @@ class Tables:
         return self._stream(row)
 
     def _stream(self, row: Row) -> Stream:
-        tip, chain, epoch, owner, until, open_turn, header = row[14:21]
+        open_turn, tip, chain, epoch, owner, until, header = row[14:21]
         leaf = None if row[22] is None else Node(*row[22:])
         leaf_id = None if leaf is None else entry_id(self.stream_id(leaf.stream), leaf.seq)
         try:
@@ -398,6 +399,7 @@ def info_of_row(row: Row) -> SessionInfo:
         entries=row[11] + 1,
         turns=row[12],
         status=row[13],
+        open_turn=row[14],
     )
 
 
