@@ -17,6 +17,8 @@ from tests.fakes.postgres import PostgresServer
 
 SIZE = 15 * 2**20
 TEXT = ("some words of a long text with numbers 12345 and more. " * (SIZE // 54))[:SIZE]
+CJK = ("\u4e16\u754c\u3002\u6c34 words " * SIZE)[: SIZE // 3]
+"""Each character of it is a word."""
 MOST_ON_LOOP_S = 0.06
 """CPU of the loop's thread between two turns of the loop: other processes do not count in it."""
 MOST_CPU_S = 5.0
@@ -48,6 +50,8 @@ async def watched() -> AsyncGenerator[list[float]]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "memory":
+        return "memory:"
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/s.db"
     server: PostgresServer = request.getfixturevalue("postgres")
@@ -82,3 +86,29 @@ async def test_turn_of_message_at_size_limit_takes_four_times_its_size(tmp_path:
         finally:
             tracemalloc.stop()
         assert peak <= 4 * SIZE
+
+
+@pytest.mark.parametrize("address", ["memory", "sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("text", [TEXT, CJK], ids=["ascii", "cjk"])
+async def test_first_search_after_large_messages_does_not_hold_event_loop(
+    address: str, text: str
+) -> None:
+    async with perdure.open(address) as store:
+        session = await store.create()
+        await session.append(perdure.user(text + " needle"))
+        async with watched() as spent:
+            (hit,) = await store.search("needle")
+        assert "needle" in hit.snippet
+        assert max(spent) <= MOST_ON_LOOP_S
+        assert await store.search("haystack") == []
+
+
+async def test_credential_in_long_message_is_refused_by_its_turn() -> None:
+    async with perdure.open("memory:") as store, perdure.Runtime(store) as runtime:
+        agent = perdure.Agent("a", model="scripted:echo", on_pasted="refuse")
+        chat = await runtime.start(agent)
+        turn = chat.send(f"{TEXT} ghp_{'Ab3dE6gH9j' * 4}")
+        with pytest.raises(perdure.errors.SecretPasted):
+            await turn
+        assert await chat.session.messages() == []
+        assert (await chat.send("a short one")).text

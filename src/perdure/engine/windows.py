@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 
 from perdure.context.build import History
 from perdure.context.growing.conversation import Conversation, conversation_of
@@ -23,6 +24,10 @@ _TURNING = frozenset({CompactionUndone.kind, ContentErased.kind, LeafMoved.kind,
 
 _FIRST_REACH, _MOST_REACH = 4, 256
 """Entries around a pin that are read for its calls and results: at first, and at most."""
+
+
+LONG = 2**20
+"""Entries with more in their bodies are decoded in a thread. Units: bytes."""
 
 
 async def pinned_window(log: LogReading, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
@@ -61,6 +66,16 @@ async def near_pins(
     return None
 
 
+def are_long(entries: Iterable[Entry]) -> bool:
+    """Whether reading the bodies of `entries` would keep the event loop from other tasks."""
+    return sum(len(entry.body) for entry in entries) > LONG
+
+
+def _conversation_of(window: ContextWindow, history: History) -> Conversation:
+    with collector_paused():
+        return conversation_of(window, history)
+
+
 class FollowedWindow:
     """The window of a stream's branch as a conversation, read once and then extended.
 
@@ -94,15 +109,29 @@ class FollowedWindow:
         Raises: SessionNotFound.
         """
         conversation = self._conversation
+        if conversation is not None and are_long(self._added):
+            return await self._extended(conversation, tuple(self._added))
         if conversation is not None and self._added:
             conversation = conversation.extended(self._added)
         if conversation is None:
-            leaf = (await self._log.state(self._stream)).leaf
-            window = await pinned_window(self._log, self._stream, leaf)
-            with collector_paused():
-                conversation = conversation_of(window, self._history)
+            conversation = await self._read()
         self._conversation, self._leaf, self._added = conversation, conversation.leaf, []
         return conversation
+
+    async def _extended(self, known: Conversation, added: Sequence[Entry]) -> Conversation:
+        """`known` and `added`, put together in a thread: the loop goes on meanwhile."""
+        conversation = await asyncio.to_thread(known.extended, added)
+        if self._conversation is not known:  # something else has turned the branch meanwhile
+            return await self.now()
+        self._conversation, self._added = conversation, self._added[len(added) :]
+        return conversation if conversation is not None else await self.now()
+
+    async def _read(self) -> Conversation:
+        leaf = (await self._log.state(self._stream)).leaf
+        window = await pinned_window(self._log, self._stream, leaf)
+        if are_long(window.entries):
+            return await asyncio.to_thread(_conversation_of, window, self._history)
+        return _conversation_of(window, self._history)
 
     def follow(self, entries: Iterable[Entry]) -> None:
         """Take in `entries`, the next ones of the stream."""

@@ -62,7 +62,8 @@ def append(
     Units: `now` is Unix milliseconds.
     """
     check_commit(commit)
-    key, asked = commit.idempotency_key, fingerprint(commit)
+    key = commit.idempotency_key
+    asked = b"" if key is None else fingerprint(commit)
     if key is not None and key in heap.keys:
         return _replayed(heap, key, asked)
     committed = _all_or_none(heap, commit, random, check, now)

@@ -6,6 +6,7 @@ may share a memory. Closing a handle keeps the data; nothing outlives the proces
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ from perdure.stores.heap import (
     window_in,
 )
 from perdure.stores.heap_append import append, lead
-from perdure.stores.heap_search import is_shown, texts_in
+from perdure.stores.heap_search import is_shown, is_there, texts_in
 from perdure.stores.keeping import heap_limits
 from perdure.stores.keeping.erasing import Certificate, EraseRequest
 from perdure.stores.keeping.heap_erasing import erase
@@ -343,8 +344,12 @@ class _Searching(_Handle):
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         heap, sought = self._heap, sought_in(query.text)
-        fits = list(islice(fitting(texts_in(heap), query, sought), MOST_RANKED))
-        return hits_among(fits, query, sought, lambda found: is_shown(heap, found))
+        read = islice(fitting(texts_in(heap), query, sought), MOST_RANKED)
+        fits = [fit for fit in await asyncio.to_thread(list, read) if is_there(heap, fit[0])]
+        shown = {found.position for found, _ in fits if is_shown(heap, found)}
+        return await asyncio.to_thread(
+            hits_among, fits, query, sought, lambda found: found.position in shown
+        )
 
     async def reindex(self) -> int:
         return sum(1 for _ in texts_in(self._heap))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from perdure.session.search.matching import places
 from perdure.session.search.query import Phrase
-from perdure.session.search.words import words
+from perdure.session.search.words import Word, words
 
 LENGTH = 160
 """Characters of a snippet, not counting what says that it was cut."""
@@ -21,6 +21,10 @@ _LEAD = 40
 
 _MOST_PLACES = 1_000
 """Places of a phrase that are looked at."""
+
+_SLICE = 65_536
+_REACH = 4_096
+"""Characters that a pattern is tried in at a time, and behind them; and words."""
 
 _SPACE = re.compile(r"\s+")
 
@@ -95,21 +99,38 @@ def _on_one_line(text: str, begin: int, end: int, shown: Sequence[Span]) -> Snip
 
 def _spans(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int, int]]:
     """Where in `text` which phrase begins and ends."""
-    left = [(which, phrase) for which, phrase in enumerate(phrases)]
+    left = list(enumerate(phrases))
     if text.isascii():
         for which, phrase in enumerate(phrases):
-            found = list(islice(_pattern(phrase).finditer(text), _MOST_PLACES))
+            found = list(islice(_matches(text, _pattern(phrase)), _MOST_PLACES))
             if found:
                 left.remove((which, phrase))
             yield from ((match.start(), match.end(), which) for match in found)
         left = [pair for pair in left if _may_be_in(text, pair[1])]
-    if left:
-        standing = list(words(text))
+    for which, phrase in left:
+        yield from ((*span, which) for span in islice(_places(text, phrase), _MOST_PLACES))
+
+
+def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """The matches of `pattern`. No call of `re` reads much more than a slice."""
+    at = 0
+    while at < len(text):
+        stop = min(len(text), at + _SLICE)
+        found = pattern.search(text, at, min(len(text), stop + _REACH))
+        at = stop if found is None else found.end()
+        if found is not None:
+            yield found
+
+
+def _places(text: str, phrase: Phrase) -> Iterator[Span]:
+    """Where `phrase` begins and ends in `text`, some words of which are kept at a time."""
+    more, standing = words(text), list[Word]()
+    while stretch := list(islice(more, _SLICE)):
+        standing += stretch
         terms = [word.term for word in standing]
-        for which, phrase in left:
-            for place in islice(places(terms, phrase), _MOST_PLACES):
-                last = standing[place + len(phrase.terms) - 1]
-                yield standing[place].start, last.end, which
+        for place in places(terms, phrase):
+            yield standing[place].start, standing[place + len(phrase.terms) - 1].end
+        standing = standing[max(0, len(standing) - len(phrase.terms) + 1) :]
 
 
 def _may_be_in(text: str, phrase: Phrase) -> bool:

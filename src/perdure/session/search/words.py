@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -55,7 +55,6 @@ _DROPPED = "\u00ad\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
 _VOICED = "\u3099\u309a\uff9e\uff9f"
 
 _ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
-_ASCII_SEPARATOR = re.compile("[^a-z0-9]")
 _SLICE = 65_536
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
 _HAS_ASCII = re.compile("[a-z0-9]")
@@ -70,6 +69,12 @@ def _piece() -> re.Pattern[str]:
 @cache
 def _plain_run() -> re.Pattern[str]:
     return re.compile(f"[{_PLAIN}]+")
+
+
+@cache
+def _cut() -> re.Pattern[str]:
+    """Behind a match no word goes on: what separates, or one of two words of one character."""
+    return re.compile(f"[^A-Za-z0-9\x80-\U0010ffff]|[{_PLAIN}](?=[{_PLAIN}])")
 
 
 @cache
@@ -101,31 +106,59 @@ def _is_part_of_word(code: int) -> bool:
 _SEPARATED = _Separated()
 
 
+class _Each(dict[str, str]):
+    """Equal words as one string: a long text holds few different ones."""
+
+    def __missing__(self, word: str) -> str:
+        self[word] = word
+        return word
+
+
 def terms(text: str) -> list[str]:
     """The words of `text` as they are compared, in order."""
+    if len(text) <= _SLICE:
+        return list(_terms(text))
+    found, one = list[str](), _Each().__getitem__
+    for begin, end in _slices(text):
+        found += map(one, _terms(text[begin:end]))
+    return found
+
+
+def _terms(text: str) -> Iterable[str]:
     if text.isascii():
-        if len(text) <= _SLICE:
-            return _ASCII_WORD.findall(text.lower())
-        return [term for piece in _slices(text.lower()) for term in _ASCII_WORD.findall(piece)]
-    return [term for run in _RUN.findall(text) for term, _, _ in _pieces(run)]
+        return _ASCII_WORD.findall(text.lower())
+    return (term for run in _RUN.findall(text) for term in _terms_of_run(run))
 
 
-def _slices(text: str) -> Iterator[str]:
-    """`text`, cut between words, so that no call of `re` keeps other threads waiting for long."""
+def _terms_of_run(run: str) -> Iterable[str]:
+    if len(run) <= LONGEST:
+        return (term for term, _, _ in _short_pieces(run))
+    return (term for part in run.translate(_SEPARATED).split() for term in _terms_of_part(part))
+
+
+def _terms_of_part(part: str) -> Iterable[str]:
+    if _plain_run().fullmatch(part):
+        return part
+    return (term for term, _, _ in _found_in(part))
+
+
+def _slices(text: str) -> Iterator[tuple[int, int]]:
+    """Where `text` is cut, between words: no call of `re` keeps other threads waiting for long."""
     begin = 0
     while begin < len(text):
-        found = _ASCII_SEPARATOR.search(text, begin + _SLICE)
-        end = len(text) if found is None else found.start()
-        yield text[begin:end]
+        found = _cut().search(text, begin + _SLICE)
+        end = len(text) if found is None else found.end()
+        yield begin, end
         begin = end
 
 
 def words(text: str) -> Iterator[Word]:
     """The words of `text` with their places, in order."""
-    for found in _RUN.finditer(text):
-        start = found.start()
-        for term, first, last in _pieces(found.group()):
-            yield Word(term, start + first, start + last)
+    for begin, end in _slices(text):
+        for found in _RUN.finditer(text, begin, end):
+            start = found.start()
+            for term, first, last in _pieces(found.group()):
+                yield Word(term, start + first, start + last)
 
 
 @cache

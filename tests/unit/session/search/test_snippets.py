@@ -66,3 +66,13 @@ def test_the_end_of_a_text_is_not_cut_off() -> None:
 def test_where_nothing_fits_the_beginning_is_shown() -> None:
     assert snippet("beginning " * 50, "a").text.startswith("beginning")
     assert snippet("", "a") == Snippet("", ())
+
+
+@pytest.mark.parametrize("word", ["needle", "n\u00e9\u00e9dle"])
+def test_snippet_of_phrase_at_every_cut_of_a_slice_marks_it(
+    word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.session.search.snippets._SLICE", 8)
+    for before in range(20):
+        found = snippet(f"{'x ' * before}{word} in {word} hay", f'"{word} in {word}"')
+        assert marked(found) == [f"{word} in {word}"]

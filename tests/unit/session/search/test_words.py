@@ -70,3 +70,16 @@ def test_words_that_ascii_does_not_write_are_among_the_folded(text: str) -> None
 def test_only_what_stands_for_ascii_makes_words_of_it(text: str) -> None:
     if any(term.isascii() for term in terms(text)):
         assert any(map(stands_for_ascii, text))
+
+
+@given(
+    st.text(
+        "ab1 _-.\u00e9\u0301\u4e16\u754c\u304b\u3099\uac00\u11a8\ufb01\u00bd\u3002", max_size=80
+    )
+)
+def test_words_of_sliced_text_are_those_of_whole_text(text: str) -> None:
+    whole = terms(text), list(words(text))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("perdure.session.search.words._SLICE", 3)
+        assert (terms(text), list(words(text))) == whole
+    assert [word.term for word in whole[1]] == whole[0]

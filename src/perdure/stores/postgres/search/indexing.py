@@ -196,7 +196,8 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
             parts += 1
             await add_part(connected, ns, parts, batch)
         else:
-            await asked(connected, ns, [adding_loose(ns, batch)])
+            adding = await asyncio.to_thread(adding_loose, ns, batch)
+            await asked(connected, ns, [adding])
         has_more = upto < horizon
         if not has_more:
             parts, has_more = await _put_together(db, connected, parts)

@@ -8,6 +8,7 @@ anew, can be seen half done.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import LiteralString
@@ -34,7 +35,7 @@ from perdure.stores.postgres.search.indexing import (
     stream_key,
     tool_key,
 )
-from perdure.stores.scanning import Found, fitting, hit_of, is_wanted
+from perdure.stores.scanning import Fit, Found, fitting, hit_of, is_wanted
 
 PAGE = MOST_RANKED
 """Entries behind the mark that are read at once."""
@@ -160,7 +161,7 @@ class _Search:
         if not mark.upto:  # there is no index, or one by other rules
             loose, parts = [], []
         try:
-            found += self._loose(loose, filters)
+            found += await asyncio.to_thread(self._loose, loose, filters)
             heads = [Head(*row) for row in parts]
             finding = Finding(Asked(self._sought, filters), heads, found, MOST_RANKED)
             while step := finding.step():
@@ -220,10 +221,15 @@ class _Search:
                 break
             found = await self._texts(best[start : start + step])
             flags = await _on_branch(self._db, self._namespace, [text for _, text in found])
-            for (score, text), flag in zip(found, flags, strict=True):
-                if query.is_on_branch in (None, flag):
-                    hits.append(hit_of(text, score, self._sought, is_on_branch=flag))
+            hits += await asyncio.to_thread(self._hits_of, found, flags)
         return hits[: max(query.limit, 0)]
+
+    def _hits_of(self, found: Iterable[tuple[float, Found]], flags: Iterable[bool]) -> list[Hit]:
+        return [
+            hit_of(text, score, self._sought, is_on_branch=flag)
+            for (score, text), flag in zip(found, flags, strict=True)
+            if self._query.is_on_branch in (None, flag)
+        ]
 
     async def _texts(self, best: Sequence[tuple[float, Candidate]]) -> list[tuple[float, Found]]:
         """What `best` are, read now where they were found by the index."""
@@ -232,28 +238,34 @@ class _Search:
             entries = Statement(_TEXTS, (self._namespace, Numbers(n for n in unread if n > 0)))
             titles = Statement(_TITLES, (self._namespace, Numbers(-n for n in unread if n < 0)))
             for rows in await asked(self._db, self._namespace, [entries, titles]):
-                self._read.update((found.position, found) for found in _found_in(rows))
+                read = await asyncio.to_thread(_found_in, rows)
+                self._read.update((found.position, found) for found in read)
         texts = [(score, self._read.get(each.position)) for score, each in best]
         return [(score, text) for score, text in texts if text and is_wanted(text, self._query)]
 
     async def _behind(self, mark: Mark) -> AsyncIterator[list[Candidate]]:
         """What fits and is not indexed."""
         async for page in self._tail(mark):
-            yield self._fitting(page)
+            yield await self._fitting(page)
         after_n = mark.upto
         while True:
             statement = Statement(TITLES, (self._namespace, after_n, NO_END, PAGE))
             rows = await self._ask(statement)
-            yield self._fitting(rows)
+            yield await self._fitting(rows)
             if len(rows) < PAGE:
                 return
             after_n = rows[-1][-1]
 
-    def _fitting(self, rows: Sequence[Row]) -> list[Candidate]:
-        """Those of `rows` of the log that fit."""
-        fits = list(fitting(_found_in(rows), self._query, self._sought))
+    async def _fitting(self, rows: Sequence[Row]) -> list[Candidate]:
+        """Those of `rows` of the log that fit. A thread looks: one of them may be very long."""
+        if not rows:
+            return []
+        fits = await asyncio.to_thread(self._fits_in, rows)
         self._read.update((found.position, found) for found, _ in fits)
         return [candidate for _, candidate in fits]
+
+    def _fits_in(self, rows: Sequence[Row]) -> list[Fit]:
+        return list(fitting(_found_in(rows), self._query, self._sought))
 
     async def _tail(self, mark: Mark) -> AsyncIterator[list[Row]]:
         below = NO_END
