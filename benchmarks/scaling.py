@@ -188,17 +188,16 @@ async def _main(*, is_quick: bool, only: str) -> int:
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
         files = (f"sqlite:///{folder}/{number}.db" for number in count())
         for subject in subjects:
-            with console.status(f"SQLite, {subject}"):
-                rows += await rows_of(subject, lambda: next(files), is_quick=is_quick)
-    console.print(_table("SQLite", rows))
+            rows += await rows_of(subject, lambda: next(files), is_quick=is_quick)
+            console.print(_table("SQLite", [row for row in rows if row.subject == subject]))
     served: list[Row] = []
     with serving(is_own=True) as server:
         for subject in subjects:
-            with console.status(f"PostgreSQL, {subject}"):
-                served += await rows_of(
-                    subject, server.new_database, is_quick=is_quick, server=server.address
-                )
-    console.print(_table("PostgreSQL, the server's part with it", served))
+            served += await rows_of(
+                subject, server.new_database, is_quick=is_quick, server=server.address
+            )
+            found = [row for row in served if row.subject == subject]
+            console.print(_table("PostgreSQL, the server's part with it", found))
     missed = sum(not row.is_met for row in (*rows, *served))
     console.print(f"{missed} missed of {len(rows + served)}, {time.monotonic() - began:,.0f} s")
     return missed
