@@ -52,7 +52,7 @@ def joined(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     return [_merged(list(run)) for _, run in runs]
 
 
-def with_valid_ends(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
     """`messages`, which `joined` made: the user first, and no blank end to the last word."""
     if messages and messages[0].role != "user":
         messages = (_OPENING, *messages)

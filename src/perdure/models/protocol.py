@@ -6,7 +6,7 @@ is a `perdure.errors.ModelError`; its class alone decides what the engine does n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Literal, Protocol
 
 import msgspec
@@ -39,13 +39,14 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """One call of a model (``provider:name``).
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
-    alternate, every tool call is answered. `media` maps the handles in them to their bytes.
+    alternate, every tool call is answered; thousands of them are another sequence than a tuple.
+    `media` maps the handles in them to their bytes.
     Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
     included, `stream_idle_timeout_s` the wait for each next one; None: the client's default.
     """
 
     model: str
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     system: str | None = None
     tools: tuple[ToolDeclaration, ...] = ()
     thinking_level: ThinkingLevel = "off"

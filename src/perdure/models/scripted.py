@@ -62,6 +62,7 @@ from perdure.session.messages import (
     ToolResultPart,
     Usage,
 )
+from perdure.session.sequences import Joined
 
 BYTES_PER_TOKEN = 4
 MEDIA_BYTES = 4_800
@@ -272,15 +273,15 @@ class Hearing:
         # By the identity of their first message, which they hold: nothing else can have it.
         self._requests: dict[int, _Beginning] = {}
 
-    def heard(self, messages: tuple[Message, ...]) -> Heard:
+    def heard(self, messages: Sequence[Message]) -> Heard:
         """`messages`, counted."""
         if len(messages) < _LEAST_REMEMBERED:
             return Heard().and_then(messages)
         known, upto, heard = self._requests.pop(id(messages[0]), _NOTHING)
-        if not _begin_with(messages, known) and messages[:upto] != known[:upto]:
+        if not _begin_with(messages, known, upto):
             known, upto, heard = _NOTHING
         # What stands at the end of one request is put together anew for the next.
-        lasting = len(messages) - _MOST_ANEW - len(messages) // 500
+        lasting = len(messages) - min(_MOST_ANEW + len(messages) // 500, _LEAST_REMEMBERED)
         if lasting > upto:
             upto, heard = lasting, heard.and_then(messages[upto:lasting])
         self._requests[id(messages[0])] = messages, upto, heard
@@ -289,18 +290,23 @@ class Hearing:
         return heard.and_then(messages[upto:])
 
 
-_Beginning = tuple[tuple[Message, ...], int, Heard]
+_Beginning = tuple[Sequence[Message], int, Heard]
 """The messages of a request, and the first so many of them, counted."""
 
 _NOTHING: _Beginning = (), 0, Heard()
 
 
-def _begin_with(messages: tuple[Message, ...], beginning: tuple[Message, ...]) -> bool:
-    """Whether `messages` begin with `beginning`, for which nothing is copied."""
-    try:
-        return beginning <= messages
-    except TypeError:  # two of them differ, and no message is less than another
-        return False
+def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int) -> bool:
+    """Whether `messages` begin with the first `upto` that are `known`, nearly without a copy."""
+    if isinstance(messages, Joined) and isinstance(known, Joined):
+        return messages.agrees(known, upto)
+    if isinstance(messages, tuple) and isinstance(known, tuple):
+        try:
+            if known <= messages:
+                return True
+        except TypeError:  # two of them differ, and no message is less than another
+            pass
+    return tuple(messages[:upto]) == tuple(known[:upto])
 
 
 def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:

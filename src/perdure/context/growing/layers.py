@@ -6,12 +6,17 @@ layers it has outgrown, so that an item is copied as often as the sequence has d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
+from perdure.session.sequences import Joined
+
 T = TypeVar("T")
+
+MOST_COPIED = 2_048
+"""Items up to which a sequence is copied into one tuple when it is read as a whole."""
 
 
 class Layers(msgspec.Struct, Generic[T], frozen=True):
@@ -38,6 +43,12 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
         for layer in reversed(self.layers):
             more = layer + more
         return more
+
+    def joined(self, more: tuple[T, ...] = ()) -> Sequence[T]:
+        """All of these, and `more` after them; many are not copied."""
+        if len(self) < MOST_COPIED:
+            return self.whole(more)
+        return Joined((*self.layers, more) if more else self.layers)
 
     def after(self, place: int) -> tuple[T, ...]:
         """The items behind `place`; costs what it returns."""

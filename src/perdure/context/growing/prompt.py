@@ -35,7 +35,7 @@ class Prompt(msgspec.Struct, frozen=True):
     Units: `size` is what the messages take, in tokens, unscaled.
     """
 
-    messages: tuple[Message, ...]
+    messages: Sequence[Message]
     tokens: int
     dropped: int
     size: float
@@ -77,7 +77,7 @@ def prompt_of(
         return _trimmed(conversation, settled.sizes.whole(sizes), tokens, room, scale)
     together = joined(settled.before(tail))
     return Prompt(
-        messages=with_valid_ends(settled.messages.whole(tuple(each.message for each in together))),
+        messages=with_valid_ends(settled.messages.joined(tuple(each.message for each in together))),
         tokens=tokens,
         dropped=0,
         size=size,
