@@ -40,6 +40,7 @@ HANDLES = {
     "Session": "what a program can do is a method of a handle, each a short delegation",
     "SessionReader": "the reading half of Session",
     "Flow": "what a program can do is a method of a handle, each a short delegation",
+    "Flows": "what a program can do is a method of a handle, each a short delegation",
 }
 HANDLE_MODULES = frozenset(
     PACKAGE / path

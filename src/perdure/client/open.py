@@ -81,6 +81,9 @@ class StoreOpening:
         self._opener = opener
         self._stores: list[Store] = []
 
+    def __repr__(self) -> str:
+        return "<StoreOpening: not opened; use async with, or await>"
+
     def __await__(self) -> Generator[Any, None, Store]:
         return self._opener().__await__()
 

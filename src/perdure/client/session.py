@@ -66,6 +66,11 @@ class Session(Appender):
     (`Entry.lane` is then "side"), and joins the conversation at the turn's next step.
     """
 
+    def __repr__(self) -> str:
+        entries = self.head + 1
+        draft = " draft" if self.is_draft else ""
+        return f"<Session {self.id!r} entries={entries} leaf={self.leaf!r}{draft}>"
+
     async def branch(
         self,
         entry: EntryRef | None,

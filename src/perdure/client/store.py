@@ -107,6 +107,11 @@ class Store:
         self.hooks = Hooks()
         self._tallies: usage_records.Tallies | None = None
 
+    def __repr__(self) -> str:
+        scheme, _, rest = self.backend.address.partition(":")
+        name = rest.partition("?")[0].rstrip("/").rpartition("/")[2].rpartition("@")[2]
+        return f"<Store {scheme} {name!r}>" if name else f"<Store {scheme}>"
+
     async def create(
         self,
         *,

@@ -50,6 +50,9 @@ class Watch:
         self.cursor = Cursor(after)
         self._events = feed(self)
 
+    def __repr__(self) -> str:
+        return f"<Watch after={self.cursor.after}>"
+
     def __aiter__(self) -> Self:
         return self
 

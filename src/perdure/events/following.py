@@ -41,6 +41,9 @@ class Follower:
         self._has_more = False
         self._gaps = Gaps()
 
+    def __repr__(self) -> str:
+        return f"<Follower resume_after={self.resume_after}>"
+
     @property
     def resume_after(self) -> int:
         """The seq after which to connect anew; an entry told in part is told again, whole."""

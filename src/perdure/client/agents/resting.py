@@ -53,6 +53,9 @@ class Resting:
         self._order = order or CallOrder()
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        return f"<Chat {self.id!r} agent={self.agent.id!r} {self.status}>"
+
     @property
     def id(self) -> StreamId:
         """The session's id."""

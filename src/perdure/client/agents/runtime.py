@@ -110,6 +110,9 @@ class Runtime:
         self._running: set[Turn] = set()
         self._chats = Chats(self.host, self._running)
 
+    def __repr__(self) -> str:
+        return f"<Runtime agents={sorted(self.host.agents)} running={len(self._running)}>"
+
     async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
         agent: Agent | str,

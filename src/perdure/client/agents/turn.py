@@ -101,6 +101,11 @@ class Turn:
             running.add(self)
             self._task.add_done_callback(lambda _: running.discard(self))
 
+    def __repr__(self) -> str:
+        session = "" if self._waits is None else f" session={self._waits.session!r}"
+        state = "waiting" if self.is_waiting else "running" if self.is_running else "ended"
+        return f"<Turn{session} {state}>"
+
     @property
     def is_running(self) -> bool:
         """Whether it has not ended yet."""

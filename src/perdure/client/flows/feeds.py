@@ -107,6 +107,9 @@ class RoleFeed:
         self._feeds = Feeds(store, flow)
         self._point = FeedPoint(role) if after is None else _point_of(role, after)
 
+    def __repr__(self) -> str:
+        return f"<RoleFeed flow={self._flow!r} role={self._role!r}>"
+
     @property
     def cursor(self) -> str:
         """How far it was read: given to `Flow.feed`, in any process, it goes on from there."""

@@ -60,6 +60,9 @@ class Flow:
         self._execution = execution
         self._equipment = equipment
 
+    def __repr__(self) -> str:
+        return f"<Flow {self.id!r}>"
+
     @property
     def id(self) -> StreamId:
         """The flow's id."""

@@ -105,6 +105,9 @@ class Flows:
         self._store = runtime.host.store
         self._execution = Execution(runtime.host, on_interrupt, offered, default_agent)
 
+    def __repr__(self) -> str:
+        return f"<Flows agents={sorted(self._host.agents)}>"
+
     async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
         workflow: Graph | Workflow | Located | str | os.PathLike[str],

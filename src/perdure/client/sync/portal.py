@@ -88,6 +88,9 @@ class Handle(Generic[H]):
         self.portal = portal
         self.asynchronous = asynchronous
 
+    def __repr__(self) -> str:
+        return f"<blocking {repr(self.asynchronous).removeprefix('<')}"
+
 
 def portal_of(handle: object, owner: str, name: str) -> Portal:
     """The portal of `handle`, which was given to `owner` as `name`.

@@ -42,6 +42,10 @@ class Hooks:
         self._before = tuple(hooks for hooks in before if hooks is not None)
         self._hooks: dict[str, list[Registered]] = {name: [] for name in get_args(HookName)}
 
+    def __repr__(self) -> str:
+        own = {name: len(hooks) for name, hooks in self._hooks.items() if hooks}
+        return f"<Hooks {own}>"
+
     @takes_declared
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` from now on.
