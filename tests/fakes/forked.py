@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from io import FileIO
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import TypeAlias
+
+import perdure.apps
 
 END_S = 90
 
@@ -24,7 +27,10 @@ _SERVER.set_forkserver_preload(
         "perdure.client.agents.runtime",
         "perdure.client.flows.flows",
         "perdure.client.open",
+        "perdure.models.scenario_yaml",
+        "perdure.stores.in_memory",
         "perdure.stores.sqlite.store",
+        *(each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps.")),
         "tests.crash.children.document",
         "tests.crash.children.flow",
         "tests.crash.children.invoker",

@@ -1,0 +1,59 @@
+"""``perdure`` commands in processes that are forked from one that has loaded their modules.
+
+A command that is loaded anew takes half a second of the processor, most of it to import modules.
+A test of the start itself (the entry point, imports, signals, a terminal) starts a real process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import string
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from pathlib import Path
+
+from perdure.__main__ import run
+from tests.fakes.forked import Ended, run_forked
+
+MOST_INPUT = 60_000
+"""What a pipe holds while no process reads it."""
+
+AT_START = (*("PYTHON" + each for each in string.ascii_uppercase), "LC_", "LD_")
+"""What names of variables begin with that a process looks at only when it starts."""
+
+
+def is_forkable(environment: Mapping[str, str], stdin: bytes) -> bool:
+    """Return whether a forked command does what one that is started with `environment` does."""
+    starting = [name for name in environment if name.startswith(AT_START)]
+    is_usual = starting == ["PYTHONWARNINGS"] and environment.get("LANG") == "C.UTF-8"
+    return is_usual and len(stdin) <= MOST_INPUT
+
+
+def run_command(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: bytes = b""
+) -> Ended:
+    """Run ``perdure`` with `words` in `folder`."""
+    return run_forked(_command, list(words), dict(environment), str(folder), stdin)
+
+
+def _command(words: list[str], environment: dict[str, str], folder: str, stdin: bytes) -> None:
+    gc.freeze()
+    reading, writing = os.pipe()
+    os.write(writing, stdin)
+    os.close(writing)
+    os.dup2(reading, 0)
+    os.close(reading)
+    sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8")
+    sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8")
+    sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8")
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    os.chdir(folder)
+    warnings.simplefilter("error")
+    sys.argv = ["perdure", *words]
+    sys.exit(run())
