@@ -248,8 +248,26 @@ def passed_on(arguments: ast.arguments) -> Iterator[str]:
         yield f"*{arguments.vararg.arg}"
         yield from (f"{arg.arg}={arg.arg}" for arg in arguments.kwonlyargs)
         return
-    yield from (arg.arg for arg in arguments.args if arg.arg != "self")
+    yield from (passed(arg) for arg in arguments.args if arg.arg != "self")
     yield from (f"{arg.arg}={arg.arg}" for arg in arguments.kwonlyargs)
+
+
+def passed(argument: ast.arg) -> str:
+    """`argument` as a call passes it on: of tuples with a handle, the handle with async."""
+    within = ast.walk(argument.annotation) if argument.annotation is not None else ()
+    for part in within:
+        if isinstance(part, ast.Tuple) and any(_is_handle(each) for each in part.elts):
+            names = [f"part_{number}" for number in range(len(part.elts))]
+            made = [
+                f"{name}.asynchronous" if _is_handle(each) else name
+                for name, each in zip(names, part.elts, strict=True)
+            ]
+            return f"[({', '.join(made)}) for {', '.join(names)} in {argument.arg}]"
+    return argument.arg
+
+
+def _is_handle(annotation: ast.expr) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id in ALL
 
 
 def docstring(node: Function) -> Iterator[str]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from perdure.client.agents.turn import Reply as Reply
     from perdure.client.agents.turn import Turn as Turn
     from perdure.client.conversation.appending import Appended as Appended
+    from perdure.client.conversation.appending import AppendOptions as AppendOptions
+    from perdure.client.conversation.appending import CommittedSessions as CommittedSessions
     from perdure.client.conversation.workspace import Selection as Selection
     from perdure.client.conversation.workspace import Workspace as Workspace
     from perdure.client.flows.feeds import RoleFeed as RoleFeed
@@ -206,7 +208,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "revoke",
         "standing_of",
     ),
-    "perdure.client.conversation.appending": ("Appended",),
+    "perdure.client.conversation.appending": (
+        "AppendOptions",
+        "Appended",
+        "CommittedSessions",
+    ),
     "perdure.client.conversation.workspace": (
         "Selection",
         "Workspace",

@@ -343,6 +343,11 @@ async def _own(store: Store, call: Callable[[Session], Awaitable[object]]) -> ob
     return await call(await store.open("own"))
 
 
+async def _committed(store: Store, parent: EntryId) -> object:
+    own = await store.open("own")
+    return await store.commit([(own, [user("x")], {"parent": parent})])
+
+
 async def _exported(store: Store) -> object:
     with tempfile.TemporaryDirectory() as folder:
         files = await store.export("perdure", folder)
@@ -364,6 +369,7 @@ PUBLIC: dict[str, list[Call]] = {
         lambda s, _: s.content(f"media://{blob_hash(original(WORD))}"),
         lambda s, _: s.content(f"media://{blob_hash(picture(WORD))}"),
     ],
+    "commit": [lambda s, id: _committed(s, of(id))],
     "entry": [lambda s, id: s.entry(of(id)), lambda s, _: s.entry(f"alias-{WORD}")],
     "export": [lambda s, _: _exported(s)],
     "find": [lambda s, id: s.find(id), lambda s, id: s.find(id[:3])],

@@ -100,7 +100,8 @@ GIVEN_BACK = {
     # values that perdure makes and programs only read; those of flows are read from workflows,
     # bytes in flight are made by `media`, calls and tools by `tool`
     *("Context", "Entry", "Event", "Hit", "LiveEvent", "OpenQuestion", "Reply", "SessionInfo"),
-    *("Appended", "Snapshot", "Standing", "TreeNode", "Usage", "FlowWait", "Block"),
+    *("AppendOptions", "Appended", "CommittedSessions"),
+    *("Snapshot", "Standing", "TreeNode", "Usage", "FlowWait", "Block"),
     *("ActivityTotal", "FileEdit", "ToolCallRecord", "UsageTotal"),
     *("FeedbackContext", "FlowEdge", "FlowNode", "FlowRun", "FlowState", "Graph"),
     *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
+from perdure.client.conversation.appending import (
+    AppendOptions,
+    CommittedSessions,
+    Item,
+    commit_sessions,
+)
 from perdure.client.erasing import (
     erase_namespace,
     erase_session,
@@ -220,6 +226,24 @@ class Store:
         Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
         """
         return await find_entry(self.backend, reference)
+
+    async def commit(
+        self,
+        writes: Sequence[tuple[Session, Sequence[Item], AppendOptions]],
+        *,
+        idempotency_key: str | None = None,
+    ) -> CommittedSessions:
+        """Append to several sessions in one commit, all or nothing.
+
+        Each write is a session, its items and its options, which are those of
+        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
+        stored first.
+        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
+        nothing and returns the first call's entries, with ``is_replay``.
+        Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
+        InvalidEntry for two writes to one session; and as `Session.append_many`.
+        """
+        return await commit_sessions(self.backend, self.outside, writes, idempotency_key)
 
     async def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
         """Return the content that `handle` names, of any entry of the namespace.

@@ -6,10 +6,11 @@ entries and back. A body may carry the field ``source`` besides its own (see ``n
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
+from perdure.errors.usage import WrongArgument
 from perdure.session import messages
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId
@@ -81,13 +82,63 @@ class ThinkingChange(TreeBody, frozen=True):
     level: str
 
 
-class Custom(TreeBody, frozen=True, omit_defaults=True):
-    """State of an extension; never in the context. `data` is any JSON."""
+class _TakesRawJson(type(TreeBody)):
+    """Lets `Custom` be made of JSON as it is, which no field of its body is."""
+
+    def __call__(
+        cls, custom_type: str, data: object = None, *, raw_json: bytes | None = None
+    ) -> Custom:
+        if raw_json is not None and data is not None:
+            raise WrongArgument("Custom takes data or raw_json, not both", argument="raw_json")
+        held = data if raw_json is None else _checked_json(raw_json)
+        made: Custom = super().__call__(custom_type, held)
+        return made
+
+
+class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson):
+    """State of an extension; never in the context. `data` is any JSON.
+
+    `raw_json` gives the data as JSON that is stored byte for byte, with what Python's values cannot
+    hold: numbers of any size, repeated keys, ``data:`` addresses. `raw_data` reads it again.
+    Raises: WrongArgument for bytes that are not JSON, for JSON that is not read again (half of a
+    character pair), and for `data` beside `raw_json`.
+    """
 
     kind: ClassVar[str] = "custom"
 
     custom_type: str
     data: object = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, custom_type: str, data: object = None, *, raw_json: bytes | None = None
+        ) -> None: ...
+
+
+class _RawData(msgspec.Struct):
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def raw_data(body: bytes) -> bytes:
+    """The data in the body of a ``custom`` entry, as the JSON it was given in.
+
+    Raises: ValueError when `body` is no such body.
+    """
+    return bytes(msgspec.json.decode(body, type=_RawData).data)
+
+
+def _checked_json(given: object) -> msgspec.Raw:
+    if not isinstance(given, bytes):
+        kind = type(given).__name__
+        raise WrongArgument(f"raw_json takes bytes, not {kind}", argument="raw_json")
+    try:
+        msgspec.json.decode(given)
+        given.decode()
+    except (ValueError, RecursionError) as error:
+        reason = f"raw_json cannot be read as JSON ({error})"
+        raise WrongArgument(reason, argument="raw_json") from error
+    return msgspec.Raw(given.strip(b" \t\r\n"))
 
 
 class CustomMessage(TreeBody, frozen=True, omit_defaults=True):

@@ -8,12 +8,14 @@ keeps them.
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
 from perdure.errors.usage import WrongArgument
+from perdure.session.clock import ms_of
 from perdure.session.declared.arguments import takes_declared
 from perdure.session.media.inline import MIME_TYPE, InlineMedia
 from perdure.session.upgrade import upgraded
@@ -131,6 +133,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message of a conversation; the body of ``message`` entries.
 
     `model` (``provider:name``), `stop_reason`, `usage` and `error` belong to assistant messages.
+    `author` says who of several speaks, and `said_at` when, where that is not the entry's time.
+    `foreign` is the message as another program has it, a JSON object. No model is sent these three.
+    Units: `said_at` is Unix milliseconds.
     """
 
     role: Role
@@ -139,6 +144,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     stop_reason: StopReason | None = None
     usage: Usage | None = None
     error: str | None = None
+    author: str | None = None
+    said_at: int | None = None
+    foreign: dict[str, object] | None = None
 
     @property
     def text(self) -> str:
@@ -157,26 +165,47 @@ class InFlightMessage(msgspec.Struct, frozen=True):
 
     role: Role
     parts: tuple[Part | InlineMedia, ...]
+    author: str | None = None
+    said_at: int | None = None
+    foreign: dict[str, object] | None = None
 
 
-@overload
-def user(content: str | MediaPart, *more: str | MediaPart) -> Message: ...
 @overload
 def user(
-    content: str | MediaPart | InlineMedia, *more: str | MediaPart | InlineMedia
+    content: str | MediaPart,
+    *more: str | MediaPart,
+    author: str | None = None,
+    said_at: datetime | int | None = None,
+    foreign: dict[str, object] | None = None,
+) -> Message: ...
+@overload
+def user(
+    content: str | MediaPart | InlineMedia,
+    *more: str | MediaPart | InlineMedia,
+    author: str | None = None,
+    said_at: datetime | int | None = None,
+    foreign: dict[str, object] | None = None,
 ) -> Message | InFlightMessage: ...
+@partial(takes_declared, leaving=("content", "more"))
 def user(
-    content: str | MediaPart | InlineMedia, *more: str | MediaPart | InlineMedia
+    content: str | MediaPart | InlineMedia,
+    *more: str | MediaPart | InlineMedia,
+    author: str | None = None,
+    said_at: datetime | int | None = None,
+    foreign: dict[str, object] | None = None,
 ) -> Message | InFlightMessage:
-    """A message from the person: texts and media in the order given.
+    """Return a message from the person: texts and media in the order given.
 
-    With media as bytes (`perdure.media`) it is one in flight.
+    With media as bytes (`perdure.media`) it is one in flight. `author`, `said_at` (a time without a
+    zone is local) and `foreign` are as in `Message`.
     """
     given = (content, *more)
+    at = ms_of(said_at) if isinstance(said_at, datetime) else said_at
     if not any(isinstance(each, InlineMedia) for each in given):
-        return Message("user", tuple(_made(each, MediaPart) for each in given))
+        parts = tuple(_made(each, MediaPart) for each in given)
+        return Message("user", parts, author=author, said_at=at, foreign=foreign)
     parts = tuple(_shown(e) if isinstance(e, InlineMedia) else _made(e, MediaPart) for e in given)
-    return InFlightMessage("user", parts)
+    return InFlightMessage("user", parts, author, at, foreign)
 
 
 @partial(takes_declared, leaving=("content",))
@@ -185,12 +214,28 @@ def assistant(
     model: str | None = None,
     usage: Usage | None = None,
     stop_reason: StopReason | None = None,
+    author: str | None = None,
+    said_at: datetime | int | None = None,
+    foreign: dict[str, object] | None = None,
 ) -> Message:
-    """A message from the model. Without `stop_reason` it is a clean end: for calls, or for good."""
+    """Return a message from the model, with the fields of `Message`.
+
+    Without `stop_reason` it is a clean end: for calls, or for good.
+    """
     parts = tuple(_made(c, ThinkingPart, ToolCallPart) for c in content)
     has_calls = any(isinstance(part, ToolCallPart) for part in parts)
     reason = stop_reason or ("tool_calls" if has_calls else "stop")
-    return Message("assistant", parts, model=model, stop_reason=reason, usage=usage)
+    at = ms_of(said_at) if isinstance(said_at, datetime) else said_at
+    return Message(
+        "assistant",
+        parts,
+        model=model,
+        stop_reason=reason,
+        usage=usage,
+        author=author,
+        said_at=at,
+        foreign=foreign,
+    )
 
 
 def _shown(inline: InlineMedia) -> InlineMedia:

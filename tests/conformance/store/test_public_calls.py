@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from perdure import Note, assistant, body_of, content, user
+from perdure import AppendOptions, Note, assistant, body_of, content, media, user
 from perdure.client.clock import Outside
 from perdure.client.store import Store
 from perdure.errors import (
     AmbiguousId,
     EntryNotFound,
     Erased,
+    HeadConflict,
+    InvalidEntry,
     PathExists,
+    Unsupported,
     WrongArgument,
 )
-from perdure.session.kinds import Custom
+from perdure.session.kinds import Custom, raw_data
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -232,3 +236,93 @@ async def test_import_reports_each_file_that_fails(opened: Store, tmp_path: Path
     assert (report.is_ok, len(report.errors), report.sessions) == (False, 2, ())
     with pytest.raises(WrongArgument):
         await opened.import_files(str(tmp_path))
+
+
+async def test_commit_to_several_sessions_is_all_or_nothing(opened: Store) -> None:
+    one, two = await opened.create(id="one"), await opened.create(id="two")
+    writes = [
+        (one, [user("1"), Note("my.x")], AppendOptions(aliases=["first", None])),
+        (two, [Custom("file", content(b"beside"))], AppendOptions(expected_head=-1)),
+    ]
+    if not opened.capabilities.multi_stream_commit:
+        with pytest.raises(Unsupported, match="multi stream commit"):
+            await opened.commit(writes)
+        alone = await opened.commit(writes[:1], idempotency_key="k")
+        assert (one.head, len(alone), two.head) == (1, 1, -1)
+        return
+    made = await opened.commit(writes, idempotency_key="k")
+    again = await opened.commit(writes, idempotency_key="k")
+    assert (made.is_replay, again.is_replay, again == made) == (False, True, True)
+    assert [[entry.id for entry in each] for each in made] == [["one/0", "one/1"], ["two/0"]]
+    assert (one.head, two.head, (await one.entry("first")).id) == (1, 0, "one/0")
+    assert await opened.content(content(b"beside")) == b"beside"
+
+    with pytest.raises(HeadConflict):
+        await opened.commit([(one, [user("2")], {}), (two, [user("2")], {"expected_head": 7})])
+    draft = await opened.create(lazy=True)
+    await opened.commit([(draft, [user("3")], {}), (two, [user("3")], {})])
+    assert ((await opened.open("one")).head, (await opened.open("two")).head) == (1, 1)
+    assert (await opened.open(draft.id)).head == 0
+    wrong: list[Any] = [[], [(one, [user("x")], {"expected": 1})]]
+    for writes in wrong:
+        with pytest.raises(WrongArgument):
+            await opened.commit(writes)
+
+
+RAW = b'{"1":2,"1":123456789012345678901234567890,"u":"data:image/png;base64,aaaa","s":[1.50]}'
+
+
+async def test_raw_json_is_kept_byte_for_byte(opened: Store) -> None:
+    session = await opened.create()
+    entry = await session.append(Custom("state", raw_json=RAW))
+    lines = await session.append(Custom("state", raw_json=b'{"a":\n 1}'))
+    found = await session.entry(entry.id)
+    assert raw_data(found.body) == RAW
+    assert raw_data((await session.entry(lines.id)).body) == b'{"a":\n 1}'
+    assert (await opened.verify()).is_ok
+
+
+CHANGED_BY_JSON: list[Any] = [
+    {1: 2},
+    {"a": {(1, 2): 3}},
+    {"at": datetime(2026, 1, 1, tzinfo=UTC)},
+    {1, 2},
+    2**70,
+    float("nan"),
+    "\ud800",
+    {"k": "\ud800"},
+    b"bytes",
+    "data:image/png;base64,aaaa",
+    object(),
+]
+NO_JSON = [b"{", b'"\\ud800"', b"1e400", b"NaN", b"\xff", b""]
+
+
+async def test_data_that_json_would_change_is_refused(opened: Store) -> None:
+    session = await opened.create()
+    for data in CHANGED_BY_JSON:
+        for item in (Custom("k", data), Note("k", {"v": data}), user("x", foreign={"v": data})):
+            with pytest.raises((ValueError, InvalidEntry)):
+                await session.append(item)
+    for raw in NO_JSON:
+        with pytest.raises(WrongArgument):
+            Custom("k", raw_json=raw)
+    with pytest.raises(WrongArgument):
+        Custom("k", 1, raw_json=b"1")
+    with pytest.raises(WrongArgument):
+        await session.append(user("x", said_at=2**70))
+    assert session.head == -1
+
+
+async def test_message_keeps_author_time_and_foreign_form(opened: Store) -> None:
+    session = await opened.create()
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    foreign: dict[str, object] = {"format": "openai", "item": {"key": "sk-ant-api03-" + "b" * 40}}
+    await session.append(user("hello", author="Ana", said_at=at, foreign=foreign))
+    await session.append(user("see", media(b"\x89PNG\r\n\x1a\nxx"), author="Bo"))
+    await session.append(assistant("hi", author="helper", foreign={"id": "m1"}))
+    said = await session.messages()
+    assert [message.author for message in said] == ["Ana", "Bo", "helper"]
+    assert (said[0].said_at, said[0].foreign) == (1_767_312_000_000, foreign)
+    exported = await session.export("perdure", redact=["secrets"])
+    assert b"sk-ant-api03-bbbb" not in exported.content

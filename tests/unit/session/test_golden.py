@@ -252,6 +252,8 @@ EXPECTED: tuple[Body, ...] = (
     Compaction("At node b. So far", own_summary="So far"),
     ToolStarted("c1", "t", {}, 1, "read", "retry", "k", contents=(HELD,)),
     Note("my.rating", {"stars": 5}),
+    Message("user", (), author="Ana", said_at=1, foreign={"format": "openai"}),
+    Note("my.run"),
 )
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, cast, overload
+from typing import Any, NamedTuple, TypedDict, cast, overload
 
 import msgspec
 
 from perdure.bounds.limits import require_within
+from perdure.client.clock import Outside
 from perdure.client.conversation.contexts import ContextReader
 from perdure.client.reading import EntryRef
-from perdure.errors import InvalidEntry, WrongArgument
+from perdure.errors import InvalidEntry, Unsupported, WrongArgument
 from perdure.session.codec import new_side, new_tree
 from perdure.session.declared.arguments import check_whole, takes_all_declared_but
 from perdure.session.durable.embedded import stored_message
@@ -25,8 +26,8 @@ from perdure.session.kinds import Custom, CustomMessage, TreeBody
 from perdure.session.messages import InFlightMessage, Message, decode_message
 from perdure.session.notes import Note, SideBody
 from perdure.stores.entering.contents import check_contents
-from perdure.stores.entering.forms import is_text
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.entering.forms import TIMES, is_text
+from perdure.stores.protocol import Commit, SessionStore, Write
 
 Item = Message | InFlightMessage | TreeBody | Note
 """What is appended: messages, changes of model, extension entries, notes and so on."""
@@ -53,6 +54,35 @@ class Appended(list[Entry]):
     def __init__(self, entries: Iterable[Entry] = (), *, is_replay: bool = False) -> None:
         super().__init__(entries)
         self.is_replay = is_replay
+
+
+class CommittedSessions(list[Appended]):
+    """What a commit to several sessions appended: the entries of each, in the order given.
+
+    `is_replay`: the idempotency key was known, and these are the entries of the first call.
+    """
+
+    def __init__(self, sessions: Iterable[Appended] = (), *, is_replay: bool = False) -> None:
+        super().__init__(sessions)
+        self.is_replay = is_replay
+
+
+class AppendOptions(TypedDict, total=False):
+    """Options of one session's share of `Store.commit`, as `Session.append_many` takes them."""
+
+    parent: Parent
+    expected_head: int | None
+    expected_leaf: ExpectedLeaf
+    contents: tuple[bytes, ...]
+    aliases: Sequence[str | None]
+
+
+class _Prepared(NamedTuple):
+    """A write that is ready to be committed, with its bodies and the contents it names."""
+
+    write: Write
+    bodies: Sequence[Durable]
+    contents: tuple[bytes, ...]
 
 
 _LIMIT = "message_bytes"
@@ -104,21 +134,21 @@ class Appender(ContextReader):
         nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
         """
-        if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
-            kind = type(items).__name__
-            raise WrongArgument(f"append_many takes a list of messages, not {kind}")
-        if not items:
-            raise WrongArgument("there is nothing to append: give at least one message")
-        if parent is not None and not isinstance(parent, Here):
-            parent = await self._in_tree(parent)
-        durable, taken = settled_items(items)
-        return await self._commit(
-            await new_entries(durable, parent, aliases),
-            bodies=durable,
+        options = AppendOptions(
+            parent=parent,
             expected_head=expected_head,
-            expected_leaf=await self._expected(expected_leaf),
+            expected_leaf=expected_leaf,
+            contents=contents,
+            aliases=aliases,
+        )
+        prepared = await self._prepared(items, options)
+        return await self._commit(
+            prepared.write.entries,
+            bodies=prepared.bodies,
+            expected_head=prepared.write.expected_head,
+            expected_leaf=prepared.write.expected_leaf,
             key=idempotency_key,
-            contents=(*contents, *taken),
+            contents=prepared.contents,
         )
 
     async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
@@ -142,6 +172,25 @@ class Appender(ContextReader):
         await self._backing.flush()
 
     # ------------------------------------------------------------ inside
+
+    async def _prepared(self, items: Sequence[Item], options: AppendOptions) -> _Prepared:
+        """`items` as a write to the session. Raises: as `append_many`; nothing is written then."""
+        if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+            kind = type(items).__name__
+            raise WrongArgument(f"append_many takes a list of messages, not {kind}")
+        if not items:
+            raise WrongArgument("there is nothing to append: give at least one message")
+        parent = options.get("parent", LEAF)
+        if parent is not None and not isinstance(parent, Here):
+            parent = await self._in_tree(parent)
+        durable, taken = settled_items(items)
+        write = Write(
+            stream=self.id,
+            entries=await new_entries(durable, parent, options.get("aliases", ())),
+            expected_head=options.get("expected_head"),
+            expected_leaf=await self._expected(options.get("expected_leaf", msgspec.UNSET)),
+        )
+        return _Prepared(write, durable, (*options.get("contents", ()), *taken))
 
     async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
         return (await self._commit((new_side(body, about),)))[0]
@@ -183,6 +232,48 @@ class Appender(ContextReader):
         return found.id
 
 
+async def commit_sessions(
+    store: SessionStore,
+    outside: Outside,
+    writes: Sequence[tuple[Appender, Sequence[Item], AppendOptions]],
+    key: str | None,
+) -> CommittedSessions:
+    """Append to several sessions of `store` in one commit. Raises: as `Store.commit`."""
+    if not writes:
+        raise WrongArgument("there is nothing to commit: give a session", argument="writes")
+    if len(writes) > 1 and not store.capabilities.multi_stream_commit:
+        raise Unsupported("multi_stream_commit", store.address.partition(":")[0])
+    for session, _, options in writes:
+        if session._backing.store is not store:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
+            reason = f"session {session.id} was opened in another store"
+            raise WrongArgument(reason, argument="writes")
+        if unknown := set(options) - AppendOptions.__annotations__.keys():
+            known = ", ".join(AppendOptions.__annotations__)
+            reason = f"unknown option {min(unknown)!r}: the options of a write are {known}"
+            raise WrongArgument(reason, argument="writes")
+    prepared = [
+        await session._prepared(items, options)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
+        for session, items, options in writes
+    ]
+    for each in prepared:
+        if each.contents:
+            await asyncio.to_thread(check_contents, each.contents, each.write.entries)
+    for session, _, _ in writes:
+        await session.flush()
+    blobs = tuple(dict.fromkeys(content for each in prepared for content in each.contents))
+    commit = Commit(
+        writes=tuple(each.write for each in prepared),
+        at=outside.clock.now_ms(),
+        idempotency_key=key,
+        blobs=blobs,
+    )
+    committed = await store.commit(commit)
+    for (session, _, _), entries, each in zip(writes, committed.entries, prepared, strict=True):
+        known = () if committed.is_replay else each.bodies
+        await session._see(entries, known)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
+    return CommittedSessions(map(Appended, committed.entries), is_replay=committed.is_replay)
+
+
 def settled(
     said: str | Message | InFlightMessage,
 ) -> tuple[str | Message, tuple[bytes, ...]]:
@@ -213,8 +304,11 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
     _require_small(item)
     match item:
         case Message():
+            if isinstance(item.foreign, dict):  # anything else is refused when it is written
+                settled_data(item.foreign)
             return stored_message(item) if item.role in _OF_TOOLS else (item, ())
         case InFlightMessage():
+            settled_data(item.foreign)
             return settled_message(item)
         case Custom():
             data = settled_data(item.data)
@@ -282,6 +376,8 @@ def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
         check_whole(item, type(item).__name__)
         raise
     require_within(_LIMIT, len(new.body), _MESSAGE)
+    if isinstance(item, Message) and item.said_at is not None and item.said_at not in TIMES:
+        raise WrongArgument("said_at is a time in Unix milliseconds", argument="said_at")
     if isinstance(item, Message) and not _is_read_alike(item, new.body):
         check_whole(item, Message.__name__)
     return new

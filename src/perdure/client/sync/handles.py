@@ -21,7 +21,14 @@ from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.saying import Said
 from perdure.client.agents.turn import Reply, WhileWaiting
 from perdure.client.agents.turn import Turn as AsyncTurn
-from perdure.client.conversation.appending import Appended, ExpectedLeaf, Item, Parent
+from perdure.client.conversation.appending import (
+    Appended,
+    AppendOptions,
+    CommittedSessions,
+    ExpectedLeaf,
+    Item,
+    Parent,
+)
 from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.client.reading import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
@@ -600,6 +607,29 @@ class Store(Handle[AsyncStore]):
         Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
         """
         return self.portal.call(self.asynchronous.entry(reference))
+
+    def commit(
+        self,
+        writes: Sequence[tuple[Session, Sequence[Item], AppendOptions]],
+        *,
+        idempotency_key: str | None = None,
+    ) -> CommittedSessions:
+        """Append to several sessions in one commit, all or nothing.
+
+        Each write is a session, its items and its options, which are those of
+        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
+        stored first.
+        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
+        nothing and returns the first call's entries, with ``is_replay``.
+        Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
+        InvalidEntry for two writes to one session; and as `Session.append_many`.
+        """
+        return self.portal.call(
+            self.asynchronous.commit(
+                [(part_0.asynchronous, part_1, part_2) for part_0, part_1, part_2 in writes],
+                idempotency_key=idempotency_key,
+            )
+        )
 
     def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
         """Return the content that `handle` names, of any entry of the namespace.

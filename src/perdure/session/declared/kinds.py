@@ -21,6 +21,7 @@ from typing import (
     cast,
     get_args,
     get_origin,
+    is_typeddict,
 )
 
 import msgspec
@@ -105,6 +106,8 @@ def _of_generic(origin: type[Any], args: tuple[Any, ...]) -> Kind:
 def _of_class(known: Any) -> Kind:
     if not isinstance(known, type):
         return ANYTHING
+    if is_typeddict(known):
+        return Kind("a dict of options", lambda value: isinstance(value, dict))
     if known is msgspec.UnsetType:
         return Kind("msgspec.UNSET", lambda value: value is msgspec.UNSET)
     if known is int:

@@ -12,6 +12,8 @@ from typing import cast
 
 import msgspec
 
+from perdure.errors.usage import WrongArgument
+from perdure.session.declared.kinds import is_kept
 from perdure.session.media.inline import (
     HANDLE,
     MAX_MESSAGE_BYTES,
@@ -51,7 +53,14 @@ def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...
         raise ValueError(f"the media of a message have at most {MAX_MESSAGE_BYTES} bytes")
     contents = dict.fromkeys(part.content for part in inline)
     parts = tuple(_settled_part(part) for part in message.parts)
-    return Message(message.role, parts), tuple(contents)
+    durable = Message(
+        message.role,
+        parts,
+        author=message.author,
+        said_at=message.said_at,
+        foreign=message.foreign,
+    )
+    return durable, tuple(contents)
 
 
 def _settled_part(part: Part | InlineMedia) -> Part:
@@ -76,6 +85,8 @@ def settled_data(value: object) -> Settled:
 
 
 def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...]) -> object:
+    if isinstance(value, msgspec.Raw):  # checked when it was given
+        return value
     if isinstance(value, InlineMedia):
         contents[value.content] = None
         return msgspec.to_builtins(media_part(value))
@@ -90,13 +101,40 @@ def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...
     within = (*above, id(value))
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
+        for key in fields:
+            _require_text_key(key)
         taken = {key: _taken_out(item, contents, within) for key, item in fields.items()}
         return fields if all(taken[key] is fields[key] for key in fields) else taken
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         kept = [_taken_out(item, contents, within) for item in items]
         return items if all(a is b for a, b in zip(kept, items, strict=True)) else kept
+    _require_json(value)
     return value
+
+
+def _require_text_key(key: object) -> None:
+    """Raises: WrongArgument for a key that JSON would turn into a text."""
+    if not isinstance(key, str):
+        raise WrongArgument(
+            f"data is JSON, whose keys are text: {key!r:.40} is of type {type(key).__name__}; "
+            "make it a text"
+        )
+
+
+def _require_json(value: object) -> None:
+    """Raises: WrongArgument for a value that would be read again as another one."""
+    if value is None or isinstance(value, bool | msgspec.Struct | msgspec.UnsetType):
+        return
+    if isinstance(value, int | float) and type(value) in (int, float):
+        if is_kept(value):
+            return
+        raise WrongArgument(
+            "data holds a number of more than 64 bits: give it as text, or in raw_json"
+        )
+    raise WrongArgument(
+        f"data is JSON, which has no {type(value).__name__}: give it as text or a number"
+    )
 
 
 def inline_in(parts: Sequence[Part]) -> str | None:
