@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -27,6 +27,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import Question
 from perdure.stores.protocol import Commit, SessionStore, Write
+from tests.fakes.forked_commands import run_command
 from tests.fakes.postgres import PostgresServer
 
 REFUSALS = (SessionNotFound, EntryNotFound, QuestionNotFound, WrongArgument)
@@ -204,15 +205,13 @@ def test_blocking_handles_take_whole_ids(tmp_path: Path) -> None:
         assert session.find("0") == entry.id
 
 
-def run_command(*words: str) -> tuple[int, str]:
-    """The exit code of ``perdure``, and what it printed."""
-    command = [sys.executable, "-m", "perdure", *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    return done.returncode, done.stdout + done.stderr
-
-
 def test_command_line_erases_by_whole_ids_only(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'store.db'}"
+
+    def run(*words: str) -> tuple[int, str]:
+        ended = run_command(words, {**os.environ, "COLUMNS": "100"}, tmp_path)
+        return ended.code, ended.out.decode() + ended.err
+
     with perdure.blocking.open(address) as store:
         for id in ("user10", "user11", "work"):
             store.create(id=id)
@@ -221,10 +220,10 @@ def test_command_line_erases_by_whole_ids_only(tmp_path: Path) -> None:
         ("wor", ("work",)),
         ("user", ("user10",)),
     ):
-        code, told = run_command("sessions", "erase", typed, "--yes", "--store", address)
+        code, told = run("sessions", "erase", typed, "--yes", "--store", address)
         assert code == 3
         assert all(name in told for name in names), told
-    assert run_command("sessions", "show", "wor", "--store", address)[0] == 0
-    assert run_command("sessions", "erase", "work", "--yes", "--store", address)[0] == 0
+    assert run("sessions", "show", "wor", "--store", address)[0] == 0
+    assert run("sessions", "erase", "work", "--yes", "--store", address)[0] == 0
     with perdure.blocking.open(address) as store:
         assert {info.id for info in store.recent()} == {"user10", "user11"}

@@ -9,10 +9,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pkgutil
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import FileIO
+from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import TypeAlias
@@ -21,14 +22,15 @@ import perdure.apps
 
 END_S = 90
 
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
     [
         "perdure.client.agents.runtime",
         "perdure.client.flows.flows",
         "perdure.client.open",
         "perdure.models.scenario_yaml",
         "perdure.stores.in_memory",
+        "perdure.stores.postgres.store",
         "perdure.stores.sqlite.store",
         *(each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps.")),
         "tests.crash.children.document",
@@ -80,11 +82,11 @@ def forked(work: Callable[..., None], *arguments: object) -> Generator[Forked]:
 
     `work` is a function of a module: it is loaded by its name there.
     """
-    out, its_out = _SERVER.Pipe(duplex=False)
-    err, its_err = _SERVER.Pipe(duplex=False)
+    out, its_out = SERVER.Pipe(duplex=False)
+    err, its_err = SERVER.Pipe(duplex=False)
     with out, err:
         with its_out, its_err:
-            process = _SERVER.Process(
+            process = SERVER.Process(
                 target=_become, args=(its_out, its_err, work, *arguments), daemon=True
             )
             process.start()
@@ -100,6 +102,13 @@ def run_forked(work: Callable[..., None], *arguments: object) -> Ended:
     """How a process that does `work` ended."""
     with forked(work, *arguments) as process:
         return process.ended()
+
+
+def take_streams() -> None:
+    """Have this forked process read and write the streams that it was given."""
+    sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8")
+    sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8")
+    sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8")
 
 
 Pipe: TypeAlias = "Connection[object, object]"

@@ -13,11 +13,10 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 
 from perdure.__main__ import run
-from tests.fakes.forked import Ended, run_forked
+from tests.fakes.forked import Ended, run_forked, take_streams
 
 MOST_INPUT = 60_000
 """What a pipe holds while no process reads it."""
@@ -47,9 +46,7 @@ def _command(words: list[str], environment: dict[str, str], folder: str, stdin: 
     os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
-    sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8")
-    sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8")
-    sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8")
+    take_streams()
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()

@@ -1,12 +1,20 @@
-"""Child processes that begin when they are told to, and report on standard output."""
+"""Child processes that begin when they are told to, and report on standard output.
+
+They are forked from one that has loaded the library, which is most of what a short one does.
+"""
 
 from __future__ import annotations
 
-import subprocess
+import os
+import runpy
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from io import FileIO
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+
+from tests.fakes.forked import SERVER, Pipe, take_streams
 
 END_S = 60
 
@@ -14,41 +22,62 @@ END_S = 60
 class Child:
     """One process, up to the point where it waits to be told to begin."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: ForkServerProcess, stdin: int, stdout: int) -> None:
+        assert process.pid is not None
         self.pid = process.pid
         self._process = process
+        self._stdin = stdin
+        self._stdout = FileIO(stdout, closefd=False)
         assert self.line() == "ready"
 
     def tell(self) -> None:
         """Let it go on."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        os.write(self._stdin, b"\n")
 
     def line(self) -> str:
         """The next line it prints."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().rstrip("\n")
+        return self._stdout.readline().decode().rstrip("\n")
 
     def last_line(self) -> str:
         """What it prints at the end; it must end well."""
         last = self.line()
-        assert self._process.wait(END_S) == 0
+        self._process.join(END_S)
+        assert self._process.exitcode == 0
         return last
 
 
 @contextmanager
 def child(script: Path, *arguments: object) -> Generator[Child]:
     """A process that runs `script`; killed at the end, should it not have ended itself."""
-    command = [sys.executable, str(script), *map(str, arguments)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
-    with process:
+    its_in, stdin = SERVER.Pipe(duplex=False)
+    stdout, its_out = SERVER.Pipe(duplex=False)
+    with stdin, stdout:
+        with its_in, its_out:
+            words = [str(script), *map(str, arguments)]
+            given = (its_in, its_out, words, dict(os.environ), str(Path.cwd()))
+            process = SERVER.Process(target=_run_script, args=given, daemon=True)
+            process.start()
         try:
-            yield Child(process)
+            yield Child(process, stdin.fileno(), stdout.fileno())
         finally:
             process.kill()
+            process.join()
+            process.close()
+
+
+def _run_script(
+    stdin: Pipe, stdout: Pipe, words: list[str], environment: dict[str, str], folder: str
+) -> None:
+    os.dup2(stdin.fileno(), 0)
+    os.dup2(stdout.fileno(), 1)
+    stdin.close()
+    stdout.close()
+    take_streams()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = words
+    runpy.run_path(words[0], run_name="__main__")
 
 
 def run_together(script: Path, role: str, store: object, processes: int, count: int) -> list[str]:

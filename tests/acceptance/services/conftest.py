@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from tests.fakes.anthropic_server import anthropic_server
+from tests.fakes.forked_commands import run_command
 from tests.fakes.model_server import ModelServer
 from tests.fakes.openai_server import openai_server
 
 CHILDREN = Path(__file__).parents[1] / "children"
-PERDURE = Path(sys.executable).with_name("perdure")
 PATIENCE_S = 60
 
 
@@ -50,9 +50,10 @@ class Desk:
         """The address of its store."""
         return f"sqlite:///{self.folder / 'desk.db'}"
 
-    async def run(self, *command: str | Path) -> asyncio.subprocess.Process:
-        """A process beside the test, ended with it."""
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its processes see: the two providers, and no folder but its own."""
+        return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "XDG_DATA_HOME": str(self.folder / "data"),
@@ -63,9 +64,12 @@ class Desk:
             "ANTHROPIC_BASE_URL": self.anthropic.url,
             "ANTHROPIC_API_KEY": "sk-test-0123456789abcdef",
         }
+
+    async def run(self, *command: str | Path) -> asyncio.subprocess.Process:
+        """A process beside the test, ended with it."""
         process = await asyncio.create_subprocess_exec(
             *map(str, command),
-            env=environment,
+            env=self.environment,
             cwd=self.folder,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -114,10 +118,10 @@ class Desk:
 
     async def perdure(self, *words: str) -> Any:
         """What another process, the command ``perdure``, prints as JSON."""
-        process = await self.run(PERDURE, *words, "--store", self.address, "--json")
-        out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-        assert process.returncode == 0, err
-        return json.loads(out)
+        line = (*words, "--store", self.address, "--json")
+        ended = await asyncio.to_thread(run_command, line, self.environment, self.folder)
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out)
 
     async def question(self) -> dict[str, Any]:
         """The one open question, as another process finds it."""
