@@ -140,25 +140,35 @@ def index_of(entries: Iterable[Entry]) -> TreeIndex:
     loops = _first_of_each_cycle(by_id)
     children: dict[EntryId, list[EntryId]] = {}
     roots: list[EntryId] = []
-    for entry in by_id.values():
-        if entry.parent_id is None or entry.parent_id not in by_id or entry.id in loops:
-            roots.append(entry.id)
+    for id_, entry in by_id.items():
+        parent = entry.parent_id
+        if parent is None or parent not in by_id or id_ in loops:
+            roots.append(id_)
+        elif (siblings := children.get(parent)) is None:
+            children[parent] = [id_]
         else:
-            children.setdefault(entry.parent_id, []).append(entry.id)
+            siblings.append(id_)
     return TreeIndex(by_id, children, roots)
 
 
 def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
     """The entry of each cycle that is first in the log: cutting there opens the cycle."""
+    # In each cycle the parent of one entry does not come before it.
+    starts: list[EntryId] = []
+    before: set[EntryId] = set()
+    newest: EntryId | None = None  # the usual parent, compared without a look-up
+    for id_, entry in by_id.items():
+        parent = entry.parent_id
+        is_before = parent is None or parent == newest or parent in before
+        if not is_before and parent in by_id:
+            starts.append(id_)
+        before.add(id_)
+        newest = id_
+    if not starts:
+        return set()
     settled: set[EntryId] = set()
     firsts: set[EntryId] = set()
     order = {id_: n for n, id_ in enumerate(by_id)}
-    # In each cycle the parent of one entry does not come before it.
-    starts = [
-        id_
-        for n, (id_, entry) in enumerate(by_id.items())
-        if entry.parent_id is not None and order.get(entry.parent_id, -1) >= n
-    ]
     for start in starts:
         walked: dict[EntryId, None] = {}
         cursor: EntryId | None = start
@@ -189,6 +199,29 @@ def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entr
 
 def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
     """The whole tree as nested nodes, roots first; built without recursion, whatever the depth."""
+    return _nodes_from_end(index, labels) or _nodes_of_any(index, labels)
+
+
+def _nodes_from_end(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...] | None:
+    """Build the tree from its last entry on; None where an entry comes before its parent.
+
+    Only the nodes that still wait for their parents are looked up, so memory is read in order.
+    """
+    roots: list[TreeNode] = []
+    is_root = frozenset(index.roots)
+    waiting: dict[EntryId, list[TreeNode]] = {}
+    for id_, entry in reversed(list(index.by_id.items())):
+        below = waiting.pop(id_, None)
+        node = TreeNode(entry, labels.get(id_), tuple(reversed(below)) if below else ())
+        if id_ in is_root or entry.parent_id is None:
+            roots.append(node)
+        else:
+            waiting.setdefault(entry.parent_id, []).append(node)
+    roots.reverse()
+    return None if waiting else tuple(roots)
+
+
+def _nodes_of_any(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
     finished: dict[EntryId, TreeNode] = {}
     stack: list[EntryId] = list(index.by_id)  # the newest on top: what grows from it is done
     while stack:
