@@ -40,6 +40,8 @@ OPERATIONS: dict[str, Operation] = {
     "find_entry": lambda store: store.find_entry(S, "7"),
     "window": lambda store: store.context_window(S, LAST),
     "notes": lambda store: store.notes(S, ("label",)),
+    "seen": lambda store: store.seen(S, [LAST, EntryId("s/7"), EntryId("other/7")]),
+    "around": lambda store: store.around(S, LAST, [EntryId("s/7"), EntryId("s/700")], 4),
     "fork": lambda store: fork(store, S, "new", at=LAST),
     "path": lambda store: fork(store, S, "old", at=EntryId("s/700"), head=700, scope="path"),
     "append": lambda store: append(store, S, said("more")),
@@ -146,8 +148,12 @@ async def test_no_list_goes_through_more_sessions_than_it_gives(
         writes = tuple(Write(stream=h.id, create=h, entries=answered) for h in headers)
         await filling.commit(Commit(writes=writes, at=START_MS))
     await append(filling, StreamId("s1"), new_side(ASKED))
+    assert await too_wide_lists(open_store, plans) == {}
     db.execute("ANALYZE")
+    assert await too_wide_lists(open_store, plans) == {}
 
+
+async def too_wide_lists(open_store: Open, plans: Plans) -> dict[str, str]:
     too_wide: dict[str, str] = {}
     for name, operation in LISTS.items():
         fresh = await open_store()
@@ -158,4 +164,20 @@ async def test_no_list_goes_through_more_sessions_than_it_gives(
         rows, sql = await plans.widest()
         if rows > FEW:
             too_wide[name] = f"{rows} rows: {sql}"
-    assert too_wide == {}
+    return too_wide
+
+
+async def test_questions_of_store_go_through_open_questions_only(
+    open_store: Open, plans: Plans
+) -> None:
+    filling = await open_store()
+    await create(filling, S)
+    answered = (new_side(ASKED), new_side(Answer("allow", "me"), Sibling(0)))
+    for _ in range(4 * FEW):
+        await append(filling, S, *answered)
+    await append(filling, S, new_side(ASKED))
+    plans.is_on = True
+    assert [entry.seq for entry in await filling.open_questions_of_all()] == [8 * FEW]
+    assert [entry.seq for entry in await filling.open_questions(S)] == [8 * FEW]
+    plans.is_on = False
+    assert await plans.widest() <= (FEW, "")

@@ -113,13 +113,24 @@ WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active AND upda
     AND NOT is_erased
 """
 
-_OPEN_QUESTIONS: LiteralString = f"""
-SELECT {ENTRY_COLUMNS} FROM perdure.open_question AS q
-JOIN perdure.entry AS e ON e.namespace = q.namespace AND e.stream = q.stream AND e.seq = q.seq
-WHERE q.namespace = %s AND e.kind = %s AND e.run IS NULL AND e.salt IS NOT NULL
+# OFFSET 0: the server would rather begin with the entries, among which all that were answered are.
+_ASKED: LiteralString = f"""
+OFFSET 0) AS q CROSS JOIN LATERAL (
+    SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+    WHERE e.namespace = q.namespace AND e.stream = q.stream AND e.seq = q.seq AND e.kind = %s
+        AND e.run IS NULL AND e.salt IS NOT NULL
+    OFFSET 0
+) AS e
 """  # noqa: S608 - put together from constants
 
-_OPEN_QUESTIONS_OF = _OPEN_QUESTIONS + " AND q.stream = %s ORDER BY q.seq"
+_OPEN_QUESTIONS: LiteralString = f"""
+SELECT e.* FROM (SELECT * FROM perdure.open_question WHERE namespace = %s {_ASKED}
+"""  # noqa: S608 - put together from constants
+
+_OPEN_QUESTIONS_OF: LiteralString = f"""
+SELECT e.* FROM (
+    SELECT * FROM perdure.open_question WHERE namespace = %s AND stream = %s ORDER BY seq {_ASKED}
+"""  # noqa: S608 - put together from constants
 
 _SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
 
@@ -410,7 +421,7 @@ async def open_questions_of_all(db: Database) -> list[Entry]:
 
 async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
     """The questions of the stream's own log that no entry of it closes."""
-    values = (db.namespace, Question.kind, stream)
+    values = (db.namespace, stream, Question.kind)
     rows = await _of_stream(db, stream, Statement(_OPEN_QUESTIONS_OF, values))
     return [entry_of(row) for row in rows]
 
