@@ -393,9 +393,12 @@ def _text_bytes(item: object) -> int:
     parts: Any = getattr(item, "parts", (item,))
     if not isinstance(parts, list | tuple):
         return 0
-    held: Iterable[Any] = cast("Iterable[Any]", parts)
-    texts: list[Any] = [getattr(part, "text", part) for part in held]
-    return sum(_bytes_of(text) for text in texts if isinstance(text, str))
+    total = 0
+    for part in cast("Iterable[Any]", parts):  # a loop, as every append comes by
+        text: Any = getattr(part, "text", part)
+        if isinstance(text, str):
+            total += _bytes_of(text)
+    return total
 
 
 def _bytes_of(text: str) -> int:

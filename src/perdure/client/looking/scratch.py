@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.client.processes import this_process
 from perdure.session.ids import StreamId
+from perdure.stores.access.later import Later
 from perdure.stores.keeping.erasing import Certificate
 from perdure.stores.protocol import SessionStore
-from perdure.tools.paths.scratch import removed, scratch_of
+
+if TYPE_CHECKING:
+    from perdure.tools.paths import scratch
+else:
+    scratch = Later("perdure.tools.paths.scratch")
 
 
 def scratch_dir_of(store: SessionStore, session: StreamId) -> Path:
@@ -18,7 +24,7 @@ def scratch_dir_of(store: SessionStore, session: StreamId) -> Path:
     place = store.address
     if place.startswith("memory:"):  # which is another store in every process, and each time
         place = f"{place} {this_process()} {id(store)}"
-    return scratch_of(place, store.namespace, session)
+    return scratch.scratch_of(place, store.namespace, session)
 
 
 async def without_scratch(store: SessionStore, certificate: Certificate) -> Certificate:
@@ -30,4 +36,4 @@ async def without_scratch(store: SessionStore, certificate: Certificate) -> Cert
 async def delete_scratch(store: SessionStore, sessions: Iterable[StreamId]) -> None:
     """Delete the scratch directories on this machine of `sessions`."""
     for session in sessions:
-        await asyncio.to_thread(removed, scratch_dir_of(store, session))
+        await asyncio.to_thread(scratch.removed, scratch_dir_of(store, session))
