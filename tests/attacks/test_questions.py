@@ -170,17 +170,47 @@ async def test_flow_stops_a_node_and_withdraws_its_question(tmp_path: Path) -> N
     assert not (tmp_path / "a.txt").exists()
 
 
-async def test_question_that_a_file_claims_is_open_takes_no_second_answer(tmp_path: Path) -> None:
+async def test_closed_question_that_a_file_lists_as_open_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     asking = new_side(Question("approval", "May I?", ("allow", "deny")))
     async with perdure.open(f"sqlite:///{path}") as store:
         session = await store.create(id="s")
         write = Write(stream=session.id, entries=(asking,))
         await store.backend.commit(Commit(writes=(write,), at=1))
-        await store.answer("s/0", "deny", by="me")
+        fork = await session.fork(id="f")
+        asked = Write(stream=fork.id, entries=(asking,))
+        await store.backend.commit(Commit(writes=(asked,), at=2))
+        for question in await store.questions():
+            await store.answer(question.id, "deny", by="me")
     with raw_database(path) as db:
-        db.execute("INSERT INTO open_question SELECT namespace, no, 0 FROM stream")
+        db.execute(
+            "INSERT OR IGNORE INTO open_question SELECT s.namespace, s.no, seq FROM stream s, entry"
+        )
 
-    async with perdure.open(f"sqlite:///{path}") as store:
-        with pytest.raises(AlreadyAnswered):
-            await store.answer("s/0", "allow", by="me")
+    for is_trusted in (True, False):
+        async with perdure.open(f"sqlite:///{path}", is_trusted=is_trusted) as store:
+            assert await store.questions() == []
+            for id_ in ("s", "f"):
+                assert await (await store.open(id_)).questions() == []
+                with pytest.raises(AlreadyAnswered):
+                    await store.answer(f"{id_}/0", "allow", by="me")
+            problems = [str(problem) for problem in (await store.verify()).problems]
+            assert any("does not belong in the inbox" in problem for problem in problems)
+
+
+async def test_imported_session_lists_no_question_as_open(tmp_path: Path) -> None:
+    asking = new_side(Question("approval", "May I?", ("allow", "deny")))
+    async with perdure.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        session = await store.create(id="s")
+        await session.append(perdure.user("hi"))
+        await store.backend.commit(
+            Commit(writes=(Write(stream=session.id, entries=(asking,)),), at=1)
+        )
+        assert [each.id for each in await session.questions()] == ["s/1"]
+        await session.export("perdure", tmp_path / "s.perdure")
+    for is_trusted in (True, False):
+        async with perdure.open(
+            f"sqlite:///{tmp_path / 'other.db'}", is_trusted=is_trusted
+        ) as other:
+            await other.import_files([tmp_path / "s.perdure"])
+            assert await (await other.open("s")).questions() == []

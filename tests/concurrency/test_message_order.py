@@ -151,3 +151,42 @@ async def test_chats_of_one_session_share_the_order_of_their_calls(tmp_path: Pat
         await turn
         entries = [entry async for entry in chat.session.entries()]
         assert said_in(entries) == ["one", "two", "three"]
+
+
+def sizes_of_round() -> list[int]:
+    """Bytes of the messages of one round: below and above what is handed to a thread."""
+    return random.sample([1, 1, 70_000, 200_000, 1_200_000, 1, 200_000, 1, 1], 9)
+
+
+async def test_concurrent_appends_are_stored_in_the_order_of_the_calls(address: str) -> None:
+    async with perdure.open(address, durability="normal") as store:
+        session = await store.create()
+        root = await session.append(perdure.user("root"))
+        media = perdure.user("picture", perdure.media(b"\x89PNG", "image/png"))
+        for _ in range(4):
+            before = session.head
+            said = [f"{n} " + "x" * size for n, size in enumerate(sizes_of_round())]
+            calls = [session.append(perdure.user(words)) for words in said]
+            calls[4:4] = [session.append(media), session.append(perdure.user("b"), parent=root)]
+            said[4:4] = ["picture", "b"]
+            await asyncio.gather(*calls, session.rename("after all"))
+            entries = [entry async for entry in session.entries(after=before)]
+            assert said_in(entries) == said
+            assert entries[-1].kind == "session_info"
+
+
+async def test_first_appends_of_an_opened_store_keep_the_order_of_the_calls(
+    tmp_path: Path,
+) -> None:
+    for scheme in ("sqlite", "jsonl"):
+        address = f"{scheme}:///{tmp_path / scheme}"
+        async with perdure.open(address) as store:
+            session = (await store.create()).id
+        said: list[str] = []
+        for n in range(10):
+            async with perdure.open(address, durability="normal") as store:
+                opened = await store.open(session)
+                now = [f"{n}.{m}" for m in range(6)]
+                await asyncio.gather(*(opened.append(perdure.user(words)) for words in now))
+                said += now
+                assert said_in([entry async for entry in opened.entries()]) == said

@@ -266,11 +266,6 @@ class SessionReader:
         unseen = set(others).difference(await self._backing.log.seen(self.id, others))
         return {entry: label for entry, label in labels.items() if entry not in unseen}
 
-    async def questions(self) -> list[OpenQuestion]:
-        """What waits for a person, oldest first. A fork does not inherit its origin's."""
-        asked = await self._backing.log.open_questions(self.id)
-        return open_questions(asked, self._outside.clock.now_ms())
-
     async def find(self, prefix: str) -> EntryId:
         """Resolve a typed entry: an id, a seq (of an origin: ``↑3``), a foreign id, or a prefix.
 

@@ -14,11 +14,11 @@ import msgspec
 
 from perdure.client.clock import absolute
 from perdure.client.conversation.appending import Appender, ExpectedLeaf
-from perdure.client.conversation.authority import agent_of_fork
+from perdure.client.conversation.authority import agent_of_fork, questions_in_force
 from perdure.client.conversation.hooking import asked
 from perdure.client.conversation.workspace import require_folder
 from perdure.client.erasing import erase_session
-from perdure.client.reading import EntryRef
+from perdure.client.reading import EntryRef, OpenQuestion, open_questions
 from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
@@ -129,6 +129,15 @@ class Session(Appender):
             told = BranchSummary(told)
         told = msgspec.structs.replace(told, from_id=target)
         return await self._move(told, expected, idempotency_key, state.head)
+
+    async def questions(self) -> list[OpenQuestion]:
+        """List the session's open questions, oldest first. A fork does not inherit its origin's.
+
+        Questions that came with an import or an unknown store are not listed: no turn waits.
+        """
+        unclosed = await self._backing.log.open_questions(self.id)
+        found = open_questions(unclosed, self._outside.clock.now_ms())
+        return await questions_in_force(self._backing.store, found)
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
@@ -331,7 +340,9 @@ class Session(Appender):
     def asking(self, hooks: Hooks) -> Session:
         """A handle of the same session that asks `hooks` after the ones this handle asks."""
         joined = Hooks(self._hooks, hooks)
-        return Session(self._backing, self._state, self._outside, self._bus, joined)
+        other = Session(self._backing, self._state, self._outside, self._bus, joined)
+        other._order = self._order
+        return other
 
     # ------------------------------------------------------------ inside
 

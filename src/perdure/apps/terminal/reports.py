@@ -18,7 +18,6 @@ from perdure.client.conversation.authority import (
     Authority,
     Withheld,
     authority_of,
-    questions_in_force,
 )
 from perdure.client.conversation.binding import BINDING_KINDS, shaping_in
 from perdure.client.conversation.lineage import Child, children_of, invocation_of
@@ -126,7 +125,7 @@ async def report_of(session: Session, store: SessionStore, last: int | None = No
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
         labels=await session.labels(),
         usage=sum((_usage_of(entry) for entry in tree.by_id.values()), Usage()),
-        questions=tuple(await questions_in_force(store, await session.questions())),
+        questions=tuple(await session.questions()),
         agent=None if bound is None else str((bound.agent or {}).get("id", "")),
         system_prompt=None if bound is None else bound.system_prompt,
         invoked_by=await invocation_of(store, state),

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypedDict, cast, overload
 
 import msgspec
 
 from perdure.bounds.limits import require_within
 from perdure.client.clock import Outside
+from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.contexts import ContextReader
 from perdure.client.reading import EntryRef
 from perdure.errors import InvalidEntry, Unsupported, WrongArgument
@@ -84,16 +86,27 @@ class _Prepared(NamedTuple):
     bodies: Sequence[Durable]
     contents: tuple[bytes, ...]
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether every store takes it without handing it to a thread."""
+        size = sum(len(new.body) for new in self.write.entries)
+        return size < _QUICK_BYTES and not self.contents
+
 
 _LIMIT = "message_bytes"
 _MESSAGE = "the message"
 _LARGE = 1_048_576
 """Characters of text from which on a message is made an entry in a thread."""
 
+_QUICK_BYTES = 65_536
+"""Bytes of entries below which every store takes a commit without handing it to a thread."""
+
 
 @takes_all_declared_but("items")
 class Appender(ContextReader):
     """What a `Session` appends with."""
+
+    _order = cached_property(lambda _: CallOrder())
 
     @overload
     async def append(self, item: Item, /, *, parent: Parent = LEAF) -> Entry: ...
@@ -141,15 +154,20 @@ class Appender(ContextReader):
             contents=contents,
             aliases=aliases,
         )
-        prepared = await self._prepared(items, options)
-        return await self._commit(
-            prepared.write.entries,
-            bodies=prepared.bodies,
-            expected_head=prepared.write.expected_head,
-            expected_leaf=prepared.write.expected_leaf,
-            key=idempotency_key,
-            contents=prepared.contents,
-        )
+        prepared: _Prepared | None = None
+        if _is_ready(items, options):
+            prepared = await self._prepared(items, options)  # lets no other call run
+        is_quick = prepared is not None and prepared.is_quick
+        async with self._order.place(is_quick=is_quick):
+            prepared = prepared or await self._prepared(items, options)
+            return await self._commit(
+                prepared.write.entries,
+                bodies=prepared.bodies,
+                expected_head=prepared.write.expected_head,
+                expected_leaf=prepared.write.expected_leaf,
+                key=idempotency_key,
+                contents=prepared.contents,
+            )
 
     async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
         """Add `note` about an entry, or about the session; `notes` lists them.
@@ -158,11 +176,12 @@ class Appender(ContextReader):
         Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
         """
         durable, contents = settled_items([note])
-        target = None if about is None else await self._resolve(about)
-        if target is not None:
-            await self._backing.log.entry(self.id, target)
-        new = tuple(new_side(each, target) for each in durable if isinstance(each, Note))
-        return (await self._commit(new, contents=contents))[0]
+        async with self._order.place():
+            target = None if about is None else await self._resolve(about)
+            if target is not None:
+                await self._backing.log.entry(self.id, target)
+            new = tuple(new_side(each, target) for each in durable if isinstance(each, Note))
+            return (await self._commit(new, contents=contents))[0]
 
     async def flush(self) -> None:
         """Store the session now if it is a draft.
@@ -193,7 +212,8 @@ class Appender(ContextReader):
         return _Prepared(write, durable, (*options.get("contents", ()), *taken))
 
     async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
-        return (await self._commit((new_side(body, about),)))[0]
+        async with self._order.place(is_quick=True):
+            return (await self._commit((new_side(body, about),)))[0]
 
     async def _commit(
         self,
@@ -339,15 +359,27 @@ async def new_entries(
             made.append(new_side(item, None if last is None else Sibling(last)))
         else:
             after = parent if last is None else LEAF
-            is_large = isinstance(item, Message) and _text_bytes(item) > _LARGE
             made.append(
-                await asyncio.to_thread(_new, item, after) if is_large else _new(item, after)
+                await asyncio.to_thread(_new, item, after) if _is_large(item) else _new(item, after)
             )
             last = number
     if not aliases:
         return tuple(made)
     named = zip(made, aliases, strict=True)
     return tuple(msgspec.structs.replace(new, alias=alias) for new, alias in named)
+
+
+def _is_ready(items: Sequence[Item], options: AppendOptions) -> bool:
+    """Whether `items` are prepared without reading the store, and without a thread."""
+    if not isinstance(options.get("parent", LEAF), Here | None):
+        return False
+    if isinstance(options.get("expected_leaf"), Entry | str):
+        return False
+    return isinstance(items, Sequence) and not any(map(_is_large, items))  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+
+
+def _is_large(item: Item | Durable) -> bool:
+    return isinstance(item, Message | InFlightMessage) and _text_bytes(item) > _LARGE
 
 
 def _check_aliases(aliases: Sequence[str | None], items: int) -> None:

@@ -23,14 +23,23 @@ class CallOrder:
     def take(self, own: Written) -> Written | None:
         """Take the next place for a call that has written once `own` is done.
 
-        Shape: what that call must wait for with `reached`.
+        Shape: what that call must wait for with `reached`. Calls of several event loops have no
+        order, so a call of another loop is not waited for.
         """
         before, self._last = self._last, own
-        return before
+        return before if before is None or before.get_loop() is own.get_loop() else None
 
     @asynccontextmanager
-    async def place(self) -> AsyncGenerator[None]:
-        """Run the block after the calls that were made before, and before all that come later."""
+    async def place(self, *, is_quick: bool = False) -> AsyncGenerator[None]:
+        """Run the block after the calls that were made before, and before all that come later.
+
+        A quick call reaches the store before any later call runs. It takes no place while no call
+        has one, so that a store can write many of them at once. The first call always takes one:
+        it may have to wait until the store can write.
+        """
+        if is_quick and self._last is not None and self._last.done():
+            yield
+            return
         own: Written = asyncio.get_running_loop().create_future()
         before = self.take(own)
         try:

@@ -221,10 +221,6 @@ class Session(Handle[AsyncSession]):
         """Entry -> label, for every entry of this session that has one."""
         return self.portal.call(self.asynchronous.labels())
 
-    def questions(self) -> list[OpenQuestion]:
-        """What waits for a person, oldest first. A fork does not inherit its origin's."""
-        return self.portal.call(self.asynchronous.questions())
-
     def find(self, prefix: str) -> EntryId:
         """Resolve a typed entry: an id, a seq (of an origin: ``↑3``), a foreign id, or a prefix.
 
@@ -368,6 +364,13 @@ class Session(Handle[AsyncSession]):
                 entry, summary, expected_leaf=expected_leaf, idempotency_key=idempotency_key
             )
         )
+
+    def questions(self) -> list[OpenQuestion]:
+        """List the session's open questions, oldest first. A fork does not inherit its origin's.
+
+        Questions that came with an import or an unknown store are not listed: no turn waits.
+        """
+        return self.portal.call(self.asynchronous.questions())
 
     def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.

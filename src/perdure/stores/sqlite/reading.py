@@ -23,7 +23,7 @@ from perdure.session.info import (
     is_about,
     is_found,
 )
-from perdure.session.notes import Question
+from perdure.session.notes import CLOSING, Question
 from perdure.stores.admission import with_lease
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import StoreInfo, StreamState
@@ -103,14 +103,18 @@ WHERE kind = 'session' AND namespace = (SELECT no FROM namespace WHERE name = ?)
 ORDER BY updated_at DESC, id DESC
 """
 
+# A received file may list a question that is closed: the log decides.
 _OPEN_QUESTIONS = """
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
 FROM open_question AS q CROSS JOIN entry AS e ON e.stream = q.stream AND e.seq = q.seq
 WHERE q.namespace = (SELECT no FROM namespace WHERE name = ?1) AND e.kind = ?2
-    AND e.run IS NULL AND e.salt IS NOT NULL
+    AND e.run IS NULL AND e.salt IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM entry AS c INDEXED BY entry_note WHERE c.stream = q.stream
+            AND c.kind IN (?3, ?4) AND c.kind > 31
+            AND c.seq > q.seq AND c.run IS NULL AND c.ref = q.seq)
 """
 
-_OPEN_QUESTIONS_OF = _OPEN_QUESTIONS + " AND q.stream = ?3 ORDER BY e.seq"
+_OPEN_QUESTIONS_OF = _OPEN_QUESTIONS + " AND q.stream = ?5 ORDER BY e.seq"
 
 _STREAMS_LIKE = """
 SELECT id FROM stream
@@ -401,17 +405,18 @@ def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
 
 def open_questions_of_all(tables: Tables, namespace: str) -> list[Entry]:
     """The questions of all streams that no entry closes."""
-    return _asked(tables, tables.rows(_OPEN_QUESTIONS, namespace, _asking(tables)))
+    return _asked(tables, tables.rows(_OPEN_QUESTIONS, namespace, *_asking(tables)))
 
 
 def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
     """The questions of the stream's own log that no entry of it closes."""
     number = _number(tables, namespace, stream)
-    return _asked(tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, _asking(tables), number))
+    return _asked(tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, *_asking(tables), number))
 
 
-def _asking(tables: Tables) -> int:
-    return tables.kind_number(Question.kind) or -1
+def _asking(tables: Tables) -> list[int]:
+    """The numbers of the kinds that ask and close; -1 for one that the file has no entry of."""
+    return [tables.kind_number(kind) or -1 for kind in (Question.kind, *CLOSING)]
 
 
 def _asked(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
