@@ -27,6 +27,9 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         _Count, Meta(description="A message that is appended or sent, without its media.")
     ] = 16 * 1024 * 1024
     title_characters: Annotated[_Count, Meta(description="The title of a session.")] = 1_000
+    name_characters: Annotated[
+        _Count, Meta(description="A label, the name of a workflow, or the id of an agent.")
+    ] = 200
     artifact_bytes: Annotated[
         _Count, Meta(description="A file that a node of a flow hands over.")
     ] = 8 * 1024 * 1024
@@ -40,7 +43,11 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         _Count, Meta(description="Entries of a folder of flows that are looked at.")
     ] = 100_000
     template_bytes: Annotated[
-        _Count, Meta(description="What the template of a workflow, or a value in it, becomes.")
+        _Count,
+        Meta(
+            description="What the template of a workflow, or a value in it, becomes; "
+            "the variables of a session."
+        ),
     ] = 4 * 1024 * 1024
     glob_characters: Annotated[_Count, Meta(description="A glob pattern that a tool is given.")] = (
         1_000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
 from perdure.client.conversation.appending import Appender, ExpectedLeaf
 from perdure.client.conversation.authority import agent_of_fork, questions_in_force
@@ -142,10 +143,13 @@ class Session(Appender):
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
 
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
+        for a label above ``limits.name_characters``.
         """
         require_text("text", text)
-        return await self._note(Label((text or "").strip() or None), await self._in_tree(entry))
+        name = (text or "").strip()
+        require_within("name_characters", len(name), f"a label of {len(name):,} characters")
+        return await self._note(Label(name or None), await self._in_tree(entry))
 
     async def pin(self, entry: EntryRef) -> Entry:
         """Keep `entry` in the context as it was said, whatever a compaction hides.

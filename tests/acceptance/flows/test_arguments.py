@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.cli.conftest import World
-from tests.acceptance.flows.test_consent import RUN, SCENARIO, WORKFLOW, flow
+from tests.acceptance.flows.test_consent import ASKS_FIRST, RUN, SCENARIO, WORKFLOW, flow
 
 BYTES = "\udcff"
 """As a shell hands over the byte FF, which is not UTF-8."""
@@ -29,6 +30,9 @@ ODD: tuple[tuple[str, ...], ...] = (
     ("resume", "f", "-m", "scripted:echo", "--scenario", "scenario.yaml"),
     ("resume", "f", "--workspace", BYTES),
     ("compact", "f", "owner", "-m", "scripted:echo", "--scenario", "scenario.yaml"),
+    ("compact", "f", "owner", "--focus", " "),
+    ("run", "workflow.yaml", "-m", "scripted:echo", "--record", "dangling"),
+    ("run", "workflow.yaml", "-m", "scripted:echo", "--record", "workflow.yaml/x"),
     ("export", "f", "-o", ""),
     ("init", ""),
     ("reply", "f", " "),
@@ -45,6 +49,7 @@ def project(world: World) -> Path:
 
 def test_odd_arguments_exit_2_and_change_nothing(world: World, project: Path) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
+    (project / "dangling").symlink_to("gone")
     before = flow(world, "show", "f", "--json").json
     found = {path for path in project.rglob("*") if "store.db" not in path.name}
     for words in ODD:
@@ -85,3 +90,74 @@ def test_help_of_run_and_resume_says_that_commands_are_limited(world: World) -> 
         told = " ".join(flow(world, command, "--help").out.split())
         assert "--allow-command LINE Limit roles to this command" in told
         assert "A command it may run" not in told
+
+
+def test_record_folder_is_named_plainly_and_kept_without_dots(world: World, project: Path) -> None:
+    (project / "dangling").symlink_to("gone")
+    run = ("run", "workflow.yaml", "--scenario", "scenario.yaml", "--record")
+    told = flow(world, *run, "dangling", code=2).err
+    assert "dangling is a link to gone, which does not exist; create that folder" in told
+    (project / "inner").mkdir()
+    flow(world, *run, "inner/../outside", "--id", "g", code=1)
+    shown = flow(world, "show", "g", "--json").json
+    assert shown["recordFolderPath"] == str(project / "outside")
+
+
+def test_store_that_cannot_hold_flows_says_so(world: World, project: Path) -> None:
+    (project / "folder").mkdir()
+    store = ("--store", f"jsonl:///{project}/folder")
+    told = flow(world, "list", *store).out
+    assert told == "A jsonl store cannot hold flows; name another store: --store sqlite:///FILE\n"
+    flow(world, *RUN, code=1)
+    flow(world, "export", "f", "-o", "out")
+    ended = world.run("import", "out", "--format", "a-society", *store)
+    assert "a jsonl store has no flows" in ended.err
+
+
+def test_run_says_when_scenario_writes_outside_the_record(world: World) -> None:
+    flow(world, "init")
+    run = ("run", "workflow.yaml", "--scenario", "scenario.yaml", "--consent", "partial-access")
+    assert "the scenario writes into record/" in flow(world, *run, code=1).err
+    assert "scenario writes" not in flow(world, *run, "--record", "record", code=1).err
+
+
+def test_list_says_that_a_reply_is_queued(world: World, project: Path) -> None:
+    (project / "scenario.yaml").write_text(ASKS_FIRST)
+    flow(world, *RUN, code=1)
+    assert flow(world, "list").out.strip().endswith("running, waits for you: 1")
+    flow(world, "reply", "f", "now")
+    told = flow(world, "list").out.strip()
+    assert told.endswith("running, 1 reply queued, no process runs it"), told
+
+
+def test_names_above_their_limit_are_refused(world: World, project: Path) -> None:
+    long = "n" * 201
+    (project / "workflow.yaml").write_text(WORKFLOW.replace("one command", long))
+    told = flow(world, "validate", "workflow.yaml", code=2).out
+    assert "the name of the workflow has 201 characters, at most 200" in told
+    flow(world, *RUN, code=2)
+    session = world.ok("chat", "-p", "hi", "-m", "scripted:echo", "--json").out
+    id = json.loads(session.splitlines()[0])["sessionId"]
+    ended = world.run("sessions", "label", id, "2", long)
+    assert (ended.code, "limits.name_characters = 200" in ended.err) == (1, True), ended.err
+
+
+def test_role_added_with_a_long_name_keeps_the_graph(world: World, project: Path) -> None:
+    (project / "scenario.yaml").write_text(ASKS_FIRST)
+    flow(world, *RUN, code=1)
+    added = "{id: more, role: " + "r" * 115 + "}"
+    text = WORKFLOW.replace("  edges: []", f"    - {added}\n    - {{id: z, role: owner}}\n  edges:")
+    text += "    - {from: owner-intake, to: more}\n    - {from: more, to: z}\n"
+    (project / "record" / "workflow.yaml").write_text(text)
+    flow(world, "reply", "f", "now")
+    flow(world, "resume", "f", code=1)
+    assert "r" * 115 not in flow(world, "graph", "f").out
+
+
+def test_refused_first_message_leaves_no_session(world: World) -> None:
+    settings = world.folder / ".config" / "perdure" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[limits]\nmessage_bytes = 10\n")
+    ended = world.run("chat", "-m", "scripted:echo", "-p", "more than ten bytes")
+    assert "exceeds limits.message_bytes = 10" in ended.err
+    assert world.ok("sessions", "list", "--all", "--json").json == []

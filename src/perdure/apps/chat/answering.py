@@ -16,10 +16,12 @@ from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, model_choices, models
+from perdure.bounds.limits import require_within
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.narrowing import is_within
 from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.saying import message_of
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.binding import switched_in
@@ -143,13 +145,17 @@ class Answering:
             mcp_servers=chosen.servers,
         )
 
-    async def begin(self, cwd: Path | None) -> Chat:
-        """A new session in `cwd`, or in the current folder.
+    async def begin(self, cwd: Path | None, said: str) -> Chat:
+        """A new session in `cwd`, or in the current folder; `said` is its first message.
 
-        Raises: ModelMissing; ModelNotHere.
+        Raises: ModelMissing; ModelNotHere; LimitExceeded and SecretPasted for a message that the
+        session would refuse: then there is no session.
         """
         self.require_choice()
         self.require(self.agent.model)
+        require_within("message_bytes", len(said.encode(errors="replace")), "the message")
+        if self.agent.on_pasted == "refuse":
+            message_of(said, "refuse")
         place = f"the instructions of agent {self.agent.id!r}"
         if warning := unfilled_in(self.agent.instructions, place):
             remark(safe(warning))

@@ -239,7 +239,7 @@ async def _one_turn(
     """Say `prompt` and print the answer; a turn that was interrupted is finished before."""
     teller = _teller(wanted)
     if session is None:
-        chat = await answering.begin(wanted.cwd)
+        chat = await answering.begin(wanted.cwd, prompt)
         remark(f"session {chat.id}")
         await tell_begun(chat, teller)
     else:

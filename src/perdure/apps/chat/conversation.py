@@ -157,7 +157,7 @@ class Conversation:
     async def _say(self, text: str) -> None:
         chat = self._chat
         if chat is None:
-            chat = self._chat = await self._answering.begin(self._cwd)
+            chat = self._chat = await self._answering.begin(self._cwd, text)
             await tell_begun(chat, self._teller)
         if told := pasted_remark(text, chat):
             self._teller.remark(told)

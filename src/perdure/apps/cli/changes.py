@@ -63,9 +63,16 @@ def _change(session: str, work: Work, store: str | None, namespace: str, *, as_j
     return run(change)
 
 
+def _focus(text: str | None) -> str | None:
+    """`text` as it is. Raises: typer.BadParameter when it is empty or not UTF-8."""
+    if text is not None and not text.strip():
+        raise typer.BadParameter("it is empty; say what the summary must keep, or leave it out")
+    return only_text(text)
+
+
 FocusOption = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", callback=only_text, help="What the summary must keep."),
+    typer.Option(metavar="TEXT", callback=_focus, help="What the summary must keep."),
 ]
 
 

@@ -18,7 +18,7 @@ from perdure.client.store import Store
 from perdure.engine.flows.files.drawing import CANONICAL, drawn_graph
 from perdure.engine.flows.files.readings import project_folder
 from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
-from perdure.errors import FormatError, InvalidWorkflow, PerdureError, SessionExists
+from perdure.errors import FormatError, InvalidWorkflow, PerdureError, SessionExists, Unsupported
 from perdure.interop.a_society.folder import (
     FORMAT,
     FlowFolder,
@@ -66,6 +66,8 @@ async def imported(
     if not folders:
         raise NothingToImport(paths, "flow.json, up to two folders further down,")
     async with writable_store(store, namespace) as opened:
+        if not opened.backend.capabilities.multi_stream_commit:
+            raise Unsupported("flows", opened.backend.address.partition(":")[0])
         outcomes = [
             await import_folder(opened, folder, readable, again=again)
             for folder, readable in folders

@@ -13,6 +13,7 @@ from perdure.apps.terminal.text import one_line
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
 from perdure.engine.flows.rules.waiting import FlowWait
+from perdure.engine.flows.runner import can_continue
 from perdure.errors import PerdureError
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.flows.run import FlowState
@@ -43,7 +44,7 @@ async def _row(flows: Flows, stream: StreamId) -> Row:
     try:
         flow = flows.look(stream)
         state = await flow.state()
-        workers = await flow.workers() if state.run.running_nodes else ()
+        workers = await flow.workers() if can_continue(state) else ()
         return Row(stream, state, await flow.waiting(), workers=workers)
     except PerdureError as error:
         return Row(stream, problem=message_of(error))
@@ -78,7 +79,10 @@ def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
         parts = [run.status.replace("_", " ")]
         if run.running_nodes:
             at_work = counted(len(run.running_nodes), "node") + " at work"
-            parts += [at_work if row.workers else "no process runs it"]
+            parts += [at_work] if row.workers else []
+        queued = len(run.pending_human_inputs)
+        parts += [f"{counted(queued, 'reply', 'replies')} queued"] if queued else []
+        parts += ["no process runs it"] if can_continue(row.state) and not row.workers else []
         parts += [f"waits for you: {len(row.waiting)}"] if row.waiting else []
         name = one_line(run.record_name or "", max(10, width - len(row.flow) - 50))
         yield f"{style.paint(row.flow, 'strong')}  {name}  {style.paint(', '.join(parts), 'faint')}"

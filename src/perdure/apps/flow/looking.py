@@ -75,12 +75,16 @@ def list_flows(
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
             rows = await listed(opened, flows)
+            backend = opened.backend
         if as_json:
             show_json([row_data(row) for row in rows])
         elif rows:
             show_lines(row_lines(rows, out_style(), width()))
-        else:
+        elif backend.capabilities.multi_stream_commit:
             show("There are no flows yet: `perdure flow run FILE` begins one.")
+        else:
+            kind = backend.address.partition(":")[0]
+            show(f"A {kind} store cannot hold flows; name another store: --store sqlite:///FILE")
 
     return run(work)
 

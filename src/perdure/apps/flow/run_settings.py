@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -14,7 +15,7 @@ from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.wiring import scenario_in
 from perdure.errors import ConfigError
-from perdure.models.scenario import Scenario
+from perdure.models.scenario import CallTools, Scenario
 from perdure.session.flows.kinds import RunSettings
 from perdure.tools.commands import ANY_COMMAND
 from perdure.tools.permissions import Permissions
@@ -114,3 +115,23 @@ def scenario_of(settings: RunSettings) -> Scenario | None:
             "FILE, or a model with -m"
         )
     return scenario_in(file)
+
+
+def scenario_folder(scenario: Scenario) -> str | None:
+    """The one visible folder that all `write_file` calls of `scenario` write into; None if none."""
+    steps = [step for rule in (*scenario.rules, *scenario.sequence) for step in rule.steps]
+    calls = [call for step in steps if isinstance(step, CallTools) for call in step.calls]
+    folders: set[str] = set()
+    for call in calls:
+        if call.name == "write_file":
+            with suppress(msgspec.MsgspecError):
+                first, *rest = PurePosixPath(
+                    msgspec.json.decode(call.json, type=_Written).path
+                ).parts
+                folders.add(first if rest else "")
+    found = folders.pop() if len(folders) == 1 else ""
+    return found if found and not found.startswith((".", "/")) else None
+
+
+class _Written(msgspec.Struct):
+    path: str = "."

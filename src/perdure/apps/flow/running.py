@@ -56,6 +56,7 @@ from perdure.apps.flow.run_settings import (
     acting_of,
     new_settings,
     resumed_settings,
+    scenario_folder,
     typed_settings,
 )
 from perdure.apps.opening import NAMESPACE, existing_store, writable_store
@@ -203,6 +204,11 @@ async def _begun(store: str | None, namespace: str, file: Path, said: Given, sho
     acting = said.acting if document is not None else await _acting(file, said)
     chosen = roles_in(said.roles)
     _require_providers(acting, chosen)
+    if document is None and said.record is None and acting.scenario is not None:
+        folder = scenario_folder(acting.scenario)
+        if folder is not None:
+            told = f"the scenario writes into {safe(folder)}/, which is not the record folder"
+            remark(f"{told}; to hand those files over, add --record {safe(folder)}")
     async with writable_store(store, namespace) as opened:
         if ready is not None:
             beginning = begun(opened, ready, said)

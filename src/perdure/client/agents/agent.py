@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.limits import require_within
 from perdure.client.conversation.workspace import Workspace
 from perdure.context.build import History
 from perdure.engine.hooks.registry import Hooks
@@ -147,6 +148,7 @@ class Agent(AgentSettings, frozen=True):
                 "Agent('helper'); 'helper_2' names an instance of a role",
                 argument="id",
             )
+        require_within("name_characters", len(self.id), f"agent id {self.id!r:.40}")
         if not self.model:
             raise model_missing(f"agent {self.id!r}")
         require_model_name(self.model)

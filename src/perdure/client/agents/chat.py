@@ -16,7 +16,7 @@ from perdure.client.conversation.call_order import reached
 from perdure.client.conversation.workspace import Selection, Shown
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import HeadConflict, InvalidTransition, SecretPasted
+from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, SecretPasted
 from perdure.session.codec import encode, new_side
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
@@ -74,7 +74,11 @@ class Chat(Resting):
                 self._place.take_back(shown)
                 raise
             await self._place.record()
-            return await self._running.new_turn(whole, contents, signals, self._place.follow)
+            try:
+                return await self._running.new_turn(whole, contents, signals, self._place.follow)
+            except LeaseHeld:
+                self._place.take_back(shown)
+                raise
 
         self.turn = self._turn(work, while_waiting)
         return self.turn

@@ -16,11 +16,13 @@ from perdure.client.conversation.workspace import (
     moved_prompt,
     with_shown,
 )
+from perdure.engine.turns.leading import Claim
 from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import HeadConflict
 from perdure.session.codec import new_side
 from perdure.session.notes import WorkspaceChanged
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.access.lease_term import is_running
+from perdure.stores.protocol import Commit, Lease, Write
 
 Staged = Callable[[Workspace, str | None], SessionTurns]
 """Makes what runs the turns in another workspace, with those instructions."""
@@ -53,20 +55,22 @@ class ChatWorkspace:
             self.place = self._narrowed(self._shown())
 
     def take_back(self, shown: Shown) -> None:
-        """Undo `show` of that very `shown`, whose message was refused."""
-        self._unrecorded = [each for each in self._unrecorded if each is not shown]
-        self.place = self._narrowed(self._shown())
+        """Undo `show` of that very `shown`, whose message was refused, unless it was recorded."""
+        if any(each is shown for each in self._unrecorded):
+            self._unrecorded = [each for each in self._unrecorded if each is not shown]
+            self._adopt()
 
     async def record(self) -> None:
-        """Record what messages have shown, unless a turn is open.
+        """Record what messages have shown, unless a turn is open or another process has the lease.
 
         Durable: when this returns.
         """
         environment = self._running.environment
+        claim = environment.claim
         while self._unrecorded:
             state = await environment.store.state(environment.stream)
             await self.follow(state.head)
-            if state.open_turn is not None:
+            if state.open_turn is not None or _is_held_elsewhere(state.lease, claim):
                 self._adopt()
                 return
             change = self._change()
@@ -130,3 +134,10 @@ class ChatWorkspace:
 
     def _narrowed(self, place: Workspace) -> Workspace:
         return msgspec.structs.replace(place, scope=self._agent.permissions.scope)
+
+
+def _is_held_elsewhere(lease: Lease | None, claim: Claim) -> bool:
+    """Whether a living process other than this one has the session's `lease`."""
+    if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
+        return False
+    return is_running(lease.until, claim.clock.now_ms())

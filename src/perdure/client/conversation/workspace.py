@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from perdure.bounds.files import read_named_text
+from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
 from perdure.client.conversation.binding import Binding
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
@@ -112,6 +113,7 @@ class Shown(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         require_variables(self.variables)
+        _require_no_nul(self.active_file, self.selection)
         _require_one_file(self.active_file, self.selection)
 
     def __bool__(self) -> bool:
@@ -154,7 +156,13 @@ def with_shown(kept: Workspace, shown: Shown) -> Workspace:
 
 
 def require_variables(variables: Mapping[str, str]) -> None:
-    """Raises: WrongArgument for an unusable name or text; SecretPasted for a credential."""
+    """Refuse unusable variables.
+
+    Raises: WrongArgument for an unusable name or text; LimitExceeded; SecretPasted for a
+    credential.
+    """
+    size = sum(len(name) + len(text.encode("utf-8", "replace")) for name, text in variables.items())
+    require_within("template_bytes", size, "the text of the workspace variables")
     for name, text in variables.items():
         if not context_names(f"{{{{ctx.{name}}}}}") or "\0" in text:
             what = "NAME without a NUL" if "\0" in text else "letters, digits and _"
@@ -168,6 +176,16 @@ def require_variables(variables: Mapping[str, str]) -> None:
                 argument="variables",
             )
         pasted(text, "refuse", f"the workspace variable {name!r}")
+
+
+def _require_no_nul(active_file: str | None, selection: Selection | None) -> None:
+    for argument, file in (
+        ("active_file", active_file),
+        ("selection", None if selection is None else selection.file),
+    ):
+        if file is not None and "\0" in file:
+            told = f"{argument} {file!r:.80} holds a NUL: name a file"
+            raise WrongArgument(told, argument=argument, takes="a path")
 
 
 def _require_one_file(active_file: str | None, selection: Selection | None) -> None:

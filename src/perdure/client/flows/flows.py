@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from perdure.bounds.limits import require_within
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside, absolute
@@ -147,7 +148,7 @@ class Flows:
         flow = await self._new_id(id)
         require_paths(record_folder=record_folder, project=project)
         root = Path(absolute(workspace) or ".")
-        folder = default_record(root, flow) if record_folder is None else root / record_folder
+        folder = Path(absolute(root / (record_folder or default_record(root, flow))) or ".")
         document = await asyncio.to_thread(document_in, workflow)
         begun = Begun(flow, root, folder, project or root.name, consent, settings)
         if document is not None:
@@ -369,6 +370,8 @@ def _begun_document(
     workspace = begun.workspace
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")
+    name = found.workflow.name or ""
+    require_within("name_characters", len(name), f"the name of the workflow, {name!r:.40},")
     bound = checked(found, agents, workspace)
     made = beginning(found, bound, workspace=workspace, flow=begun.flow, inputs=inputs)
     require_writable(begun.workspace, begun.record)

@@ -215,7 +215,14 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     over would be written over.
     """
     findings = record / "findings"
-    findings.mkdir(parents=True, exist_ok=True)
+    if record.is_symlink() and not record.exists():
+        told = f"{record} is a link to {record.readlink()}, which does not exist"
+        raise ConfigError(f"{told}; create that folder, or name another record folder")
+    try:
+        findings.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        told = f"the record folder {record} cannot be created: {error.strerror}"
+        raise ConfigError(f"{told}; name another record folder") from error
     if findings.is_symlink():
         raise ConfigError(f"{findings} is a link; name another record folder")
     _is_there(record, text)

@@ -375,7 +375,8 @@ class Session(Handle[AsyncSession]):
     def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
 
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
+        for a label above ``limits.name_characters``.
         """
         return self.portal.call(self.asynchronous.label(entry, text))
 

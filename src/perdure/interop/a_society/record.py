@@ -1,7 +1,7 @@
 """The record folder of a flow as a set of files: workflow, artifacts, findings.
 
-Regular files only, within limits, without following links. Dot files stay where they are: they
-belong to the machine, not to the flow. So do credentials.
+Regular files only, within limits, without following links. Dot files and credentials stay where
+they are, and are reported: they belong to the machine, not to the flow.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ RECORD = "record"
 """The folder of a flow folder that holds its record."""
 
 WORKFLOW = "workflow.yaml"
+
+_OWN = (".flow", f".{WORKFLOW}.new")
+"""Dot files that perdure writes into a record folder."""
 
 
 class RecordFiles(msgspec.Struct, frozen=True):
@@ -40,6 +43,9 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
     for number, name in enumerate(sorted(_names(folder) if names is None else set(names)), 1):
         if number > limits().import_folders:
             raise LimitExceeded(str(folder), "import_folders", limits().import_folders)
+        if names is None and Path(name).name.startswith("."):
+            left_out[name] = f"{folder / name}: its name begins with a dot"
+            continue
         try:
             files[name] = read_inside(folder, name, record=folder, limit="artifact_bytes")
         except (ConfigError, LimitExceeded) as error:
@@ -52,13 +58,14 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The paths of all files below `folder` but dot files, relative to it."""
+    """The paths of all files below `folder`, relative to it; of a dot folder its own path only."""
     seen = 0
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)
         if seen > limits().import_folders:
             raise LimitExceeded(str(folder), "import_folders", limits().import_folders)
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if not name.startswith("."):
+        hidden = [name for name in folders if name.startswith(".")]
+        folders[:] = [name for name in folders if name not in hidden]
+        for name in (*hidden, *names):
+            if name not in _OWN or Path(place) != folder:
                 yield (Path(place) / name).relative_to(folder).as_posix()

@@ -6,10 +6,20 @@ import asyncio
 
 import pytest
 
-from perdure.errors import InvalidTransition, LeaseHeld, TurnFailed, TurnOpen
+from perdure.client.conversation.workspace import Selection
+from perdure.errors import (
+    InvalidTransition,
+    LeaseHeld,
+    LimitExceeded,
+    TurnFailed,
+    TurnOpen,
+    WrongArgument,
+)
 from perdure.events.types import Event
 from perdure.models.scenario import Cut, Fail, Hang
+from perdure.session.codec import body_of
 from perdure.session.messages import Message, assistant, tool_result, user
+from perdure.session.notes import WorkspaceChanged
 from perdure.stores.protocol import Lease
 from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import Stage, calls, says, until
@@ -235,6 +245,37 @@ async def test_only_one_process_runs_turns_at_a_time() -> None:
         await chat.send("hi")
     await stage.memory.release_lease(lease)
     assert (await chat.send("hi")).text == "one"
+
+
+async def test_message_that_finds_lease_held_changes_no_variable() -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    lease = await stage.memory.acquire_lease(chat.id, "another process", 60_000)
+    with pytest.raises(LeaseHeld):
+        await chat.send("hi", variables={"a": "1"}, active_file="x.py")
+    await stage.memory.release_lease(lease)
+    await chat.send("hi", variables={"b": "2"})
+    (changed,) = [
+        body
+        for entry in await stage.memory.entries(chat.id)
+        if isinstance(body := body_of(entry), WorkspaceChanged)
+    ]
+    assert changed.workspace["variables"] == {"b": "2"}
+    assert "active_file" not in changed.workspace
+
+
+async def test_file_with_nul_is_refused() -> None:
+    chat = await Stage(says("one")).chat()
+    with pytest.raises(WrongArgument, match=r"active_file .* holds a NUL"):
+        chat.send("hi", active_file="a\0b")
+    with pytest.raises(WrongArgument, match=r"selection .* holds a NUL"):
+        chat.send("hi", selection=Selection("a\0b", 1, 2))
+
+
+async def test_variables_above_limit_are_refused() -> None:
+    chat = await Stage(says("one")).chat()
+    with pytest.raises(LimitExceeded, match=r"the workspace variables exceeds limits\.template"):
+        chat.send("hi", variables={"a": "x" * 3_000_000, "b": "x" * 3_000_000})
 
 
 async def test_the_model_and_the_thinking_level_change_from_the_next_turn_on() -> None:

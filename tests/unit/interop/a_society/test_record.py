@@ -19,10 +19,22 @@ def record(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_record_holds_files_of_folders_without_dot_files(tmp_path: Path) -> None:
+def test_record_holds_files_of_folders_without_perdure_files(tmp_path: Path) -> None:
     read = read_record(record(tmp_path))
     assert read.files == {"findings/owner-findings.md": b"findings", "plan.md": b"plan"}
     assert read.left_out == {}
+
+
+def test_dot_files_and_folders_of_record_are_left_out_and_reported(tmp_path: Path) -> None:
+    folder = record(tmp_path)
+    (folder / ".git" / "deep").mkdir(parents=True)
+    (folder / ".git" / "deep" / "config").write_text("x")
+    for name in (".env", "findings/.notes", "findings/.flow"):
+        (folder / name).write_text("x")
+    read = read_record(folder)
+    assert sorted(read.files) == ["findings/owner-findings.md", "plan.md"]
+    assert sorted(read.left_out) == [".env", ".git", "findings/.flow", "findings/.notes"]
+    assert all(why.endswith("its name begins with a dot") for why in read.left_out.values())
 
 
 def test_named_files_only_are_read_and_missing_ones_reported(tmp_path: Path) -> None:

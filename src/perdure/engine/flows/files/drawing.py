@@ -18,6 +18,8 @@ from perdure.engine.flows.rules.structure import faults_of_edit
 from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import FlowState
+from perdure.session.flows.start_arguments import require_session_ids
+from perdure.session.ids import StreamId
 from perdure.tools.paths.project_files import is_there, text_inside
 
 WORKFLOW = "workflow.yaml"
@@ -66,6 +68,10 @@ class Drawing:
         if drawn.graph is None or self._is_known(drawn.graph, state.graph):
             return Drawn(None, drawn.faults)
         faults = faults_of_edit(state.run, state.graph, drawn.graph)
+        try:
+            require_session_ids(StreamId(state.run.flow_id), drawn.graph.roles)
+        except ConfigError as error:
+            faults.append(str(error))
         return Drawn(None, tuple(faults)) if faults else drawn
 
     def _is_known(self, drawn: Graph, graph: Graph) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from perdure.bounds.limits import limits
 from perdure.session.flows.graph import ARROW, Graph, base_role, edge_key, ends_of, is_role
 from perdure.session.flows.run import FlowRun
 
@@ -29,6 +30,9 @@ def _named(graph: Graph) -> Iterator[str]:
     ids = [node.id for node in graph.nodes]
     if not ids:
         yield "a workflow needs at least one node"
+    most = limits().name_characters
+    if len(graph.name) > most:
+        yield f"the name of the workflow has {len(graph.name):,} characters, at most {most:,}"
     for id in _repeated(ids):
         yield f"two nodes are called {id!r}"
     for node in graph.nodes:
