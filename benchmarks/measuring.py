@@ -25,6 +25,7 @@ from benchmarks import (
     handles,
     importing,
     kills,
+    loop,
     postgres,
     reading,
     search,
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "flows": flows.measure,
     "reading": reading.measure,
     "watchers": watchers.measure,
+    "loop": loop.measure,
 }
 
 
