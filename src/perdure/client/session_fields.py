@@ -8,6 +8,11 @@ from typing import cast
 
 from perdure.errors import WrongArgument
 from perdure.session.declared.kinds import is_kept, is_utf8
+from perdure.session.ids import is_number
+from perdure.session.info import SessionInfo
+
+_DIGITS = 18
+"""Of a time in Unix milliseconds, at most."""
 
 
 def require_header(
@@ -81,3 +86,13 @@ def _fault(text: str) -> str | None:
     if "\0" in text:
         return "a NUL character"
     return None if is_utf8(text) else "half of a character pair"
+
+
+def place_of(after: str | SessionInfo) -> tuple[int, str]:
+    """The place in a list that the cursor `after` names. Raises: WrongArgument."""
+    at, colon, session = (after if isinstance(after, str) else after.cursor).partition(":")
+    digits = at.removeprefix("-")
+    if not (colon and session and is_number(digits) and len(digits) < _DIGITS):
+        reason = f"{after!r:.60} is no cursor: give a session of an earlier list, or its cursor"
+        raise WrongArgument(reason, argument="after")
+    return int(at), session

@@ -31,7 +31,7 @@ from perdure.client.looking.session_files import find_file
 from perdure.client.looking.verifying import verified
 from perdure.client.reading import OpenQuestion, open_questions
 from perdure.client.session import Session
-from perdure.client.session_fields import require_header, require_subject
+from perdure.client.session_fields import place_of, require_header, require_subject
 from perdure.client.titles import title_of
 from perdure.client.watching import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
@@ -55,7 +55,7 @@ from perdure.session.clock import ms_of
 from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import Origin, SessionInfo, SessionScope, StreamHeader
+from perdure.session.info import Origin, SessionInfo, SessionScope, Status, StreamHeader
 from perdure.session.media.inline import HANDLE, SCHEME, InlineMedia
 from perdure.session.messages import MediaPart
 from perdure.session.records import (
@@ -272,7 +272,7 @@ class Store:
             return await self.open(newest[0].id)
         return await self.create(cwd=folder, lazy=True)
 
-    async def recent(
+    async def recent(  # noqa: PLR0913 - each is a filter, and has a default
         self,
         limit: int | None = 50,
         *,
@@ -281,11 +281,18 @@ class Store:
         query: str | None = None,
         subject: str | None = None,
         metadata: Mapping[str, object] | None = None,
+        source: str | None = None,
+        status: Status | None = None,
+        id_prefix: str | None = None,
+        after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
-        """Sessions, newest activity first; of a folder, or whose name or id contains `query`.
+        """List sessions, newest activity first; of a folder, or with `query` in name or id.
 
-        `subject` keeps those about it, `metadata` those that have each of its values.
-        Raises: ValueError when `limit` is negative, or greater than any store can count.
+        `subject` selects those about it, `metadata` those that have each of its values, `source`
+        imports of one program ("claude-code"), `status` one state, `id_prefix` ids that begin so.
+        `after` continues behind a session of an earlier list, or its `cursor`.
+        Raises: ValueError when `limit` is negative, or greater than any store can count;
+        WrongArgument for an `after` that is no cursor.
         """
         amount("limit", limit)
         require_subject(subject)
@@ -296,6 +303,10 @@ class Store:
             query=query,
             subject=subject,
             metadata=metadata,
+            source=source,
+            status=status,
+            id_prefix=id_prefix,
+            after=None if after is None else place_of(after),
         )
 
     async def search(  # noqa: PLR0913 - each is a filter, and has a default

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import repeat
-from typing import Literal
+from typing import Literal, TypedDict, cast
 
 import msgspec
 
@@ -126,6 +126,20 @@ class SessionInfo(msgspec.Struct, frozen=True):
     def is_role(self) -> bool:
         """Whether a role of the flow `parent` works in it; a fork of such a session is no role."""
         return self.origin == "role" and self.id.startswith(f"{self.parent}__")
+
+    @property
+    def source(self) -> str | None:
+        """The program that an imported session came from, such as "claude-code"."""
+        described = (self.metadata or {}).get("import") if self.origin == "import" else None
+        if not isinstance(described, Mapping):
+            return None
+        source = cast("Mapping[str, object]", described).get("format")
+        return source if isinstance(source, str) else None
+
+    @property
+    def cursor(self) -> str:
+        """Its place in a list of newest first, for ``Store.recent(after=…)``."""
+        return f"{self.updated_at}:{self.id}"
 
     @property
     def name(self) -> str:
@@ -304,12 +318,37 @@ def undescribed(info: SessionInfo) -> SessionInfo:
     return msgspec.structs.replace(info, subject=None, metadata=None)
 
 
-def is_about(info: SessionInfo, subject: str | None, metadata: Mapping[str, object] | None) -> bool:
-    """Whether `info` has this subject and each of these values in its metadata; None for all."""
+class Sought(TypedDict, total=False):
+    """Which sessions a list shows; None, or no value, for all.
+
+    `metadata` are values that each are in the session's; `source` is the program that an imported
+    one came from. `after` is the place, in a list of newest first, behind which the list begins.
+    """
+
+    subject: str | None
+    metadata: Mapping[str, object] | None
+    source: str | None
+    status: Status | None
+    id_prefix: str | None
+    after: tuple[int, str] | None
+
+
+def is_sought(info: SessionInfo, sought: Sought) -> bool:
+    """Whether `info`, with the metadata of its header, is what `sought` says."""
+    subject, status = sought.get("subject"), sought.get("status")
     if subject is not None and info.subject != subject:
         return False
+    if status is not None and info.status != status:
+        return False
+    after, source = sought.get("after"), sought.get("source")
+    if after is not None and (info.updated_at, info.id) >= after:
+        return False
+    if source is not None and info.source != source:
+        return False
     own = info.metadata or {}
-    return all(key in own and own[key] == value for key, value in (metadata or {}).items())
+    return info.id.startswith(sought.get("id_prefix") or "") and all(
+        key in own and own[key] == value for key, value in (sought.get("metadata") or {}).items()
+    )
 
 
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:

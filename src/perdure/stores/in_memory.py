@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Unpack
 
 import msgspec
 
@@ -29,7 +30,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId, blob_hash, seqs_between
-from perdure.session.info import ORIGINS, SessionInfo, SessionScope, is_about, is_found
+from perdure.session.info import ORIGINS, SessionInfo, SessionScope, Sought, is_found, is_sought
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
@@ -290,13 +291,12 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
-        subject: str | None = None,
-        metadata: Mapping[str, object] | None = None,
+        **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         infos = (held.state.info for held in self._heap.streams.values())
         listed = (i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope])
         near = (info for info in listed if is_found(info, cwd, query))
-        found = [info for info in near if is_about(info, subject, metadata)]
+        found = [info for info in near if is_sought(info, sought)]
         found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
         return found[:limit]
 

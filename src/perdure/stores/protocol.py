@@ -19,7 +19,7 @@ The rules of an append, the same in every backend:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Unpack, runtime_checkable
 
 import msgspec
 
@@ -27,7 +27,7 @@ from perdure.errors import ConfigError
 from perdure.session.entries import Entry, NewEntry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo, SessionScope, StreamHeader
+from perdure.session.info import SessionInfo, SessionScope, Sought, StreamHeader
 from perdure.session.search.values import Hit, SearchQuery
 
 EMPTY = -1
@@ -384,12 +384,11 @@ class NamespaceReading(Protocol):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
-        subject: str | None = None,
-        metadata: Mapping[str, object] | None = None,
+        **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         """Sessions, newest activity first (ties: by id, descending); erased ones are none.
 
-        Of `cwd`, with `query` in name or id (in any letter case), of `subject`, with `metadata`.
+        Of `cwd`, with `query` in name or id (in any letter case), and as `sought` says.
         """
         ...
 

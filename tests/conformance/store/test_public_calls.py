@@ -21,10 +21,12 @@ from perdure.errors import (
     Unsupported,
     WrongArgument,
 )
+from perdure.session.info import SessionInfo
 from perdure.session.kinds import Custom, raw_data
 from perdure.stores.in_memory import MemoryStore
 from perdure.stores.protocol import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.sources import pi_file
 
 
 @pytest.fixture
@@ -326,3 +328,43 @@ async def test_message_keeps_author_time_and_foreign_form(opened: Store) -> None
     assert (said[0].said_at, said[0].foreign) == (1_767_312_000_000, foreign)
     exported = await session.export("perdure", redact=["secrets"])
     assert b"sk-ant-api03-bbbb" not in exported.content
+
+
+async def test_recent_sessions_are_filtered_and_continued(
+    opened: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    for number in range(7):
+        session = await opened.create(
+            id=f"lg:{number}" if number % 2 else f"x{number}", metadata={"n": number % 3}
+        )
+        await session.append(user("hello"))
+        if number > 4:
+            await session.end()
+        clock.advance(float(number != 3))  # two of the same time
+    (tmp_path / "pi.jsonl").write_bytes(pi_file("v3.jsonl"))
+    report = await opened.import_files([tmp_path / "pi.jsonl"])
+    everything = [str(info.id) for info in await opened.recent(None)]
+    assert len(everything) == 8
+
+    pages: list[str] = []
+    after: SessionInfo | str | None = None
+    while page := await opened.recent(3, after=after):
+        pages += [info.id for info in page]
+        after = page[-1] if len(pages) < 4 else page[-1].cursor
+    assert pages == everything
+
+    async def ids(**how: Any) -> list[str]:
+        return [info.id for info in await opened.recent(None, **how)]
+
+    assert await ids(id_prefix="lg:") == ["lg:5", "lg:3", "lg:1"]
+    assert await ids(id_prefix="lg:", status="active") == ["lg:3", "lg:1"]
+    assert await ids(status="ended") == ["x6", "lg:5"]
+    assert await ids(source="pi") == list(report.sessions)
+    assert await ids(source="codex") == []
+    assert await ids(metadata={"n": 0}, id_prefix="x") == ["x6", "x0"]
+    rest = everything[everything.index("lg:5") + 1 :]
+    cursor = (await opened.recent(None, id_prefix="lg:"))[0]
+    assert await ids(after=cursor) == rest
+    for wrong in ("", "x", "1", "1:", ":a", f"{'9' * 30}:a"):
+        with pytest.raises(WrongArgument):
+            await opened.recent(after=wrong)

@@ -57,7 +57,7 @@ from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import Origin, SessionInfo, SessionScope
+from perdure.session.info import Origin, SessionInfo, SessionScope, Status
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
 from perdure.session.media.inline import InlineMedia
@@ -661,15 +661,31 @@ class Store(Handle[AsyncStore]):
         query: str | None = None,
         subject: str | None = None,
         metadata: Mapping[str, object] | None = None,
+        source: str | None = None,
+        status: Status | None = None,
+        id_prefix: str | None = None,
+        after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
-        """Sessions, newest activity first; of a folder, or whose name or id contains `query`.
+        """List sessions, newest activity first; of a folder, or with `query` in name or id.
 
-        `subject` keeps those about it, `metadata` those that have each of its values.
-        Raises: ValueError when `limit` is negative, or greater than any store can count.
+        `subject` selects those about it, `metadata` those that have each of its values, `source`
+        imports of one program ("claude-code"), `status` one state, `id_prefix` ids that begin so.
+        `after` continues behind a session of an earlier list, or its `cursor`.
+        Raises: ValueError when `limit` is negative, or greater than any store can count;
+        WrongArgument for an `after` that is no cursor.
         """
         return self.portal.call(
             self.asynchronous.recent(
-                limit, scope=scope, cwd=cwd, query=query, subject=subject, metadata=metadata
+                limit,
+                scope=scope,
+                cwd=cwd,
+                query=query,
+                subject=subject,
+                metadata=metadata,
+                source=source,
+                status=status,
+                id_prefix=id_prefix,
+                after=after,
             )
         )
 

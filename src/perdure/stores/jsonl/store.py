@@ -9,12 +9,12 @@ may use the same folder at the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, Unpack
 from urllib.parse import quote
 
 from perdure.codecs.form import Codec
@@ -31,7 +31,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ORIGINS, SessionInfo, SessionScope, is_about, is_found
+from perdure.session.info import ORIGINS, SessionInfo, SessionScope, Sought, is_found, is_sought
 from perdure.session.notes import INBOX_KINDS, unanswered
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lease_term import is_running, lease_end
@@ -316,16 +316,13 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
-        subject: str | None = None,
-        metadata: Mapping[str, object] | None = None,
+        **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         def work() -> list[SessionInfo]:
             infos = {s.header.id: s.info for _, s in self._shelf.standings()}.values()
             listed = [i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope]]
             found = [
-                each
-                for each in listed
-                if is_found(each, cwd, query) and is_about(each, subject, metadata)
+                each for each in listed if is_found(each, cwd, query) and is_sought(each, sought)
             ]
             found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
             return found[:limit]

@@ -6,14 +6,22 @@ its own: the later one may only see more, and asks for what the earlier one name
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import LiteralString
 
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
-from perdure.session.info import ORIGINS, SessionInfo, SessionScope, described, is_about, is_found
+from perdure.session.info import (
+    ORIGINS,
+    SessionInfo,
+    SessionScope,
+    Sought,
+    described,
+    is_found,
+    is_sought,
+)
 from perdure.session.notes import Question
 from perdure.stores.admission import with_lease
 from perdure.stores.postgres import branches
@@ -372,19 +380,19 @@ async def sessions(
     scope: SessionScope,
     cwd: str | None,
     query: str | None,
-    subject: str | None,
-    metadata: Mapping[str, object] | None,
+    sought: Sought,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first; read page by page until enough of them fit."""
-    is_any = (query, subject, metadata) == (None, None, None)
+    after = sought.get("after")
+    is_any = query is None and all(sought.get(key) is None for key in sought if key != "after")
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
     found: list[SessionInfo] = []
-    last: tuple[int, str] = (2**63 - 1, "\U0010ffff")
+    last: tuple[int, str] = after or (2**63 - 1, "\U0010ffff")
     while limit is None or len(found) < limit:
         rows = await _page_of_sessions(db, scope, cwd, last, page)
         for name, _, info, header in rows:
             one = described(info_of_row(name, info), header_of_row(name, header))
-            if is_found(one, cwd, query) and is_about(one, subject, metadata):
+            if is_found(one, cwd, query) and is_sought(one, sought):
                 found.append(one)
         if len(rows) < page:
             break

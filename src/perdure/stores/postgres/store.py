@@ -8,15 +8,16 @@ an administrator has to do, is in ``docs/guides/postgres.md``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Unpack
 
 from perdure.errors import ConfigError, SessionNotFound, StoreFull, StoreReadOnly, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, blob_hash
-from perdure.session.info import SessionInfo, SessionScope
+from perdure.session.info import SessionInfo, SessionScope, Sought
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
@@ -206,8 +207,7 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
-        subject: str | None = None,
-        metadata: Mapping[str, object] | None = None,
+        **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         self._db.check_usable()
         return await reading.sessions(
@@ -216,8 +216,7 @@ class _Namespace(_Handle):
             scope=scope,
             cwd=cwd,
             query=query,
-            subject=subject,
-            metadata=metadata,
+            sought=sought,
         )
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -20,8 +20,9 @@ from perdure.session.info import (
     ORIGINS,
     SessionInfo,
     SessionScope,
-    is_about,
+    Sought,
     is_found,
+    is_sought,
 )
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.admission import with_lease
@@ -82,17 +83,20 @@ ORDER BY a.first DESC, e.n DESC LIMIT 1
 
 _NAMESPACE = "SELECT no FROM namespace WHERE name = ?"
 
+_LAST_ID = "\U0010ffff"
+"""After every id of a stream."""
+
 _SESSIONS = f"""
 SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
 WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
-    AND s.origin = ? AND s.status = ?
+    AND s.origin = ? AND s.status = ? AND (s.updated_at, s.id) < (?, ?)
 ORDER BY s.updated_at DESC, s.id DESC
 """  # noqa: S608 - put together from constants
 
 _SESSIONS_OF_FOLDER = f"""
 SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
 WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
-    AND s.origin = ? AND s.cwd = ?
+    AND s.origin = ? AND s.cwd = ? AND (s.updated_at, s.id) < (?, ?)
 ORDER BY s.updated_at DESC, s.id DESC
 """  # noqa: S608 - put together from constants
 
@@ -377,21 +381,22 @@ def sessions(
     scope: SessionScope,
     cwd: str | None,
     query: str | None,
-    subject: str | None,
-    metadata: Mapping[str, object] | None,
+    sought: Sought,
 ) -> list[SessionInfo]:
     """Sessions, newest activity first."""
     if cwd is not None and not is_text(cwd):
         return []
+    after = sought.get("after") or (MOST_SEQ, _LAST_ID)
+    sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
     cursors = [
-        tables.db.execute(_SESSIONS if cwd is None else _SESSIONS_OF_FOLDER, (namespace, *of))
+        tables.db.execute(sql, (namespace, *of, *after))
         for origin in ORIGINS[scope]
         for of in ([(origin, each) for each in LISTED_STATUSES] if cwd is None else [(origin, cwd)])
     ]
     newest_first = merge(*cursors, key=lambda row: (row[5], row[1]), reverse=True)
     infos = ((info_of_row(row), row[15]) for row in newest_first)
     whole = (described_row(*each) for each in infos if is_found(each[0], cwd, query))
-    found = list(islice((info for info in whole if is_about(info, subject, metadata)), limit))
+    found = list(islice((info for info in whole if is_sought(info, sought)), limit))
     for cursor in cursors:
         cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
     return found

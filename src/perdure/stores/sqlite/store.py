@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, Unpack
 
 from perdure.errors import PerdureError, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo, SessionScope
+from perdure.session.info import SessionInfo, SessionScope, Sought
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.later import Later
 from perdure.stores.access.lease_term import lease_end
@@ -270,8 +270,7 @@ class _Namespace(_Handle):
         scope: SessionScope = "listed",
         cwd: str | None = None,
         query: str | None = None,
-        subject: str | None = None,
-        metadata: Mapping[str, object] | None = None,
+        **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         return await self._read(
             reading.sessions,
@@ -279,8 +278,7 @@ class _Namespace(_Handle):
             scope=scope,
             cwd=cwd,
             query=query,
-            subject=subject,
-            metadata=metadata,
+            sought=sought,
         )
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
