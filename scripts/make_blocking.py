@@ -255,14 +255,9 @@ def passed_on(arguments: ast.arguments) -> Iterator[str]:
 def passed(argument: ast.arg) -> str:
     """`argument` as a call passes it on: of tuples with a handle, the handle with async."""
     within = ast.walk(argument.annotation) if argument.annotation is not None else ()
-    for part in within:
-        if isinstance(part, ast.Tuple) and any(_is_handle(each) for each in part.elts):
-            names = [f"part_{number}" for number in range(len(part.elts))]
-            made = [
-                f"{name}.asynchronous" if _is_handle(each) else name
-                for name, each in zip(names, part.elts, strict=True)
-            ]
-            return f"[({', '.join(made)}) for {', '.join(names)} in {argument.arg}]"
+    tuples = (part for part in within if isinstance(part, ast.Tuple))
+    if any(_is_handle(each) for part in tuples for each in part.elts):
+        return f"self.portal.with_async({argument.arg})"
     return argument.arg
 
 

@@ -630,8 +630,7 @@ class Store(Handle[AsyncStore]):
         """
         return self.portal.call(
             self.asynchronous.commit(
-                [(part_0.asynchronous, part_1, part_2) for part_0, part_1, part_2 in writes],
-                idempotency_key=idempotency_key,
+                self.portal.with_async(writes), idempotency_key=idempotency_key
             )
         )
 

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from perdure.errors import StoreUnavailable
 from perdure.session.declared.arguments import wrong
@@ -31,6 +31,15 @@ class Portal:
         self._thread = _LoopThread()
         # The thread does not hold the portal, so its end is the end of the loop.
         self._close = weakref.finalize(self, self._thread.end)
+
+    def with_async(self, writes: Any) -> Any:
+        """Return `writes`, a list of tuples, with the handles with async in them.
+
+        Anything else is returned as it is, and refused by the call.
+        """
+        if not isinstance(writes, list | tuple):
+            return writes
+        return [_with_async(row) for row in cast("list[Any]", writes)]
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives, once the loop has done it.
@@ -90,6 +99,16 @@ class Handle(Generic[H]):
 
     def __repr__(self) -> str:
         return f"<blocking {repr(self.asynchronous).removeprefix('<')}"
+
+
+def _with_async(row: Any) -> Any:
+    if not isinstance(row, tuple):
+        return row
+    parts = cast("tuple[Any, ...]", row)
+    return tuple(
+        cast("Handle[Any]", part).asynchronous if isinstance(part, Handle) else part
+        for part in parts
+    )
 
 
 def portal_of(handle: object, owner: str, name: str) -> Portal:
