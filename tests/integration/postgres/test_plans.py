@@ -7,6 +7,7 @@ it answers right, and reads all entries of its namespace to do so.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -181,3 +182,18 @@ async def test_questions_of_store_go_through_open_questions_only(
     assert [entry.seq for entry in await filling.open_questions(S)] == [8 * FEW]
     plans.is_on = False
     assert await plans.widest() <= (FEW, "")
+
+
+async def test_newest_of_tree_go_through_nearest_forks_only(open_store: Open, plans: Plans) -> None:
+    filling = await open_store()
+    await create(filling, S, said("first"))
+    forks = [S, *(StreamId(f"f{number}") for number in range(FEW + 5))]
+    for origin, stream in pairwise(forks):
+        await fork(filling, origin, stream, said(f"in {stream}"))
+    plans.is_on = True
+    newest = await filling.tree(forks[-1], 5)
+    plans.is_on = False
+    assert [entry.stream for entry in newest] == forks[-5:]
+    assert (await plans.widest())[0] <= FEW
+    assert len(await filling.tree(forks[-1], FEW + 3)) == FEW + 3
+    assert len(await filling.tree(forks[-1])) == len(forks)

@@ -155,6 +155,23 @@ FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin
 """
 
+# As _LINEAGE, and only as many as are asked for: the server reads no further.
+_NEAREST_KIN: LiteralString = """
+WITH RECURSIVE kin (stream, upto, leaf, is_path, origin, origin_head) AS (
+    SELECT s.id, s.head, b.origin_leaf, coalesce(b.is_path, false), b.origin, b.origin_head
+    FROM perdure.stream AS s
+    JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+    WHERE s.namespace = %s AND s.id = %s
+    UNION ALL
+    SELECT b.stream, k.origin_head, b.origin_leaf, coalesce(b.is_path, false), b.origin,
+        b.origin_head
+    FROM kin AS k CROSS JOIN LATERAL (
+        SELECT * FROM perdure.birth AS b WHERE b.namespace = %s AND b.stream = k.origin OFFSET 0
+    ) AS b
+)
+SELECT k.stream, k.upto, k.leaf, k.is_path FROM kin AS k LIMIT %s
+"""
+
 _NOTES: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, l.kin
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
@@ -297,8 +314,18 @@ async def lineage(db: Database, stream: StreamId) -> list[Row]:
 
 async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list[Entry]:
     """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
+    if limit is not None:
+        values = (db.namespace, stream, db.namespace, _AT_ONCE)
+        (nearest,) = await db.ask(Statement(_NEAREST_KIN, values))
+        newest = await _tree_of(db, nearest, limit)
+        if len(newest) == limit:
+            return newest
+    return await _tree_of(db, await lineage(db, stream), limit)
+
+
+async def _tree_of(db: Database, kin: Iterable[Row], limit: int | None) -> list[Entry]:
     statements: list[Statement] = []
-    for near, upto, leaf, is_path in await lineage(db, stream):
+    for near, upto, leaf, is_path in kin:
         statements.append(Statement(_TREE, (db.namespace, near, upto, limit)))
         if is_path:
             if leaf is not None:
