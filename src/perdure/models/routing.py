@@ -33,6 +33,15 @@ class Closable(Protocol):
         ...
 
 
+@runtime_checkable
+class Preparable(Protocol):
+    """A client whose first call of a model loads and builds a lot."""
+
+    def prepare(self, model: str) -> None:
+        """Load and build it. Not for the thread of an event loop."""
+        ...
+
+
 class ModelRouter:
     """A `ModelClient` that hands every call to the client of the model's provider."""
 
@@ -46,6 +55,7 @@ class ModelRouter:
         self._clients = dict(clients)
         self._factories = dict(factories or {})
         self._remedies = remedies
+        self._prepared: set[str] = set()
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -88,9 +98,15 @@ class ModelRouter:
         What is not set up is reported by the call that needs it.
         """
         for model in models:
-            if model.partition(":")[0] not in self._clients:
+            if model not in self._prepared:
+                self._prepared.add(model)
                 with suppress(ConfigError):
-                    await asyncio.to_thread(self.client_for, model)
+                    await asyncio.to_thread(self._prepare, model)
+
+    def _prepare(self, model: str) -> None:
+        client = self.client_for(model)
+        if isinstance(client, Preparable):
+            client.prepare(model)
 
     def info(self, model: str) -> ModelInfo:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
@@ -24,6 +25,7 @@ from perdure.models.protocol import ModelRequest, ThinkingLevel
 from perdure.models.providers.bounded_http import HOOKS
 from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
+from perdure.models.providers.rehearsal import MESSAGES
 from perdure.models.providers.rounds import open_rounds
 
 LEAST_BUDGET_TOKENS = 1024
@@ -51,6 +53,8 @@ class AnthropicMessages(WireClient):
     Raises: ConfigError when the key is missing.
     """
 
+    rehearsal = MESSAGES
+
     def __init__(
         self,
         *,
@@ -59,6 +63,7 @@ class AnthropicMessages(WireClient):
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         stream_idle_timeout_s: float | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         url = base_url or ANTHROPIC_URL
         if not api_key and url.startswith(ANTHROPIC_URL):
@@ -79,6 +84,7 @@ class AnthropicMessages(WireClient):
             http_client=DefaultAsyncHttpxClient(
                 timeout=Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
                 event_hooks=HOOKS,
+                transport=transport,
             ),
         )
         self._provider = AnthropicProvider(anthropic_client=self._sdk)

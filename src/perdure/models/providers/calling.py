@@ -8,10 +8,11 @@ formats say which SDK, which settings, which media.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
-from typing import Any
+from typing import Any, ClassVar
 
+import httpx2
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import ModelAPIError, UserError
 from pydantic_ai.models import Model, StreamedResponse
@@ -25,6 +26,7 @@ from perdure.models.providers.bounded_http import Patience
 from perdure.models.providers.classify import model_error, unended
 from perdure.models.providers.mapping import wire_messages, wire_parameters, wire_settings
 from perdure.models.providers.pricing import cost_microcents, cost_of
+from perdure.models.providers.rehearsal import ADDRESS, Event, rehearse
 from perdure.models.providers.rounds import RoundMemory
 from perdure.session.messages import StopReason, Usage
 
@@ -47,12 +49,19 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
+_rehearsed: set[type[WireClient]] = set()
+"""The kinds of clients that have made a call in this process, in memory."""
+
+
 class WireClient(ABC):
     """A `ModelClient` for the models ``<provider>:<name>`` at one `address`.
 
     `secrets` are kept out of all error texts. `context_window` is for servers whose models the
     library's list does not know.
     """
+
+    rehearsal: ClassVar[Sequence[Event]]
+    """An answer in this wire format."""
 
     def __init__(
         self,
@@ -76,6 +85,19 @@ class WireClient(ABC):
             return ModelInfo(model, self._window or self._model(model).context_window)
         except UserError:  # no model can have such a name
             return ModelInfo(model, self._window)
+
+    def prepare(self, model: str) -> None:
+        """Load and build what the first call of `model` needs. Not for an event loop's thread."""
+        self.info(model)
+        if type(self) not in _rehearsed:
+            _rehearsed.add(type(self))
+            rehearse(self._twin, model, self.rehearsal)
+
+    def _twin(self, transport: httpx2.AsyncBaseTransport) -> WireClient:
+        """A client of the same kind whose requests go to `transport`."""
+        make: Any = type(self)  # all kinds take these
+        client: WireClient = make(base_url=ADDRESS, api_key="none", transport=transport)
+        return client
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         mapper, patience = EventMapper(), self._patience(request)

@@ -23,6 +23,7 @@ from perdure.models.protocol import ModelRequest
 from perdure.models.providers.bounded_http import REQUEST_HOOKS, RESPONSE_HOOKS
 from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import PDF
+from perdure.models.providers.rehearsal import GENERATE
 
 _MEDIA_TYPES = frozenset(
     {
@@ -54,6 +55,8 @@ class GoogleGenerative(WireClient):
     Raises: ConfigError when the key is missing.
     """
 
+    rehearsal = GENERATE
+
     def __init__(
         self,
         *,
@@ -62,6 +65,7 @@ class GoogleGenerative(WireClient):
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         stream_idle_timeout_s: float | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         url = base_url or GOOGLE_URL
         if not api_key and url.startswith(GOOGLE_URL):
@@ -76,6 +80,7 @@ class GoogleGenerative(WireClient):
             stream_idle_timeout_s=stream_idle_timeout_s,
         )
         self._http = httpx2.AsyncClient(
+            transport=transport,
             timeout=httpx2.Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
             event_hooks={
                 "request": [_ConnectLimit(connect_timeout_s), *REQUEST_HOOKS],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import httpx2
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -25,6 +26,7 @@ from perdure.models.protocol import ModelRequest
 from perdure.models.providers.bounded_http import HOOKS
 from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
+from perdure.models.providers.rehearsal import CHAT
 
 _DOCUMENTS = frozenset({PDF, "audio/wav", "audio/mpeg"})
 _SHOWS_DOCUMENTS = ("openai", "openrouter")
@@ -47,6 +49,8 @@ class OpenAICompatible(WireClient):
     Raises: ConfigError when the key is missing.
     """
 
+    rehearsal = CHAT
+
     def __init__(
         self,
         *,
@@ -56,9 +60,10 @@ class OpenAICompatible(WireClient):
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         stream_idle_timeout_s: float | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         url = base_url or OPENAI_URL
-        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s)
+        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, transport)
         super().__init__(
             url,
             media_types=IMAGES | _DOCUMENTS if provider in _SHOWS_DOCUMENTS else IMAGES,
@@ -92,6 +97,7 @@ def openai_sdk(
     api_key: str | None,
     provider: str,
     connect_timeout_s: float,
+    transport: httpx2.AsyncBaseTransport | None = None,
 ) -> AsyncOpenAI:
     """A client of OpenAI's library for `url` that never calls twice.
 
@@ -108,6 +114,7 @@ def openai_sdk(
         http_client=DefaultAsyncHttpxClient(
             timeout=Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
             event_hooks=HOOKS,
+            transport=transport,
         ),
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
 from openai import AsyncOpenAI
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
@@ -20,6 +21,7 @@ from perdure.models.protocol import ModelRequest
 from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient
 from perdure.models.providers.mapping import IMAGES, PDF
 from perdure.models.providers.openai_compatible import is_openai, openai_sdk, without_sampling
+from perdure.models.providers.rehearsal import RESPONSES
 
 
 class OpenAIResponses(WireClient):
@@ -31,6 +33,8 @@ class OpenAIResponses(WireClient):
     Raises: ConfigError when the key is missing.
     """
 
+    rehearsal = RESPONSES
+
     def __init__(
         self,
         *,
@@ -40,9 +44,10 @@ class OpenAIResponses(WireClient):
         context_window: int | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         stream_idle_timeout_s: float | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         url = base_url or OPENAI_URL
-        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s)
+        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, transport)
         super().__init__(
             url,
             media_types=IMAGES | {PDF},

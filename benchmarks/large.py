@@ -1,0 +1,77 @@
+"""Claim: a message of 16 MiB, and the first call of a model, keep no other task waiting.
+
+Each content form and each provider has a process of its own. Beside the CPU of a turn is the
+physical limit: encoding the same text as JSON, writing it and its fsync. A stall is the CPU that
+the thread of the event loop spends between two turns of the loop, and, in the table by itself, the
+longest time in which the loop had no turn; the latter counts what else the machine does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import msgspec
+
+from benchmarks.figures import Figure, Run
+from benchmarks.large_child import Job, Outcome
+from benchmarks.texts import FORMS
+
+SIZE = 16 * 2**20 - 1_024
+QUICK_SIZE = 2 * 2**20
+MOST_CPU_S = 5.0
+MOST_SIZES = 4.0
+MOST_STALL_MS = 50.0
+WIRES = ("openai", "openai-responses", "anthropic", "google")
+
+
+async def measure(run: Run) -> list[Figure]:
+    """A turn of each form of content, and the first search after it."""
+    size = QUICK_SIZE if run.is_quick else SIZE
+    figures: list[Figure] = []
+    for form in FORMS:
+        job = Job(folder=str(run.folder), seed=run.seed, form=form, size=size)
+        figures += _of_turn(f"16 MiB: {form}", await _outcome(job))
+    return figures
+
+
+async def measure_first_call(run: Run) -> list[Figure]:
+    """The first call of each provider, and the first of a fallback, in a process that made none."""
+    figures: list[Figure] = []
+    for provider in WIRES:
+        for kind in ("first call", "first fallback"):
+            job = Job(
+                str(run.folder), run.seed, provider=provider, is_fallback=kind != "first call"
+            )
+            figures += _of_call(f"{kind}: {provider}", await _outcome(job))
+    return figures
+
+
+def _of_turn(claim: str, found: Outcome) -> list[Figure]:
+    return [
+        Figure(claim, "turn, CPU", found.cpu_s, "s", raw=found.raw_s, limit=MOST_CPU_S),
+        Figure(claim, "memory / size", found.sizes, "x", limit=MOST_SIZES),
+        Figure(claim, "stall, CPU", found.held_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, "stall, wall", found.stall_ms, "ms"),
+        Figure(claim, "first search, CPU", found.search_cpu_s, "s"),
+        Figure(claim, "first search: stall, CPU", found.search_held_ms, "ms", limit=MOST_STALL_MS),
+    ]
+
+
+def _of_call(claim: str, found: Outcome) -> list[Figure]:
+    return [
+        Figure(claim, "turn, CPU", found.cpu_s, "s"),
+        Figure(claim, "stall, CPU", found.held_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, "stall, wall", found.stall_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, "second turn: stall, wall", found.next_stall_ms, "ms"),
+    ]
+
+
+async def _outcome(job: Job) -> Outcome:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.large_child", msgspec.json.encode(job).decode()),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    told, _ = await process.communicate()
+    return msgspec.json.decode(told, type=Outcome)

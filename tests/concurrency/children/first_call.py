@@ -1,0 +1,43 @@
+"""A process whose first model call is one of `PROVIDER`: it writes which modules that loads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import perdure
+from perdure.client.agents.providers import default_models
+from perdure.models.catalogue import PROVIDERS
+from perdure.models.protocol import ModelRequest
+from tests.fakes import anthropic_server, google_server, openai_server, responses_server
+from tests.fakes.clock import ManualClock
+from tests.fakes.model_server import streaming
+from tests.fakes.plans import Plan
+
+SERVERS = {
+    "openai": (openai_server.openai_server, openai_server.events),
+    "openai-responses": (responses_server.responses_server, responses_server.events),
+    "anthropic": (anthropic_server.anthropic_server, anthropic_server.events),
+    "google": (google_server.google_server, google_server.events),
+}
+
+
+async def main(provider: str) -> None:
+    serving, events = SERVERS[provider]
+    async with serving() as server:
+        server.will(streaming(events(Plan(text="some words"))))
+        environment = {**os.environ, PROVIDERS[provider].url_variables[0]: server.url}
+        models = default_models(environment, ManualClock(), keyring=lambda _: None)
+        model = f"{provider}:some-model"
+        await models.load([model])
+        before = set(sys.modules)
+        request = ModelRequest(model, (perdure.user("hello"),))
+        deltas = [delta async for delta in models.stream(request)]
+        assert any(getattr(delta, "text", "") for delta in deltas)
+        assert len(server.requests) == 1  # the rehearsal sent none
+        sys.stdout.write(" ".join(sorted(set(sys.modules) - before)))
+        await models.aclose()
+
+
+asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,19 @@
+"""The first call of a model loads nothing on the event loop: a thread has loaded it before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "google"])
+def test_first_call_of_loaded_provider_imports_no_module(provider: str) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.concurrency.children.first_call", provider],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert child.stdout.split() == []
