@@ -89,7 +89,7 @@ class _Prepared(NamedTuple):
     @property
     def is_quick(self) -> bool:
         """Whether every store takes it without handing it to a thread."""
-        size = sum(len(new.body) for new in self.write.entries)
+        size = sum([len(new.body) for new in self.write.entries])
         return size < _QUICK_BYTES and not self.contents
 
 
@@ -157,17 +157,11 @@ class Appender(ContextReader):
         prepared: _Prepared | None = None
         if _is_ready(items, options):
             prepared = await self._prepared(items, options)  # lets no other call run
-        is_quick = prepared is not None and prepared.is_quick
-        async with self._order.place(is_quick=is_quick):
+            if self._order.is_free and prepared.is_quick:
+                return await self._store(prepared, idempotency_key)
+        async with self._order.place():
             prepared = prepared or await self._prepared(items, options)
-            return await self._commit(
-                prepared.write.entries,
-                bodies=prepared.bodies,
-                expected_head=prepared.write.expected_head,
-                expected_leaf=prepared.write.expected_leaf,
-                key=idempotency_key,
-                contents=prepared.contents,
-            )
+            return await self._store(prepared, idempotency_key)
 
     async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
         """Add `note` about an entry, or about the session; `notes` lists them.
@@ -211,9 +205,22 @@ class Appender(ContextReader):
         )
         return _Prepared(write, durable, (*options.get("contents", ()), *taken))
 
+    async def _store(self, prepared: _Prepared, key: str | None) -> Appended:
+        return await self._commit(
+            prepared.write.entries,
+            bodies=prepared.bodies,
+            expected_head=prepared.write.expected_head,
+            expected_leaf=prepared.write.expected_leaf,
+            key=key,
+            contents=prepared.contents,
+        )
+
     async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
-        async with self._order.place(is_quick=True):
-            return (await self._commit((new_side(body, about),)))[0]
+        new = (new_side(body, about),)
+        if self._order.is_free:
+            return (await self._commit(new))[0]
+        async with self._order.place():
+            return (await self._commit(new))[0]
 
     async def _commit(
         self,

@@ -29,17 +29,18 @@ class CallOrder:
         before, self._last = self._last, own
         return before if before is None or before.get_loop() is own.get_loop() else None
 
-    @asynccontextmanager
-    async def place(self, *, is_quick: bool = False) -> AsyncGenerator[None]:
-        """Run the block after the calls that were made before, and before all that come later.
+    @property
+    def is_free(self) -> bool:
+        """Whether a call may go without a place, if it reaches the store before any other runs.
 
-        A quick call reaches the store before any later call runs. It takes no place while no call
-        has one, so that a store can write many of them at once. The first call always takes one:
-        it may have to wait until the store can write.
+        A store can then write many of them at once. The first call always takes a place: it may
+        have to wait until the store can write.
         """
-        if is_quick and self._last is not None and self._last.done():
-            yield
-            return
+        return self._last is not None and self._last.done()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncGenerator[None]:
+        """Run the block after the calls that were made before, and before all that come later."""
         own: Written = asyncio.get_running_loop().create_future()
         before = self.take(own)
         try:
