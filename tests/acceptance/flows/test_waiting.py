@@ -127,7 +127,8 @@ def test_erased_role_session_leaves_flow_and_inbox_readable(laid: World) -> None
     acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access")
     assert laid.run(*RUN, *acted).code == 1
     laid.ok("sessions", "erase", "f__owner", "--yes")
-    (asked,) = laid.ok("inbox", "--json").json
-    assert asked["flow"] == "f"
-    assert "Waiting for you" in laid.ok("flow", "show", "f").out
-    assert "waits for you: 1" in laid.ok("flow", "list").out
+    assert laid.ok("inbox", "--json").json == []
+    shown = laid.ok("flow", "show", "f").out
+    assert "Waiting for you" not in shown
+    assert "owner: its session f__owner was erased, so it cannot continue" in shown
+    assert "waits for you" not in laid.ok("flow", "list").out
