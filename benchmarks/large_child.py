@@ -127,7 +127,8 @@ async def first_call(job: Job, folder: str) -> Outcome:
     for name in PROVIDERS[job.provider].key_variables:
         os.environ[name] = "sk-test"
     model = f"{job.provider}:some-model"
-    models = ["scripted:nothing-here", model] if job.is_fallback else [model]
+    os.environ["OLLAMA_BASE_URL"] = "http://127.0.0.1:9/v1"  # where nothing listens
+    models = ["ollama:absent", model] if job.is_fallback else [model]
     try:
         async with (
             perdure.open(f"sqlite:///{folder}/s.db") as store,
