@@ -99,6 +99,10 @@ def of(stream: StreamId, entry: int = 0) -> EntryId:
 CALLS: dict[str, list[Call]] = {
     "acquire_lease": [lambda s, id: s.acquire_lease(id, "us", 1_000)],
     "aliases": [lambda s, id: s.aliases(id)],
+    "around": [
+        lambda s, id: s.around(id, of(id), [of(id)], 2),
+        lambda s, id: s.around(StreamId("own"), of(id), [of(id)], 2),
+    ],
     "blob": [
         lambda s, _: s.blob(blob_hash(original(WORD))),
         lambda s, _: s.blob(blob_hash(picture(WORD))),
@@ -158,6 +162,7 @@ CALLS: dict[str, list[Call]] = {
     ],
     "forget_keys": [lambda s, _: s.forget_keys(START_MS * 2)],
     "holdings": [lambda s, _: s.holdings()],
+    "holder": [lambda s, id: s.holder(id)],
     "idle_sessions": [lambda s, _: s.idle_sessions(START_MS * 2)],
     "index": [lambda s, _: s.index()],
     "info": [lambda s, _: s.info()],
@@ -195,6 +200,10 @@ CALLS: dict[str, list[Call]] = {
     "search": [
         lambda s, _: s.search(SearchQuery(text=WORD)),
         lambda s, id: s.search(SearchQuery(text=WORD, sessions=(id,))),
+    ],
+    "seen": [
+        lambda s, id: s.seen(id, [of(id)]),
+        lambda s, id: s.seen(StreamId("own"), [of(id)]),
     ],
     "sessions": [
         lambda s, _: s.sessions(limit=None, scope="all"),
