@@ -149,9 +149,15 @@ def test_role_added_with_a_long_name_keeps_the_graph(world: World, project: Path
     text = WORKFLOW.replace("  edges: []", f"    - {added}\n    - {{id: z, role: owner}}\n  edges:")
     text += "    - {from: owner-intake, to: more}\n    - {from: more, to: z}\n"
     (project / "record" / "workflow.yaml").write_text(text)
+    told = flow(world, "show", "f").out
+    assert "The flow keeps its graph; workflow.yaml of its record:" in told
+    assert "have at most 112 together; they have 116" in told
+    assert len(flow(world, "show", "f", "--json").json["workflowFaults"]) == 1
     flow(world, "reply", "f", "now")
-    flow(world, "resume", "f", code=1)
+    assert "have at most 112 together" in flow(world, "resume", "f", code=1).out
     assert "r" * 115 not in flow(world, "graph", "f").out
+    (project / "record" / "workflow.yaml").write_text(WORKFLOW)
+    assert "keeps its graph" not in flow(world, "show", "f").out
 
 
 def test_refused_first_message_leaves_no_session(world: World) -> None:

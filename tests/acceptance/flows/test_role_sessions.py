@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import perdure
 from perdure.session.codec import body_of
+from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import ModelCalled
 from perdure.session.notes import AgentBound
+from perdure.stores.keeping.retention import Retaining
 from tests.acceptance.cli.conftest import Ended, World
 from tests.acceptance.flows.test_commands import ALLOWED, FIRST, flow
 from tests.acceptance.flows.test_consent import ASKS_FIRST, RUN, WORKFLOW
@@ -87,6 +90,18 @@ def test_erased_role_stops_alone_and_says_why(project: World) -> None:
         flow(project, *words)
     assert "erased" in flow(project, "compact", "f", "developer", code=3).err
     flow(project, "delete", "f", "--yes")
+
+
+async def test_flow_with_a_removed_role_takes_consent_and_is_exported(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    async with perdure.open(f"sqlite:///{project.file}") as store:
+        assert isinstance(store.backend, Retaining)
+        assert await store.backend.remove(StreamId("f__developer"))
+    flow(project, "consent", "f", "full-access")
+    assert flow(project, "show", "f", "--json").json["consentState"]["mode"] == "full-access"
+    flow(project, "export", "f", "-o", "out")
+    kept = (project.folder / "out" / "roles" / "developer" / "transcript.json").read_text()
+    assert json.loads(kept)["transcriptHistory"] == []
 
 
 def test_only_role_that_asked_is_erased_and_takes_no_reply(world: World) -> None:

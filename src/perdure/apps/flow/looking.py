@@ -13,6 +13,7 @@ from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path, run
 from perdure.apps.flow.documents.results import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
+from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
 from perdure.apps.flow.listing import listed, row_data, row_lines
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
 from perdure.apps.flow.picture.drawing import GraphFormat, drawn
@@ -150,6 +151,7 @@ async def _state_data(store: Store, flow: Flow) -> dict[str, object]:
         **output_data(seen, await outputs_of(store.backend, seen)),
         "workers": await flow.workers(),
         "lostRoles": await lost_roles(store.backend, seen),
+        "workflowFaults": await graph_faults(seen),
     }
 
 
@@ -160,6 +162,7 @@ async def _picture(store: Store, flow: Flow) -> None:
     waiting = await flow.waiting()
     show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
     show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
+    show_lines(graph_fault_lines(await graph_faults(state), out_style()))
     if await _is_left_alone(flow):
         show()
         told = f"No process runs this flow: `perdure flow resume {flow.id}` continues it."

@@ -28,6 +28,7 @@ from perdure.apps.flow.added_permissions import grant_added
 from perdure.apps.flow.documents.results import output_data, output_lines
 from perdure.apps.flow.documents.starting import Given, InputsOption, begun, prepared, resumed
 from perdure.apps.flow.files import graph_in
+from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
 from perdure.apps.flow.options import (
     FlowArgument,
     ProjectOption,
@@ -390,7 +391,9 @@ async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> 
         told = [wait_data(flow.id, each) for each in waiting]
         lost = await lost_roles(store.backend, state)
         summary = {"flow": flow.id, "status": state.run.status, "waiting": told}
+        faults = await graph_faults(state)
         summary |= {"lostRoles": lost} if lost else {}
+        summary |= {"workflowFaults": faults} if faults else {}
         show_json({**summary, **output_data(state, outputs)})
         return code
     if not is_drawn:
@@ -398,6 +401,7 @@ async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> 
         await followed.read(state)
         show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
     show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
+    show_lines(graph_fault_lines(await graph_faults(state), out_style()))
     show_lines(output_lines(outputs, out_style()))
     return code
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from perdure.client.inbox.consenting import allowing, is_freed
 from perdure.client.reading import open_questions
 from perdure.engine.flows.journal import Journal
-from perdure.errors import HeadConflict
+from perdure.errors import HeadConflict, SessionNotFound
 from perdure.session.clock import Clock
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry
@@ -90,8 +90,11 @@ async def _freed(
     for session in state.sessions.values():
         if session == but:
             continue
-        head = (await store.state(session)).head
-        own = await store.open_questions(session)
+        try:
+            head = (await store.state(session)).head
+            own = await store.open_questions(session)
+        except SessionNotFound:
+            continue  # it was removed; its role asks nothing any more
         answers = tuple(
             new_side(Answer("allow", changes[-1].by, NOTE), asked.id)
             for asked in open_questions(own, at)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.errors import EntryNotFound
+from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.interop.a_society.folder import FEED, FLOW, SELECTORS, TRANSCRIPT
 from perdure.interop.a_society.record import RECORD, RecordFiles, read_record
 from perdure.session.codec import body_of
@@ -109,17 +109,25 @@ async def _logs(
     ]
     files = {FLOW: _json({k: v for k, v in run.items() if k not in _NOT_WRITTEN})}
     for role, session in sorted(state.sessions.items()):
-        said = decoded(await store.entries(session))
+        said = await _kept(store, session)
         transcript = role_session(role, f"{flow}__{role}", said)
         files[f"roles/{role}/{TRANSCRIPT}"] = _json(msgspec.to_builtins(transcript))
         feed = feed_of(role, merged(log, said))
         files[f"roles/{role}/{FEED}"] = _json(msgspec.to_builtins(feed))
     for role, chose in sorted(state.selectors.items()):
         for number, session in enumerate(chose, 1):
-            transcript = role_session(role, session, decoded(await store.entries(session)))
+            transcript = role_session(role, session, await _kept(store, session))
             path = f"{SELECTORS}/{role}-{number}.json"
             files[path] = _json(msgspec.to_builtins(transcript))
     return files
+
+
+async def _kept(store: LogReading, session: StreamId) -> list[tuple[Entry, object]]:
+    """What is left of `session`: nothing if it was erased, or removed whole."""
+    try:
+        return decoded(await store.entries(session))
+    except SessionNotFound:
+        return []
 
 
 def decoded(entries: list[Entry]) -> list[tuple[Entry, object]]:

@@ -27,9 +27,11 @@ def require_session_ids(flow: StreamId, roles: Iterable[str]) -> None:
     for role in roles:
         most = MOST_CHARACTERS - len(role) - _SELECTOR - 2
         if len(flow) > most:
+            both = MOST_CHARACTERS - _SELECTOR - 2
             raise ConfigError(
                 f"the flow id {flow!r} is too long for the role {role!r}: session ids have at most "
-                f"{MOST_CHARACTERS} characters; use a flow id of at most {most}, or a shorter role"
+                f"{MOST_CHARACTERS} characters, so the two have at most {both} together; they have "
+                f"{len(flow) + len(role)}"
             )
 
 
