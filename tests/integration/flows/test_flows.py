@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from perdure.session.entries import Entry
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
@@ -46,9 +47,11 @@ async def test_a_look_at_what_waits_folds_no_past_anew(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *RULES)
     read, given = stage.memory.entries, 0
 
-    async def counted(stream: StreamId, after: int = -1, limit: int | None = None) -> list[Entry]:
+    async def counted(
+        stream: StreamId, after: int = -1, limit: int | None = None, **chosen: Any
+    ) -> list[Entry]:
         nonlocal given
-        found = await read(stream, after, limit)
+        found = await read(stream, after, limit, **chosen)
         given += len(found)
         return found
 

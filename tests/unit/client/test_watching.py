@@ -6,6 +6,7 @@ import asyncio
 import gc
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -117,11 +118,11 @@ class CountingStore(MemoryStore):
     reads = 0
 
     async def entries(
-        self, stream: StreamId, after: int = -1, limit: int | None = None
+        self, stream: StreamId, after: int = -1, limit: int | None = None, **chosen: Any
     ) -> list[Entry]:
         self.reads += 1
         await asyncio.sleep(0)
-        return await super().entries(stream, after, limit)
+        return await super().entries(stream, after, limit, **chosen)
 
 
 async def test_watchers_that_are_woken_together_read_once(clock: ManualClock) -> None:

@@ -35,7 +35,7 @@ def add_to(sessions: typer.Typer) -> None:
 
 def tools(
     session: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The session; default: all sessions.")
+        str | None, typer.Argument(metavar="ID", help="The session; default: all sessions.")
     ] = None,
     *,
     tool: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,9 +95,9 @@ class MovingStore(ReadStore):
     moves: list[Commit] | None = None
 
     async def entries(
-        self, stream: StreamId, after: int = -1, limit: int | None = None
+        self, stream: StreamId, after: int = -1, limit: int | None = None, **chosen: Any
     ) -> list[Entry]:
-        found = await super().entries(stream, after, limit)
+        found = await super().entries(stream, after, limit, **chosen)
         if self.moves:
             await self.commit(self.moves.pop(0))
         return found

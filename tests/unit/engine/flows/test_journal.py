@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -83,10 +84,12 @@ async def test_what_it_appended_itself_is_not_read_again() -> None:
     reads = 0
     read = store.entries
 
-    async def counted(stream: StreamId, after: int = -1, limit: int | None = None) -> list[Entry]:
+    async def counted(
+        stream: StreamId, after: int = -1, limit: int | None = None, **chosen: Any
+    ) -> list[Entry]:
         nonlocal reads
         reads += 1
-        return await read(stream, after, limit)
+        return await read(stream, after, limit, **chosen)
 
     store.entries = counted
     assert (await log.append(lambda _: [CLAIMED])).head == 1

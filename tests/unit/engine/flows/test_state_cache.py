@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -36,10 +37,10 @@ class CountedStore(MemoryStore):
     given = 0
 
     async def entries(
-        self, stream: StreamId, after: int = -1, limit: int | None = None
+        self, stream: StreamId, after: int = -1, limit: int | None = None, **chosen: Any
     ) -> list[Entry]:
         """See ``SessionStore``."""
-        found = await super().entries(stream, after, limit)
+        found = await super().entries(stream, after, limit, **chosen)
         self.given += len(found)
         return found
 
