@@ -404,7 +404,6 @@ async def test_folder_that_is_missing_or_a_file_is_refused(tmp_path: Path) -> No
         for folder, why in (
             (tmp_path / "gone", "does not exist"),
             (shops.first / "f.txt", "it is a file"),
-            (Path("a\0b"), "does not exist"),
         ):
             with pytest.raises(ConfigError, match=f"{why}; name a folder that exists"):
                 await session.fork(cwd=folder)
@@ -412,6 +411,13 @@ async def test_folder_that_is_missing_or_a_file_is_refused(tmp_path: Path) -> No
                 await answering.resume("s", workspace=Workspace(folder))
             with pytest.raises(ConfigError, match=why):
                 await answering.start(AGENT, workspace=Workspace(folder, {"shop": "tea"}))
+        unnameable = Path("a\0b")  # no folder can have that name
+        with pytest.raises(WrongArgument, match="cwd cannot hold a NUL character: remove it"):
+            await session.fork(cwd=unnameable)
+        with pytest.raises(ConfigError, match="does not exist"):
+            await answering.resume("s", workspace=Workspace(unnameable))
+        with pytest.raises(ConfigError, match="does not exist"):
+            await answering.start(AGENT, workspace=Workspace(unnameable, {"shop": "tea"}))
         assert [info.id for info in await store.recent(scope="all")] == ["s"]
 
 
