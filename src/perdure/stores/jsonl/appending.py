@@ -88,12 +88,15 @@ class Appender:
                 locks.enter_context(all_held(self._folder))
                 origin = self._shelf.log(write.create.fork.stream)
             locks.enter_context(self._folder.locked("stream", write.stream))
+            # Entries reach their file first and the feed then: what it has now is in the file.
+            self._feed.refresh()
+            acknowledged = self._feed.head(write.stream)
             log = self._shelf.log(write.stream, is_thorough=write.create is None)
             if key is not None:
                 replay = self._replayed(log, write.stream, key, fingerprint(commit))
                 if replay is not None:
                     return replay
-            return self._append(commit, log, origin)
+            return self._append(commit, log, origin, acknowledged)
 
     # -- idempotency keys
 
@@ -117,7 +120,9 @@ class Appender:
 
     # -- a new commit
 
-    def _append(self, commit: Commit, log: Log | None, origin: Log | None) -> Committed:
+    def _append(
+        self, commit: Commit, log: Log | None, origin: Log | None, acknowledged: int
+    ) -> Committed:
         write = commit.writes[0]
         made = Copied(write, 0)
         if write.create is not None:
@@ -144,8 +149,19 @@ class Appender:
             if write.above_epoch:
                 put_lease(self._folder, write.stream, HeldLease(epoch=write.above_epoch))
             salts = [self._random(SALT_BYTES) for _ in admission.entries]
+            self._record_loss(write.stream, log, acknowledged)
             write_batch(self._shelf, self._feed, batch, salts)
         return Committed((admission.entries[made.count :],), copies=made.ids)
+
+    def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
+        """Record what the feed had of the session and its file has not, before it is written over.
+
+        A file that is gone as a whole was removed on purpose: its session counts as erased.
+        """
+        if log is None and acknowledged >= 0:
+            self._feed.forget(stream)
+        elif log is not None and acknowledged > log.head:
+            self._feed.lose(stream, range(log.head + 1, acknowledged + 1))
 
 
 def write_batch(shelf: Shelf, feed: Feed, batch: Rendering, salts: Sequence[bytes]) -> None:

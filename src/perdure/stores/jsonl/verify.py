@@ -21,6 +21,7 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.search.indexing import Index
 from perdure.stores.jsonl.shelf import Shelf
 from perdure.stores.jsonl.upkeep.checking import index_problems
+from perdure.stores.jsonl.upkeep.salvage import entries_lost
 from perdure.stores.protocol import OnProgress, Problem, Verification
 from perdure.stores.regular import check_only_name, read_regular
 from perdure.stores.verification import (
@@ -104,8 +105,7 @@ def _file_problems(
         yield Problem(stream, None, f"{name} holds the same session as {seen[stream].name}")
     seen[stream] = log.path
     yield from _line_problems(log)
-    for seq in range(log.head + 1, feed.head(stream) + 1):
-        yield Problem(stream, seq, "it was acknowledged and is not in the file any more")
+    yield from entries_lost(feed, log)
     yield from stream_problems(
         state_of(log, max((commit.epoch for commit in log.commits), default=0)),
         log.all_commits(),

@@ -1,7 +1,9 @@
 """The order of all entries of a folder: one line for each commit, in a file beside the sessions.
 
 ``<position> <session> <first seq> <count>``: position is that of the commit's first entry; a count
-of 0 says that the session was erased, and all its lines before mean nothing any more. The file
+of 0 says that the session was erased, and all its lines before mean nothing any more. A count of
+-n says that n entries from that seq on were acknowledged and were gone from the session's file
+before the next commit: their positions stay empty, and later entries have those seqs. The file
 is written after a commit, without waiting for the disk. What is in a session and not in here (a
 tool wrote it, or a process died in between) is added by whoever looks next; after a loss with a
 gap, so that no position that was given out before is given to another entry.
@@ -20,6 +22,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from perdure.errors import StoreFull
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.disk.locks import LockBusy
@@ -62,6 +65,7 @@ class Feed:
         self._scanned = 0
         self._spans: list[Span] = []
         self._heads: dict[StreamId, int] = {}
+        self._losses: dict[StreamId, list[range]] = {}
 
     @property
     def position(self) -> int:
@@ -71,6 +75,11 @@ class Feed:
     def head(self, stream: StreamId) -> int:
         """The last seq of `stream` that has a position; -1 when none has."""
         return self._heads.get(stream, -1)
+
+    def lost(self, stream: StreamId, head: int) -> list[range]:
+        """The acknowledged entries that are gone from a session file that ends at `head`."""
+        gone = range(head + 1, self.head(stream) + 1)
+        return [*self._losses.get(stream, ()), *([gone] if gone else [])]
 
     def stamp(self) -> Stamp | None:
         """What tells whether somebody committed."""
@@ -124,7 +133,7 @@ class Feed:
             with open_to_read(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self._scanned:
-                    self._scanned, self._spans, self._heads = 0, [], {}
+                    self._reset()
                 file.seek(self._scanned)
                 for line in file:
                     if not line.endswith(b"\n"):
@@ -132,24 +141,48 @@ class Feed:
                     self._scanned += len(line)
                     self._take(line)
         except FileNotFoundError:
-            self._scanned, self._spans, self._heads = 0, [], {}
+            self._reset()
         except OSError as error:
             self._folder.fail(error)
 
+    def _reset(self) -> None:
+        self._scanned, self._spans, self._heads, self._losses = 0, [], {}, {}
+
     def _take(self, line: bytes) -> None:
         span = span_of(line)
-        if span is not None and span.position > self.position:
-            if not span.length:
-                self._spans = [s for s in self._spans if s.stream != span.stream or not s.length]
-            self._spans.append(span)
-            self._heads[span.stream] = span.first + span.length - 1
+        if span is None or span.position <= self.position:
+            return
+        if span.length < 0:
+            lost = range(span.first, span.first - span.length)
+            self._losses.setdefault(span.stream, []).append(lost)
+            span = span._replace(length=0)
+        elif not span.length:
+            self._losses.pop(span.stream, None)
+        if not span.length:
+            kept = (_cut(s, span.first) if s.stream == span.stream else s for s in self._spans)
+            self._spans = [s for s in kept if s is not None]
+        self._spans.append(span)
+        self._heads[span.stream] = span.first + span.length - 1
 
     def forget(self, stream: StreamId) -> None:
         """The session was erased: its positions stay empty, and one of its name begins anew."""
         with self._folder.locked("feed", ""):
             self.refresh()
-            if self.head(stream) >= 0:
+            if self.lost(stream, -1):
                 self._write(f"{self.position + 1} {stream} 0 0\n".encode())
+
+    def lose(self, stream: StreamId, lost: range) -> None:
+        """Record that `lost` were acknowledged and are gone: later entries may have their seqs.
+
+        Durable: as the store's sessions.
+        Raises: LockBusy, StoreFull, StoreReadOnly, StoreUnavailable.
+        """
+        with self._folder.locked("feed", ""):
+            self.refresh()
+            line = f"{self.position + 1} {stream} {lost.start} -{len(lost)}\n"
+            self._write(line.encode(), is_synced=self._folder.is_synced)
+            if self.head(stream) >= lost.start:  # half of the line was written
+                raise StoreFull(str(self.path))
 
     def extend_soon(self, stream: StreamId, head: int, path: Path) -> None:
         """Give positions to what was just written, as `extend` does.
@@ -182,7 +215,7 @@ class Feed:
             position = self.position + 1 + (GAP if is_lossy else 0)
             self._write(f"{position} {stream} {first} {head - first + 1}\n".encode())
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes, *, is_synced: bool = False) -> None:
         try:
             file = open_regular(self.path, _APPENDING)
             try:
@@ -193,11 +226,19 @@ class Feed:
                 size = os.fstat(file).st_size
                 is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
                 os.write(file, b"\n" + line if is_cut else line)
+                if is_synced:
+                    os.fsync(file)
             finally:
                 os.close(file)
         except OSError as error:
             self._folder.fail(error)
         self.refresh()
+
+
+def _cut(span: Span, first: int) -> Span | None:
+    """What is left of `span` before the entry `first`; it stays where it only keeps a position."""
+    length = min(span.length, max(0, first - span.first))
+    return span._replace(length=length) if length or not span.length else None
 
 
 def span_of(line: bytes) -> Span | None:

@@ -72,7 +72,7 @@ class _Salvage:
         if not is_whole:
             text = f"the first line of {path.name} is damaged: it is made again"
             self._losses.append(Problem(remains.id, None, text))
-        self._losses += self._lines_lost(log, path)
+        self._losses += [*entries_lost(self._feed, log), *self._lines_lost(log, path)]
         other = self._found.get(remains.id)
         if other is not None:
             text = f"{path.name} holds the session too: what is only in the shorter one is left out"
@@ -114,3 +114,14 @@ class _Salvage:
         if log.torn_bytes:
             text = f"the last {log.torn_bytes} bytes of its file were never committed: left out"
             yield Problem(stream, None, text)
+
+
+def entries_lost(feed: Feed, log: Log) -> Iterator[Problem]:
+    """Yield a problem for all neighbouring entries that were acknowledged and are gone."""
+    stream = log.header.id
+    for lost in feed.lost(stream, log.head):
+        text = "it was acknowledged and is gone from the session's file"
+        if len(lost) > 1:
+            which = f"entries {lost[0]} to {lost[-1]}"
+            text = f"{which} were acknowledged and are gone from the session's file"
+        yield Problem(stream, lost[0], text)
