@@ -104,6 +104,18 @@ async def test_flow_with_a_removed_role_takes_consent_and_is_exported(project: W
     assert json.loads(kept)["transcriptHistory"] == []
 
 
+async def test_deleted_flow_leaves_what_took_the_id_of_a_removed_role(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    async with perdure.open(f"sqlite:///{project.file}") as store:
+        assert isinstance(store.backend, Retaining)
+        assert await store.backend.remove(StreamId("f__developer"))
+        await (await store.create(id="f__developer")).append(perdure.user("mine"))
+    assert "and 2 sessions" in flow(project, "delete", "f", "--yes").out
+    assert [each["id"] for each in project.ok("sessions", "list", "--all", "--json").json] == [
+        "f__developer"
+    ]
+
+
 def test_only_role_that_asked_is_erased_and_takes_no_reply(world: World) -> None:
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)

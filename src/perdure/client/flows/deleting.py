@@ -46,7 +46,8 @@ async def deleted(
     """
     flow = state.run.flow_id
     chose = {id: role for role, ids in state.selectors.items() for id in ids}
-    sessions = {id: role for role, id in state.sessions.items()} | chose
+    named = {id: role for role, id in state.sessions.items()} | chose
+    sessions = {id: role for id, role in named.items() if await _is_its_own(store, id, flow)}
     for session, role in sessions.items():
         if await _is_led(store, session):
             told = f"{role} is at work; Flow.stop ends that"
@@ -63,6 +64,15 @@ async def deleted(
         await asyncio.to_thread(let_go, flow, folder)
     is_left = await asyncio.to_thread(folder.exists)
     return Deleted(flow, tuple(sessions), str(folder), is_left)
+
+
+async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:
+    """Whether `session` is a role's of `flow`: its id may be another's since it was removed."""
+    try:
+        header = (await store.backend.state(session)).header
+    except SessionNotFound:
+        return False
+    return header.origin == "role" and header.parent == flow
 
 
 async def _is_led(store: Store, session: StreamId) -> bool:
