@@ -172,6 +172,18 @@ async def test_session_whose_file_was_removed_by_hand_begins_anew(
     assert [seq for _, seq, _ in await fed(address)] == [0]
 
 
+async def test_damaged_line_of_the_feed_invents_no_entries(address: str, folder: Path) -> None:
+    await commit(address, "m0", "m1")
+    most = 10**30
+    lines = f"9 s 2 -{most}\n9 s 0 {most}\n{most} s 2 1\n9 s -4 -3\n9 s 2 --3\n9 s 2 -\n"
+    with (folder / ".perdure" / "feed").open("a") as feed:
+        feed.write(lines)
+    assert await problems(address) == []
+    await commit(address, "m2")
+    assert await problems(address) == []
+    assert [seq for _, seq, _ in await fed(address)] == [0, 1, 2]
+
+
 WRITER = """
 import asyncio, random, sys, perdure
 async def main():

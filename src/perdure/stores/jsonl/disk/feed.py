@@ -36,6 +36,8 @@ SOON_S = 0.25
 """How long a commit, which is written already, waits for the feed."""
 
 _TRAIL_BYTES = 256
+_MOST = 2**62
+"""No store has so many entries: a line that says so is damaged."""
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
@@ -242,12 +244,15 @@ def _cut(span: Span, first: int) -> Span | None:
 
 
 def span_of(line: bytes) -> Span | None:
-    """Return what a line says; None for half a line that another process left."""
+    """Return what a line says; None for half a line that another process left, or damage."""
     try:
         position, stream, first, length = line.split()
-        return Span(int(position), StreamId(stream.decode()), int(first), int(length))
+        span = Span(int(position), StreamId(stream.decode()), int(first), int(length))
     except ValueError:
         return None
+    return (
+        span if span.first >= 0 and span.position + span.first + abs(span.length) < _MOST else None
+    )
 
 
 def _trail(file: BinaryIO, end: int) -> bytes:
