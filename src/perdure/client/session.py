@@ -363,7 +363,7 @@ class Session(Appender):
         self, state: StreamState, action: Literal["branch", "end", "abandon"]
     ) -> None:
         store, header = self._backing.store, state.header
-        if header.origin == "role":
+        if header.origin == "role" or header.kind == "flow":
             await role_sessions.require_no_role(store, self._outside.clock, header, action)
 
     async def _move(

@@ -92,6 +92,21 @@ def test_erased_role_stops_alone_and_says_why(project: World) -> None:
     flow(project, "delete", "f", "--yes")
 
 
+def test_flow_is_no_session_to_chat_in_or_to_end(project: World) -> None:
+    flow(project, "run", *ALLOWED, code=1)
+    before = flow(project, "show", "f", "--json").json
+    for words in (
+        ("chat", "--session", "f", "-m", "scripted:echo", "-p", "hi"),
+        ("sessions", "end", "f"),
+    ):
+        refused = project.run(*words)
+        assert (refused.code, "it is a flow and no session" in refused.err) == (4, True), (
+            refused.err
+        )
+    assert project.ok("sessions", "show", "f", "--json").json["turns"] == 0
+    assert flow(project, "show", "f", "--json").json == before
+
+
 async def test_flow_with_a_removed_role_takes_consent_and_is_exported(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     async with perdure.open(f"sqlite:///{project.file}") as store:

@@ -193,7 +193,7 @@ class Runtime:
         """
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
-        if found.header.origin == "role":
+        if found.header.origin == "role" or found.header.kind == "flow":
             clock = self._store.outside.clock
             await role_sessions.require_no_role(self._store.backend, clock, found.header, "resume")
         await end_if_idle(self._store, found, self._idle_timeout_s)

@@ -33,10 +33,13 @@ _INSTEAD: dict[Action, str] = {
 async def require_no_role(
     store: SessionStore, clock: Clock, header: StreamHeader, action: Action
 ) -> None:
-    """Refuse `action` in the session of a role, unless its flow is completed or gone.
+    """Refuse `action` in a flow, and in the session of a role while its flow has work.
 
     Raises: FlowRefusal.
     """
+    if header.kind == "flow":
+        told = f"it is a flow and no session, and {_WHAT[action]} would pass its roles by"
+        raise FlowRefusal(header.id, told, is_waiting=True)
     if header.origin != "role" or header.parent is None:
         return
     state: FlowState | None = None
