@@ -135,7 +135,7 @@ FORMS = {
     "utf-16-and-no-table": ("UTF16", "encoding"),
     "page-size": ("PRAGMA journal_mode = DELETE; PRAGMA page_size = 1024; VACUUM", "page"),
     "no-version": ("PRAGMA user_version = 0", "version 0"),
-    "older-version": ("PRAGMA user_version = 6", "span"),
+    "older-version": ("PRAGMA user_version = 6", "version 6"),
     "first-version": ("PRAGMA user_version = 1", "version 1"),
     "ten-thousand-tables": (
         ";".join(f"CREATE TABLE t{number} (x)" for number in range(10_000)),

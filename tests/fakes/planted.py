@@ -156,7 +156,7 @@ async def content_of(store: SessionStore, word: str) -> bytes:
     return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
-_INFO = ("subject", "metadata", "model")
+_INFO = ("subject", "metadata", "model", "open_turn", "source")
 _STATE = ("lease",)
 
 

@@ -17,7 +17,6 @@ from perdure.context.build import (
     Context,
     History,
     context_of,
-    end_of_turns,
     is_report_out_of_reach,
     leading,
     text_only,
@@ -58,8 +57,8 @@ def context_of_end(
     said = emitted(joined)
     known = {entry.id for entry in end.entries}
     own = [each for each in said.messages if each.entry_id in known]
-    if history == "text_only" and near and not end_of_turns(own):
-        return None  # whether the turns of what is pinned are over is not known
+    if history == "text_only" and near:
+        return None  # which turns before the end are over is not known, and so what is dropped
     if _has_result_without_call(own if history == "full" else text_only(own)):
         return None
     paired = repaired(said.messages if history == "full" else text_only(said.messages))

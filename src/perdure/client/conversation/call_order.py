@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from perdure.stores.access.process import running_loop
+
 Written = asyncio.Future[Any]
 """Done once a call has written, or failed."""
 
@@ -41,7 +43,7 @@ class CallOrder:
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
         """Run the block after the calls that were made before, and before all that come later."""
-        own: Written = asyncio.get_running_loop().create_future()
+        own: Written = running_loop().create_future()
         before = self.take(own)
         try:
             await reached(before)
