@@ -9,7 +9,7 @@ import msgspec
 from benchmarks.figures import CLOCK
 from benchmarks.workload import turns
 from perdure.client.clock import system_random
-from perdure.interop.exporting import ExportFormat, export_session
+from perdure.interop.exports import ExportFormat, export_session
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
@@ -23,7 +23,7 @@ from perdure.session.messages import (
     decode_message,
     user,
 )
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 
 Record = dict[str, object]

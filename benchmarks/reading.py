@@ -17,8 +17,8 @@ import msgspec
 from benchmarks.figures import CLOCK, Figure, Run, opened
 from benchmarks.histories import chats, histories
 from perdure.client.clock import system_random
-from perdure.interop.batches import import_files
-from perdure.interop.importing import PARSERS
+from perdure.interop.bulk import import_files
+from perdure.interop.imports import PARSERS
 
 TURNS = 1_500
 CHATS = 10_000

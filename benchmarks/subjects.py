@@ -19,9 +19,9 @@ import perdure
 from benchmarks.figures import CLOCK
 from benchmarks.flows import line_of, runtime_of
 from perdure.apps.terminal.reports import MOST_READ, report_of
-from perdure.client import keeping
+from perdure.client import retention
 from perdure.client.flows.flows import Flows
-from perdure.client.operating.copying import copy_sessions
+from perdure.client.maintenance.copy import copy_sessions
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
@@ -32,8 +32,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import Message, assistant, user
 from perdure.session.notes import Answer, Question
-from perdure.stores.keeping.retention import Retention
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.policy import Retention
 
 FLAT, LINEAR = 0.15, 1.15
 FEW, MANY = (10, 100, 1_000), (1_000, 10_000, 100_000)
@@ -122,7 +122,7 @@ async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
         Operation("continue in such a folder", lambda: store.continue_recent("/nowhere")),
         Operation("questions", store.questions),
         Operation("end the idle, of which there are none", runtime.end_idle),
-        Operation("what a quota has left", lambda: keeping.quota(store)),
+        Operation("what a quota has left", lambda: retention.quota(store)),
         Operation("facts of the store", store.info),
         Operation("a retention that removes nothing", lambda: _retained(store)),
         Operation("all sessions", lambda: store.recent(None), LINEAR),
@@ -364,8 +364,8 @@ def _sessions(numbers: range) -> Commit:
 
 
 async def _retained(store: Store) -> None:
-    await keeping.apply_retention(store, Retention(max_age_s=10**8, max_idle_s=10**8))
-    await keeping.apply_retention(store, Retention(max_sessions=10**8, max_bytes=2**60))
+    await retention.apply_retention(store, Retention(max_age_s=10**8, max_idle_s=10**8))
+    await retention.apply_retention(store, Retention(max_sessions=10**8, max_bytes=2**60))
 
 
 async def _created(store: Store) -> None:

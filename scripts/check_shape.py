@@ -46,7 +46,7 @@ HANDLE_MODULES = frozenset(
     PACKAGE / path
     for path in (
         "client/store.py",
-        "stores/in_memory.py",
+        "stores/in_memory/store.py",
         "stores/jsonl/store.py",
         "stores/sqlite/store.py",
     )
@@ -55,7 +55,7 @@ HANDLE_MODULES = frozenset(
 HANDLE_MODULE_LINES = 700
 FOLDER_MODULES = 16
 FOLDER_DEPTH = 3
-DOCUMENT_LINES = {"ARCHITECTURE.md": 200, "CONTRIBUTING.md": 80}
+DOCUMENT_LINES = {"ARCHITECTURE.md": 260, "CONTRIBUTING.md": 80}
 
 HELP_SECTIONS = frozenset({"Examples:", "Exit codes:"})
 
@@ -66,13 +66,13 @@ BANNED_NAMES = frozenset({"utils", "helpers", "common", "base", "core", "manager
 
 NO_TEST = {
     # module: why no test of its own could fail
-    "egress/exchange.py": "values only; driven through egress/fetching.py",
+    "egress/http_types.py": "values only; driven through egress/fetch.py",
     "errors/engine.py": "exceptions with fields, read in the tests of what raises them",
     "errors/flows.py": "exceptions with fields, read in the tests of what raises them",
-    "errors/keeping.py": "exceptions with fields, read in the tests of what raises them",
+    "errors/retention.py": "exceptions with fields, read in the tests of what raises them",
     "errors/log.py": "exceptions with fields, read in the tests of what raises them",
     "errors/models.py": "exceptions with fields, read in the tests of what raises them",
-    "errors/operating.py": "exceptions with fields, read in the tests of what raises them",
+    "errors/maintenance.py": "exceptions with fields, read in the tests of what raises them",
     "errors/root.py": "the root of the exceptions",
     "errors/outside.py": "exceptions with fields, read in the tests of what raises them",
     "engine/telemetry/names.py": "names only; read in the tests of the spans",
@@ -88,7 +88,7 @@ NO_TEST = {
     "workflow/document.py": "values only; written and read in the tests beside it",
     "engine/hooks/points.py": "values only; each is asked about in the tests beside it",
     "engine/flows/roles.py": "a protocol",
-    "engine/turns/companion.py": "a protocol and the value it passes",
+    "engine/turns/co_commit.py": "a protocol and the value it passes",
     "models/protocol.py": "protocols and the values they pass",
     "stores/protocol.py": "protocols and the values they pass",
     "tools/spec.py": "the values that tools are and are called with",
@@ -102,16 +102,16 @@ TESTED_IN = {
     "stores/": ("tests/conformance/store", "one specification is run against every backend"),
     "apps/cli/": ("tests/acceptance", "the command line is tested as a process"),
     "apps/chat/": ("tests/acceptance", "likewise"),
-    "apps/configuring/": ("tests/acceptance", "likewise"),
+    "apps/configuration/": ("tests/acceptance", "likewise"),
     "apps/demo/": ("tests/acceptance", "likewise"),
     "client/flows/": ("tests/integration/flows", "they run whole flows with files and tools"),
-    "client/operating/": ("tests/integration/operating", "they work on whole stores on disk"),
-    "apps/upkeep/": ("tests/acceptance", "likewise"),
+    "client/maintenance/": ("tests/integration/operating", "they work on whole stores on disk"),
+    "apps/maintenance/": ("tests/acceptance", "likewise"),
     "tools/git/": ("tests/attacks", "against real repositories, configured to run something"),
     "tools/mcp/connection.py": ("tests/acceptance/mcp", "against servers that are processes"),
     "tools/mcp/complaints.py": ("tests/acceptance/mcp", "likewise"),
-    "tools/mcp/watched.py": ("tests/acceptance/mcp", "likewise"),
-    "tools/mcp/offered.py": ("tests/acceptance/mcp", "likewise"),
+    "tools/mcp/stream_watch.py": ("tests/acceptance/mcp", "likewise"),
+    "tools/mcp/server_tools.py": ("tests/acceptance/mcp", "likewise"),
     "client/agents/servers.py": ("tests/acceptance/mcp", "likewise"),
     "apps/flow/": ("tests/acceptance/flows", "likewise"),
     "apps/setup/": ("tests/acceptance", "likewise"),

@@ -24,19 +24,19 @@ FLOWS_TARGET = CLIENT / "sync" / "flow_handles.py"
 
 HANDLES = {
     # class: (its module, the class itself and its bases, each as module and name)
-    "Watch": ("watching", (("watching", "Watch"),)),
+    "Watch": ("watch", (("watch", "Watch"),)),
     "Session": (
         "session",
         (
-            ("reading", "SessionReader"),
+            ("reads", "SessionReader"),
             ("conversation.contexts", "ContextReader"),
-            ("conversation.appending", "Appender"),
+            ("conversation.append", "Appender"),
             ("session", "Session"),
         ),
     ),
     "Store": ("store", (("store", "Store"),)),
     "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
-    "Chat": ("agents.chat", (("agents.resting", "Resting"), ("agents.chat", "Chat"))),
+    "Chat": ("agents.chat", (("agents.idle_session", "Resting"), ("agents.chat", "Chat"))),
     "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),
 }
 FLOW_HANDLES = {

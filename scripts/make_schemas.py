@@ -20,8 +20,8 @@ from perdure.models.catalogue import PROVIDERS
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import NAME as SERVER
 from perdure.workflow.document import INPUT_TYPES, KEBAB, NAME, SCHEMA_VERSION
-from perdure.workflow.reading import AGENT_KEYS
-from perdure.yaml.typed import schema_of
+from perdure.workflow.reader import AGENT_KEYS
+from perdure.yaml.typed_reader import schema_of
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schemas"
 ID = "urn:perdure:schema:{}"

@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from perdure.client.agents.agent import Agent as Agent
     from perdure.client.agents.agent import Fallback as Fallback
     from perdure.client.agents.chat import Chat as Chat
-    from perdure.client.agents.files.finding import load_agents as load_agents
-    from perdure.client.agents.files.reading import agent_of_text as agent_of_text
-    from perdure.client.agents.files.writing import agent_text as agent_text
+    from perdure.client.agents.files.lookup import load_agents as load_agents
+    from perdure.client.agents.files.reader import agent_of_text as agent_of_text
+    from perdure.client.agents.files.writer import agent_text as agent_text
     from perdure.client.agents.runtime import Runtime as Runtime
-    from perdure.client.agents.standing import Standing as Standing
-    from perdure.client.agents.standing import revoke as revoke
-    from perdure.client.agents.standing import standing_of as standing_of
+    from perdure.client.agents.session_usage import Standing as Standing
+    from perdure.client.agents.session_usage import revoke as revoke
+    from perdure.client.agents.session_usage import standing_of as standing_of
     from perdure.client.agents.turn import Reply as Reply
     from perdure.client.agents.turn import Turn as Turn
-    from perdure.client.conversation.appending import Appended as Appended
-    from perdure.client.conversation.appending import AppendOptions as AppendOptions
-    from perdure.client.conversation.appending import CommittedSessions as CommittedSessions
+    from perdure.client.conversation.append import Appended as Appended
+    from perdure.client.conversation.append import AppendOptions as AppendOptions
+    from perdure.client.conversation.append import CommittedSessions as CommittedSessions
     from perdure.client.conversation.workspace import Selection as Selection
     from perdure.client.conversation.workspace import Workspace as Workspace
     from perdure.client.flows.feeds import RoleFeed as RoleFeed
     from perdure.client.flows.flow import Flow as Flow
     from perdure.client.flows.flows import Flows as Flows
     from perdure.client.open import open as open
-    from perdure.client.reading import OpenQuestion as OpenQuestion
+    from perdure.client.reads import OpenQuestion as OpenQuestion
     from perdure.client.session import Session as Session
     from perdure.client.store import Store as Store
-    from perdure.client.watching import Watch as Watch
+    from perdure.client.watch import Watch as Watch
     from perdure.context.build import Context as Context
-    from perdure.engine.flows.rules.waiting import FlowWait as FlowWait
+    from perdure.engine.flows.rules.pending import FlowWait as FlowWait
     from perdure.engine.hooks.points import Block as Block
     from perdure.engine.hooks.registry import Hooks as Hooks
     from perdure.engine.turns.config import Budget as Budget
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from perdure.errors import UnsupportedVersion as UnsupportedVersion
     from perdure.errors import Waiting as Waiting
     from perdure.errors import WrongArgument as WrongArgument
-    from perdure.events.following import Follower as Follower
+    from perdure.events.consumer import Follower as Follower
     from perdure.events.projection import wire as wire
     from perdure.events.types import Event as Event
     from perdure.events.types import LiveEvent as LiveEvent
@@ -182,7 +182,7 @@ if TYPE_CHECKING:
     from perdure.session.records import UsageTotal as UsageTotal
     from perdure.session.search.values import Hit as Hit
     from perdure.session.tree import TreeNode as TreeNode
-    from perdure.tools.declare import tool as tool
+    from perdure.tools.decorator import tool as tool
     from perdure.tools.mcp.servers import McpServer as McpServer
     from perdure.tools.permissions import Permissions as Permissions
     from perdure.tools.spec import ToolCall as ToolCall
@@ -200,15 +200,15 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Fallback",
     ),
     "perdure.client.agents.chat": ("Chat",),
-    "perdure.client.agents.files.finding": ("load_agents",),
-    "perdure.client.agents.files.reading": ("agent_of_text",),
-    "perdure.client.agents.files.writing": ("agent_text",),
-    "perdure.client.agents.standing": (
+    "perdure.client.agents.files.lookup": ("load_agents",),
+    "perdure.client.agents.files.reader": ("agent_of_text",),
+    "perdure.client.agents.files.writer": ("agent_text",),
+    "perdure.client.agents.session_usage": (
         "Standing",
         "revoke",
         "standing_of",
     ),
-    "perdure.client.conversation.appending": (
+    "perdure.client.conversation.append": (
         "AppendOptions",
         "Appended",
         "CommittedSessions",
@@ -230,7 +230,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "InputLimits",
         "use_input_limits",
     ),
-    "perdure.client.reading": ("OpenQuestion",),
+    "perdure.client.reads": ("OpenQuestion",),
     "perdure.client.agents.runtime": ("Runtime",),
     "perdure.client.session": ("Session",),
     "perdure.client.store": ("Store",),
@@ -238,10 +238,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Reply",
         "Turn",
     ),
-    "perdure.client.watching": ("Watch",),
-    "perdure.events.following": ("Follower",),
+    "perdure.client.watch": ("Watch",),
+    "perdure.events.consumer": ("Follower",),
     "perdure.context.build": ("Context",),
-    "perdure.engine.flows.rules.waiting": ("FlowWait",),
+    "perdure.engine.flows.rules.pending": ("FlowWait",),
     "perdure.engine.hooks.points": ("Block",),
     "perdure.engine.hooks.registry": ("Hooks",),
     "perdure.errors": (
@@ -393,7 +393,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "perdure.session.search.values": ("Hit",),
     "perdure.session.tree": ("TreeNode",),
-    "perdure.tools.declare": ("tool",),
+    "perdure.tools.decorator": ("tool",),
     "perdure.tools.mcp.servers": ("McpServer",),
     "perdure.tools.permissions": ("Permissions",),
     "perdure.tools.spec": (

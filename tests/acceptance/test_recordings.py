@@ -14,15 +14,15 @@ import pytest
 
 from perdure.codecs.lines import lines_of
 from perdure.context.build import build_context
-from perdure.interop.exporting import export_session
+from perdure.interop.exports import export_session
 from perdure.interop.formats.items import source_of
-from perdure.interop.importing import import_source
+from perdure.interop.imports import import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.codec import body_of, new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import ToolCallPart, ToolResultPart, user
 from perdure.session.notes import ImportSource
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, SessionStore, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.places import Place

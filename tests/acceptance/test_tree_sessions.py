@@ -1,6 +1,6 @@
 """Tree sessions as Operator and pi users know them, on both stores, without their listed faults.
 
-Source: the scenarios of operator-pi §7 and the semantics of its §2. A second handle on the same
+Source: the scenarios of operator-pi .7 and the semantics of its .2. A second handle on the same
 data stands for a program that is started again.
 """
 

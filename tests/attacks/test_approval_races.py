@@ -18,7 +18,7 @@ from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import Limits
 from perdure.models.scenario import CallTools, ScriptedCall
-from perdure.tools.builtin import writing
+from perdure.tools.builtin import edits
 from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 from tests.attacks.test_stale_approvals import (
     ANY,
@@ -148,7 +148,7 @@ async def test_file_swapped_before_it_is_opened_to_append_is_asked_again(
     case = Case(form, tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
-    opened = writing.open_regular
+    opened = edits.open_regular
 
     def swap_then_open(parent: int, name: str, **options: Any) -> int:
         if options.get("flags", 0) & os.O_APPEND:
@@ -156,7 +156,7 @@ async def test_file_swapped_before_it_is_opened_to_append_is_asked_again(
             (case.folder / "other").replace(case.folder / A)
         return opened(parent, name, **options)
 
-    monkeypatch.setattr(writing, "open_regular", swap_then_open)
+    monkeypatch.setattr(edits, "open_regular", swap_then_open)
     await chat.session.answer(waiting.id, "allow", by="me")
     await case.does_not_run(chat)
     assert (case.folder / A).read_text() == "2"

@@ -27,8 +27,8 @@ from perdure.client.clock import SystemClock, system_random
 from perdure.client.conversation.workspace import Workspace
 from perdure.client.store import Store
 from perdure.errors import PerdureError
-from perdure.interop.exporting import export_session
-from perdure.interop.importing import import_source
+from perdure.interop.exports import export_session
+from perdure.interop.imports import import_source
 from perdure.models.scenario import CallTools, Scenario, ScriptedCall
 from perdure.models.scripted import ScriptedModel
 from perdure.session.codec import new_side

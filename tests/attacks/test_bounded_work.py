@@ -22,26 +22,26 @@ import pytest
 from perdure.apps.flow.files import graph_in
 from perdure.apps.settings.layers import Configuration
 from perdure.bounds.limits import InputLimits, limits, use_input_limits
-from perdure.client.agents.files.reading import agent_in
+from perdure.client.agents.files.reader import agent_in
 from perdure.client.conversation.workspace import git_ref_of
 from perdure.client.keys import key_in_file
-from perdure.egress.rpc import rpc_client
-from perdure.engine.flows.files.readings import Library
+from perdure.egress.jsonrpc import rpc_client
+from perdure.engine.flows.files.required_readings import Library
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, EgressError, FormatError, LimitExceeded, PerdureError
 from perdure.interop.a_society.folder import flow_folders, flow_id_in, read_folder
 from perdure.interop.formats.sources.content import FileContent
-from perdure.interop.importing import source_of_format
+from perdure.interop.imports import source_of_format
 from perdure.models.scenario_yaml import load_scenario
 from perdure.secrets.vault import Vault
-from perdure.stores.operating.manifest import read_manifest
+from perdure.stores.maintenance.manifest import read_manifest
 from perdure.tools.mcp.connection import Connection
-from perdure.tools.mcp.offered import Offer, offered
+from perdure.tools.mcp.server_tools import Offer, offered
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.paths.walk import matches
 from perdure.tools.spec import ToolCall
 from perdure.workflow.expressions import template_of
-from perdure.workflow.filling import Fillings, filled
+from perdure.workflow.substitution import Fillings, filled
 from tests.fakes.a_society import RUN, SESSION
 from tests.fakes.web_server import Request, Response, WebServer
 

@@ -14,7 +14,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.tools.builtin.shell import run_command
 from perdure.tools.commands import is_allowed
-from perdure.tools.judging import judged
+from perdure.tools.permission_check import judged
 from perdure.tools.permissions import Permissions
 from tests.fakes.tool_calls import Tools
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.tools.builtin.shell import about_command, run_command
-from perdure.tools.judging import judged
+from perdure.tools.permission_check import judged
 from perdure.tools.permissions import Permissions
 from tests.fakes.tool_calls import Tools
 

@@ -17,10 +17,10 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.workspace import Workspace
 from perdure.models.scenario import CallTools, ScriptedCall
+from perdure.tools.builtin.edits import edit_file, write_file
 from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.search import search_files
-from perdure.tools.builtin.writing import edit_file, write_file
-from perdure.tools.execute import run_tool
+from perdure.tools.execution import run_tool
 from perdure.tools.permissions import SCOPES, Permissions, Scope
 from tests.fakes.chats import MODEL, Stage, says, until
 from tests.fakes.clock import ManualClock

@@ -21,11 +21,11 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import SystemClock
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
-from perdure.engine.flows.telling.entry import INTERRUPTED
+from perdure.engine.flows.prompts.entry import INTERRUPTED
 from perdure.errors import FlowRefusal
-from perdure.interop.a_society.exporting import export_flow
+from perdure.interop.a_society.exports import export_flow
 from perdure.interop.a_society.folder import read_folder
-from perdure.interop.a_society.importing import import_flow
+from perdure.interop.a_society.imports import import_flow
 from perdure.models.scenario import CallTools, Scenario, ScriptedCall
 from perdure.models.scripted import ScriptedModel
 from perdure.session.codec import body_of, new_side
@@ -41,7 +41,7 @@ from tests.fakes.chats import MODEL, says
 from tests.fakes.documents import document
 from tests.fakes.flow_log import FLOW
 from tests.fakes.hostile_sessions import SITUATIONS, TOOLS, Bait, Log, begun, command, write
-from tests.unit.interop.a_society.test_importing import LINE, ran, written
+from tests.unit.interop.a_society.test_imports import LINE, ran, written
 
 GRANTS: tuple[dict[str, Any], ...] = (
     {"mode": "full-access"},

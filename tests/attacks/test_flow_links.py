@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.flows.documents.beginning import document_in, file_reader
-from perdure.client.flows.place import Begun, begun_record
-from perdure.engine.flows.files.drawing import CANONICAL, Drawing, drawn_graph
-from perdure.engine.flows.files.readings import Library
+from perdure.client.flows.documents.start import document_in, file_reader
+from perdure.client.flows.locations import Begun, begun_record
+from perdure.engine.flows.files.graph_file import CANONICAL, Drawing, drawn_graph
 from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.required_readings import Library
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import PerdureError
 from perdure.session.ids import StreamId

@@ -12,14 +12,14 @@ from typing import Any, cast
 import pytest
 
 from perdure.errors import FormatError
-from perdure.interop.batches import import_files
-from perdure.interop.exporting import export_session
-from perdure.interop.following import QUIET_MS, RETRY_S, FolderFollower
+from perdure.interop.bulk import import_files
+from perdure.interop.exports import export_session
+from perdure.interop.live_import import QUIET_MS, RETRY_S, FolderFollower
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, user
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.sources import (

@@ -15,7 +15,7 @@ import pytest
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.conversation.workspace import Workspace, git_ref_of
-from perdure.client.reading import OpenQuestion
+from perdure.client.reads import OpenQuestion
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.tools.builtin.git import git_commit, git_status
 from perdure.tools.permissions import Permissions

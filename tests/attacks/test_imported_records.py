@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.apps.flow.importing import import_folder
+from perdure.apps.flow.imports import import_folder
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import SystemClock
 from perdure.client.flows.flows import Flows
 from perdure.errors import ConfigError, FlowRefusal
-from perdure.interop.a_society.exporting import export_flow
+from perdure.interop.a_society.exports import export_flow
 from perdure.interop.a_society.folder import flow_folders, read_folder
-from perdure.interop.a_society.importing import import_flow
+from perdure.interop.a_society.imports import import_flow
 from perdure.interop.a_society.record import RecordFiles
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel

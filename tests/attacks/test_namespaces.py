@@ -23,11 +23,11 @@ from perdure.apps.cli.exits import USAGE
 from perdure.apps.cli.main import main
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.agents.standing import revoke, standing_of
+from perdure.client.agents.session_usage import revoke, standing_of
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.flows.flows import Flows
+from perdure.client.maintenance.stats import figures
 from perdure.client.open import open as open_store
-from perdure.client.operating.figures import figures
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import PerdureError
@@ -37,10 +37,10 @@ from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
 from perdure.session.notes import GrantRevoked, Note, Question, SessionInfoChanged
 from perdure.session.search.values import SearchQuery
-from perdure.stores.keeping.erasing import EraseRequest
-from perdure.stores.keeping.quotas import Quota
-from perdure.stores.keeping.retention import Retention
 from perdure.stores.protocol import Commit, Lease, Write
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.retention.policy import Retention
+from perdure.stores.retention.quotas import Quota
 from tests.conformance.store.backends import Backend
 from tests.fakes.clock import START_MS, ManualClock
 from tests.fakes.command_lines import line_of, ordered

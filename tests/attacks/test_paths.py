@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from perdure.tools.builtin.edits import edit_file, write_file
 from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.search import search_files
-from perdure.tools.builtin.writing import edit_file, write_file
-from perdure.tools.execute import ToolRun
+from perdure.tools.execution import ToolRun
 from perdure.tools.permissions import Permissions
 from tests.fakes.tool_calls import Tools
 

@@ -20,11 +20,11 @@ from perdure.egress.destinations import destination_of
 from perdure.engine.flows.rules.signals import signal_in
 from perdure.errors import PerdureError
 from perdure.interop.formats.markdown import inert
-from perdure.interop.redaction.replacing import REDACTIONS, Redactor
+from perdure.interop.redaction.placeholders import REDACTIONS, Redactor
 from perdure.models.providers.classify import is_overflow, used_and_limit
 from perdure.models.providers.redaction import redacted
-from perdure.secrets.masking import masked
-from perdure.secrets.pasted import credentials_in
+from perdure.secrets.mask import masked
+from perdure.secrets.pasted_keys import credentials_in
 from perdure.secrets.shapes import finds
 from perdure.session.search.query import sought_in
 from perdure.session.search.words import terms

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure.client.operating.backups import back_up
-from perdure.client.operating.restores import restore
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.restore import restore
 from perdure.errors import BackupDamaged, PerdureError
-from perdure.stores.operating.manifest import MANIFEST_NAME, STORE_NAME, hash_of, read_manifest
+from perdure.stores.maintenance.manifest import MANIFEST_NAME, STORE_NAME, hash_of, read_manifest
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.streams import create, say

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from perdure.client.open import open as open_store
-from perdure.interop.exporting import ExportSelection, export_session
+from perdure.interop.exports import ExportSelection, export_session
 from perdure.interop.reports import ExportFormat
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 from perdure.session.messages import assistant, tool_call, tool_result, user
 from perdure.stores.access import lock_holder
 from tests.fakes.secret_forms import forms

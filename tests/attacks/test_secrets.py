@@ -18,15 +18,15 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.egress.exchange import Answered, Asked
+from perdure.egress.http_types import Answered, Asked
 from perdure.errors import PerdureError
 from perdure.events.projection import events_of, wire
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.secrets.vault import Taint, Vault
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.builtin.web import web_tools
-from perdure.tools.declare import tool
-from perdure.tools.judging import judged
+from perdure.tools.decorator import tool
+from perdure.tools.permission_check import judged
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import MODEL, Stage, says

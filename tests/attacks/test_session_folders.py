@@ -25,8 +25,8 @@ from perdure.stores.jsonl.disk.folder import Folder, hashed
 from perdure.stores.jsonl.search.catalogue import encode
 from perdure.stores.jsonl.search.files import IndexFiles
 from perdure.stores.jsonl.store import JsonlStore
-from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Verification
+from perdure.stores.retention.erase import EraseRequest
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.streams import create, say
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from perdure.egress.destinations import destination_of
-from perdure.egress.exchange import Answered, Asked
-from perdure.egress.fetching import fetch
+from perdure.egress.fetch import fetch
+from perdure.egress.http_types import Answered, Asked
 from perdure.errors import EgressDenied, EgressError
 from perdure.tools.builtin.web import web_tools
-from perdure.tools.execute import ToolRun
+from perdure.tools.execution import ToolRun
 from perdure.tools.permissions import Permissions
 from tests.fakes.dns_server import Answers, DnsServer, addresses_from
 from tests.fakes.tool_calls import Tools

@@ -19,7 +19,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.hosting import Host
+from perdure.client.agents.runtime_services import Host
 from perdure.client.conversation.workspace import Workspace
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.session_turns import Signals

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.client.operating.backups import back_up
-from perdure.client.operating.copying import copy_sessions
-from perdure.client.operating.figures import figures
-from perdure.client.operating.repairs import repair
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.copy import copy_sessions
+from perdure.client.maintenance.repair import repair
+from perdure.client.maintenance.stats import figures
 from perdure.errors import PerdureError
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import SearchQuery
-from perdure.stores.keeping.retention import Retention
+from perdure.stores.retention.policy import Retention
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.planted import FIRST, PATH_FORK, STREAMS, TREE_FORK, plant

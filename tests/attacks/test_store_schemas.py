@@ -17,25 +17,25 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.client.keeping import quota, set_quota
-from perdure.client.operating.backups import back_up
-from perdure.client.operating.copying import copy_sessions
-from perdure.client.operating.repairs import repair
-from perdure.client.operating.restores import restore
-from perdure.client.upkeep import planned_migration, rekey
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.copy import copy_sessions
+from perdure.client.maintenance.repair import repair
+from perdure.client.maintenance.restore import restore
+from perdure.client.maintenance.whole_store import planned_migration, rekey
+from perdure.client.retention import quota, set_quota
 from perdure.errors import PerdureError, StoreSchemaForeign
-from perdure.stores.keeping.quotas import Quota
 from perdure.stores.key import StoreKey
-from perdure.stores.operating.manifest import (
+from perdure.stores.maintenance.manifest import (
     MANIFEST_NAME,
     STORE_NAME,
     encoded,
     hash_of,
     read_manifest,
 )
+from perdure.stores.retention.quotas import Quota
 from perdure.stores.sqlite import schema
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrations
-from perdure.stores.sqlite.packing.cipher import unlock
+from perdure.stores.sqlite.payload.cipher import unlock
 from perdure.stores.sqlite.quota_triggers import quota_triggers
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom

@@ -12,8 +12,8 @@ import pytest
 from perdure.client.clock import Outside
 from perdure.client.store import Store
 from perdure.events.bus import CAPACITY, LiveBus
+from perdure.events.consumer import Follower, Told
 from perdure.events.envelope import Draft
-from perdure.events.following import Follower, Told
 from perdure.events.projection import events_of
 from perdure.events.types import Event, LiveEvent, Snapshot
 from perdure.session.codec import new_side
@@ -21,7 +21,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import ModelCalled, ModelFinished, TurnFinished, TurnStarted
 from perdure.session.messages import Usage, user
 from perdure.session.notes import SideBody
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Lease, Write
 from tests.fakes.clock import ManualClock
 from tests.fakes.samples import ALL_ONLY

@@ -16,7 +16,7 @@ from perdure.engine.turns.config import Limits
 from perdure.errors import LeaseHeld, PerdureError, StoreUnavailable
 from perdure.models.scenario import CallTools, Reply, Say, ScriptedCall
 from perdure.session.ids import StreamId
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Lease
 from tests.fakes.chats import Stage
 from tests.fakes.postgres import PostgresServer

@@ -13,9 +13,9 @@ import pytest
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.session.info import StreamHeader
-from perdure.stores.keeping.quotas import Limiting, Quota, Usage
-from perdure.stores.operating.sealed import Sealing
+from perdure.stores.maintenance.segments import Sealing
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.quotas import Limiting, Quota, Usage
 from tests.concurrency.children.quota_writer import S
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import Child, child

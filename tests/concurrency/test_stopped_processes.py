@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.flows.place import write_record
-from perdure.client.keeping import set_quota
+from perdure.client.flows.locations import write_record
 from perdure.client.open import open as open_store
+from perdure.client.retention import set_quota
 from perdure.client.store import Store
 from perdure.errors import StoreUnavailable
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
-from perdure.stores.jsonl.keeping.collecting import LOCK as CONTENTS
-from perdure.stores.jsonl.keeping.limits import QUOTA
+from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS
+from perdure.stores.jsonl.retention.limits import QUOTA
 from perdure.stores.jsonl.search.files import LOCK as SEARCH
-from perdure.stores.keeping.quotas import Quota
-from perdure.stores.operating import alone
+from perdure.stores.maintenance import file_lock
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.quotas import Quota
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.stopped import stopped_holder
 
@@ -211,7 +211,7 @@ async def test_opening_postgres_names_stopped_program_that_migrates(
 def test_record_folder_and_first_run_locks_name_a_stopped_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alone, "LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(file_lock, "LOCK_TIMEOUT_S", 0.2)
     (tmp_path / "record").mkdir()
     owner = tmp_path / "record" / ".flow"
 
@@ -219,7 +219,7 @@ def test_record_folder_and_first_run_locks_name_a_stopped_process(
         write_record(StreamId("f"), tmp_path / "record", "text")
 
     def first_run() -> None:
-        with alone.in_turn(tmp_path):
+        with file_lock.in_turn(tmp_path):
             pass
 
     write()

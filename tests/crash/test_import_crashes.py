@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.interop.bundling import bundle_of
-from perdure.interop.exporting import export_session
+from perdure.interop.bundle import bundle_of
+from perdure.interop.exports import export_session
 from perdure.interop.formats import native
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.reports import FormatName
-from perdure.interop.restoring import LEASE_MS
+from perdure.interop.restore import LEASE_MS
 from perdure.session.notes import ImportSource
 from perdure.stores.protocol import EMPTY, SessionStore
 from tests.crash.children.importer import PIECES, import_file, opened
@@ -23,8 +23,8 @@ from tests.fakes.clock import START_MS
 from tests.fakes.samples import ALL_ONLY
 from tests.fakes.sources import claude_file, empty_store, pi_file
 from tests.fakes.streams import say
-from tests.unit.interop.test_adding import contents, parts
-from tests.unit.interop.test_restoring import S, with_turn
+from tests.unit.interop.test_append_items import contents, parts
+from tests.unit.interop.test_restore import S, with_turn
 
 CHILD = Path(__file__).parent / "children" / "importer.py"
 STEPS = [7, pytest.param(3, marks=ALL_ONLY)]  # a commit is more operations: none is passed over

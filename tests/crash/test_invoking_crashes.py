@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.client.agents.standing import standing_of
+from perdure.client.agents.session_usage import standing_of
 from perdure.client.conversation.lineage import children_of
 from perdure.client.store import Store
 from perdure.session.codec import body_of

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.maintenance.backup import back_up
 from perdure.client.open import open as open_store
-from perdure.client.operating.backups import back_up
 from perdure.session.messages import user
-from perdure.stores.operating.manifest import check_file, read_manifest
+from perdure.stores.maintenance.manifest import check_file, read_manifest
 from tests.crash.children.store_worker import WORK
 from tests.fakes.samples import EACH_KILL
 

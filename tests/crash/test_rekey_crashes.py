@@ -11,9 +11,9 @@ import pytest
 
 from perdure.errors import KeyMissing, KeyWrong, StoreNotEncrypted
 from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.maintenance.rekey import rekey
 from perdure.stores.sqlite.rekey_copy import unfinished_copy
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.upkeep.rekey import rekey
 from tests.crash.children.rekeyer import KEYS
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.planted import content_of, plant

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.client.agents.standing import standing_of
+from perdure.client.agents.session_usage import standing_of
 from perdure.client.store import Store
 from perdure.session.codec import body_of
 from perdure.session.ledger import InterruptPolicy, Spending, UnknownPolicy

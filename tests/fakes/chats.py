@@ -11,12 +11,12 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside
 from perdure.client.store import Store
-from perdure.engine.turns.performing.keeping import EVERY_S
+from perdure.engine.turns.executor.partial_answers import EVERY_S
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, Step
 from perdure.models.scripted import ScriptedModel
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, decode_message
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.tools.spec import ToolSpec
 from tests.fakes.clock import ManualClock, SeededRandom
 

@@ -1,6 +1,6 @@
 """Contract texts that can be told from each other."""
 
-from perdure.engine.flows.telling.entry import Contracts
+from perdure.engine.flows.prompts.entry import Contracts
 
 CONTRACTS = Contracts(
     handoff="HANDOFF CONTRACT",

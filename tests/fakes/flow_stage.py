@@ -17,7 +17,7 @@ from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.tools.permissions import Permissions
 from tests.fakes.clock import ManualClock, SeededRandom
 

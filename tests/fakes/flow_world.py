@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import SeededRandom
 from tests.fakes.flow_log import FLOW
 from tests.fakes.flow_oracle import FlowOracle

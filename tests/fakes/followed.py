@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.context.growing.conversation import conversation_of
-from perdure.context.growing.prompt import Prompt, prompt_of
+from perdure.context.incremental.conversation import conversation_of
+from perdure.context.incremental.prompt import Prompt, prompt_of
 from perdure.engine.windows import FollowedWindow, pinned_window
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import LogReading

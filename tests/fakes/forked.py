@@ -29,7 +29,7 @@ SERVER.set_forkserver_preload(
         "perdure.client.flows.flows",
         "perdure.client.open",
         "perdure.models.scenario_yaml",
-        "perdure.stores.in_memory",
+        "perdure.stores.in_memory.store",
         "perdure.stores.postgres.store",
         "perdure.stores.sqlite.store",
         *(each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps.")),

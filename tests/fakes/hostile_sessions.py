@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.turns.rules.asking import args_hash
+from perdure.engine.turns.rules.questions import args_hash
 from perdure.session.codec import encode, line_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id

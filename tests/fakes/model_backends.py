@@ -11,7 +11,7 @@ from typing import Protocol
 
 from perdure.models.protocol import ModelClient
 from perdure.models.providers.anthropic_messages import AnthropicMessages
-from perdure.models.providers.calling import WireClient
+from perdure.models.providers.call import WireClient
 from perdure.models.providers.google_generative import GoogleGenerative
 from perdure.models.providers.openai_compatible import OpenAICompatible
 from perdure.models.providers.openai_responses import OpenAIResponses

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from perdure.session.search.matching import counts_in
-from perdure.session.search.parts.asking import Asked
-from perdure.session.search.parts.building import Part, Text
-from perdure.session.search.parts.finding import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.bm25 import Candidate
+from perdure.session.search.matches import counts_in
+from perdure.session.search.parts.builder import Part, Text
+from perdure.session.search.parts.lookup import Finding, Head, Looked, Read, Spoken
 from perdure.session.search.parts.pages import after
+from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.query import sought_in
-from perdure.session.search.ranking import Candidate
 
 Filters = Sequence[Sequence[str]]
 

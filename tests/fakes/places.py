@@ -7,7 +7,7 @@ from pathlib import Path
 from perdure.client.clock import Outside
 from perdure.client.open import opened
 from perdure.client.store import Store
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 PLACES = ("memory", "sqlite")

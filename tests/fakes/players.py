@@ -25,7 +25,7 @@ from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.messages import Usage
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 BodyT = TypeVar("BodyT")

@@ -12,19 +12,19 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from perdure.engine.flows.joined import ClaimLost
+from perdure.engine.flows.node_turn import ClaimLost
 from perdure.engine.flows.roles import Unconfigured
-from perdure.engine.flows.rules.closing import is_work_left, obstacles
+from perdure.engine.flows.rules.closure import is_work_left, obstacles
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
-from perdure.engine.flows.rules.reflecting import assigned_path
-from perdure.engine.flows.rules.runnable import Work
-from perdure.engine.turns.companion import Companion
+from perdure.engine.flows.rules.ready_nodes import Work
+from perdure.engine.flows.rules.reflection import assigned_path
+from perdure.engine.turns.co_commit import Companion
 from perdure.errors import LeaseHeld, TurnOpen
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, edge_key
 from perdure.session.flows.kinds import Offers, RepairCode
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Lease, Taking, Write
 from tests.fakes.clock import ManualClock
 from tests.fakes.flow_oracle import Told

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.tools.builtin.git import git_commit, git_status
-from perdure.tools.execute import ToolRun
+from perdure.tools.execution import ToolRun
 from tests.fakes.tool_calls import Tools
 
 SECRET = "text-from-outside"

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from perdure.engine.flows.answer_text import AnswerText, said_in
 from perdure.engine.flows.files.record import RecordFolder
-from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.node_turn import Ground
 from perdure.engine.flows.rules.improvement import RoleWork
-from perdure.engine.flows.rules.runnable import Work
-from perdure.engine.flows.saying import AnswerText, said_in
-from perdure.engine.turns.companion import Companion
+from perdure.engine.flows.rules.ready_nodes import Work
+from perdure.engine.turns.co_commit import Companion
 from perdure.errors import ConfigError, HeadConflict, SessionExists
 from perdure.events.scope import scope
 from perdure.session.codec import new_side, new_tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.stores.operating.sealed import Sealing
+from perdure.stores.maintenance.segments import Sealing
 from perdure.stores.protocol import EMPTY, SessionStore
 
 

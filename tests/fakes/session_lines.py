@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.codecs.fields import Fields
-from perdure.codecs.form import Codec, Writing
+from perdure.codecs.protocol import Codec, Writing
 from perdure.session.ids import EntryId
 
 

@@ -9,9 +9,9 @@ from perdure.codecs.pi.codec import PI
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
-from perdure.stores.jsonl.search.places import catch_up
-from perdure.stores.jsonl.search.reading import Search
-from perdure.stores.jsonl.shelf import Shelf
+from perdure.stores.jsonl.search.positions import catch_up
+from perdure.stores.jsonl.search.unindexed import Search
+from perdure.stores.jsonl.session_index import Shelf
 
 
 def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:

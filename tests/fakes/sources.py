@@ -8,12 +8,12 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from perdure.interop.formats.items import Item, ParsedSource, bound
-from perdure.interop.formats.sources.reading import BOUNDS, Bounds
-from perdure.interop.importing import import_source
+from perdure.interop.formats.sources.reader import BOUNDS, Bounds
+from perdure.interop.imports import import_source
 from perdure.interop.reports import FormatName, ImportReport
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from perdure.engine.telemetry.spans import SpanObserver
-from perdure.engine.turns.observing import Observer
+from perdure.engine.turns.observer import Observer
 from perdure.session.clock import Clock
 
 

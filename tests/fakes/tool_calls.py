@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.secrets.vault import Taint, Vault
-from perdure.tools.execute import ToolRun, run_tool
+from perdure.tools.execution import ToolRun, run_tool
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ReadMedia, ToolCall, ToolSpec
 from tests.fakes.clock import ManualClock

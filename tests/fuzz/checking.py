@@ -8,12 +8,12 @@ from collections.abc import Collection
 from perdure.codecs.lines import lines_of
 from perdure.context.build import build_context
 from perdure.errors import EntryNotFound, FormatError
-from perdure.interop.exporting import export_session
+from perdure.interop.exports import export_session
 from perdure.interop.formats.items import source_of
-from perdure.interop.formats.sources.reading import BOUNDS, Bounds
-from perdure.interop.importing import PARSERS
-from perdure.interop.originals import content_of, originals_of
+from perdure.interop.formats.sources.reader import BOUNDS, Bounds
+from perdure.interop.imports import PARSERS
 from perdure.interop.reports import ExportFormat, ImportReport
+from perdure.interop.source_files import content_of, originals_of
 from perdure.session.codec import body_of
 from perdure.session.notes import ImportSource
 from perdure.stores.protocol import SessionStore

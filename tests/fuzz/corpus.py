@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from perdure.interop.exporting import export_session
+from perdure.interop.exports import export_session
 from tests.conftest import REPOSITORY
 from tests.fakes.sources import FIXTURES, empty_store, every_file, imported
 

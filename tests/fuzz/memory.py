@@ -12,13 +12,13 @@ import msgspec
 from perdure.codecs.lines import lines_of
 from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native
+from perdure.interop.formats.detection import recognised
 from perdure.interop.formats.native import rehomed
-from perdure.interop.formats.recognise import recognised
 from perdure.interop.formats.sources.content import Held
-from perdure.interop.formats.sources.reading import Bounds
+from perdure.interop.formats.sources.reader import Bounds
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_id
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Lease, StreamState
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import imported

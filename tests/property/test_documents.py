@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.engine.flows.documents.mapping import graph_of
+from perdure.engine.flows.documents.document_flow import graph_of
 from perdure.models.scenario import Fail, Reply, Say, When
 from perdure.session.flows.run import FlowState
 from perdure.workflow.document import AgentNode, OutputNode, Workflow

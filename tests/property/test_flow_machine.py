@@ -23,16 +23,16 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from perdure.client.flows.consent import RULES
 from perdure.client.flows.feeds import RoleFeed
-from perdure.engine.flows.files.drawing import WORKFLOW, Drawing
+from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.workflow_text import workflow_text
-from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.node_turn import Ground
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.answering import answered
+from perdure.engine.flows.rules.answers import answered
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
+from perdure.engine.flows.rules.pending import FlowWait, waits_in
 from perdure.engine.flows.rules.structure import faults_of
-from perdure.engine.flows.rules.waiting import FlowWait, waits_in
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import FlowRefusal, InvalidEntry, SessionNotFound
 from perdure.session.codec import body_of
@@ -44,7 +44,7 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import SideBody
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import SeededRandom
 from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.flow_oracle import Told

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.build import History, build_context
-from perdure.context.growing.conversation import Conversation, conversation_of
-from perdure.context.growing.prompt import prompt_of
-from perdure.context.pinning import with_pins
+from perdure.context.incremental.conversation import Conversation, conversation_of
+from perdure.context.incremental.prompt import prompt_of
+from perdure.context.pins import with_pins
 from perdure.models.stream import call_ids
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow

@@ -22,13 +22,13 @@ from hypothesis.stateful import initialize, invariant, rule
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside
-from perdure.client.flows import waking
+from perdure.client.flows import waker
 from perdure.client.flows.consent import RULES
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
-from perdure.engine.flows.rules.waiting import FlowWait
+from perdure.engine.flows.rules.pending import FlowWait
 from perdure.errors import FlowRefusal, InvalidEntry
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.models.scenario import (
@@ -112,7 +112,7 @@ class RoleWorld(FlowMachine):
     def __init__(self) -> None:
         super().__init__(RoleClock())
         self.patched = pytest.MonkeyPatch()
-        self.patched.setattr(waking, "LOOK_EVERY_S", 0)
+        self.patched.setattr(waker, "LOOK_EVERY_S", 0)
         self.calls = 0
         self.chance = random.Random(0)
         self.answer: Answer = good_answer

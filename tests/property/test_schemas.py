@@ -20,10 +20,10 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from perdure.apps.settings.layers import Configuration
-from perdure.client.agents.files.reading import agent_of_text
+from perdure.client.agents.files.reader import agent_of_text
 from perdure.errors import ConfigError, FormatError
-from perdure.workflow.reading import parse
-from perdure.yaml.writing import yaml_of
+from perdure.workflow.reader import parse
+from perdure.yaml.writer import yaml_of
 from scripts import make_schemas
 
 Schema = Mapping[str, Any]

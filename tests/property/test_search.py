@@ -20,13 +20,13 @@ from perdure.session.entries import LEAF, NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, tool_call, tool_result, user
-from perdure.session.search.matching import counts_in
-from perdure.session.search.parts import batching, building
+from perdure.session.search.matches import counts_in
+from perdure.session.search.parts import builder, sizes
 from perdure.session.search.query import MOST_PHRASES, sought_in
 from perdure.session.search.snippets import snippet_of
 from perdure.session.search.values import SearchQuery, SearchRole
 from perdure.session.search.words import terms, words
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, SessionStore, Write
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -149,7 +149,7 @@ async def compare(
 
 async def index_more(store: SqliteStore) -> None:
     # A search takes these steps for more entries than these logs have.
-    with patch.object(batching, "SCANNED", 0):
+    with patch.object(sizes, "SCANNED", 0):
         await store.index()
 
 
@@ -174,8 +174,8 @@ def test_the_index_finds_what_a_scan_finds(
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(batching, "MOST_LOOSE", loose),
-        patch.object(building, "_FEW", 1),
+        patch.object(sizes, "MOST_LOOSE", loose),
+        patch.object(builder, "_FEW", 1),
     ):
         asyncio.run(compare(Path(folder, "s.db"), script, wanted, index))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.context.build import Context, History, build_context
 from perdure.context.emission import ContextMessage
-from perdure.context.pinning import has_partners, with_pins
+from perdure.context.pins import has_partners, with_pins
 from perdure.context.window_end import context_of_end, from_question
 from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId

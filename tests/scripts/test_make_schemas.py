@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
-from perdure.apps.settings.checking import faults_in
+from perdure.apps.settings.validation import faults_in
 from perdure.apps.setup.files import set_up
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.files.reading import agent_of_text
-from perdure.client.agents.files.writing import agent_text
+from perdure.client.agents.files.reader import agent_of_text
+from perdure.client.agents.files.writer import agent_text
 from perdure.errors import InvalidAgentFile, InvalidWorkflow
-from perdure.workflow.reading import parse
+from perdure.workflow.reader import parse
 from scripts import make_schemas
 
 HEAD = "id: helper\nmodel: scripted:echo\nsystem_prompt: x\n"

@@ -20,7 +20,7 @@ import typer
 from perdure.apps.terminal.output import remark
 from perdure.client.keys import configured_key, has_keyring, keep_key, keyring_keys
 from perdure.stores.key import KEY_BYTES, StoreKey
-from perdure.stores.operating.alone import in_turn
+from perdure.stores.maintenance.file_lock import in_turn
 
 QUESTION = "This is your first session here. Encrypt the store, with a key in your keyring?"
 _SQLITE = "sqlite:///"

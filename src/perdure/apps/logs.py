@@ -13,7 +13,7 @@ from typing import TextIO
 
 from perdure.errors import ConfigError
 from perdure.events.scope import scope
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 from perdure.session.clock import timestamp
 from perdure.session.printable import json_escaped, safe
 

@@ -16,7 +16,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.providers import default_models, provider_states
 from perdure.client.clock import SystemClock
 from perdure.models.catalogue import ECHO
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.tools.builtin.catalogue import BUILTIN

@@ -25,8 +25,8 @@ from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
+from perdure.session.argument_checks.arguments import takes_declared
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.declared.arguments import takes_declared
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.key import StoreKey
@@ -35,7 +35,7 @@ from perdure.stores.protocol import Durability, SessionStore
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
     "jsonl": ("perdure.stores.jsonl.address", "open_jsonl"),
-    "memory": ("perdure.stores.in_memory", "open_memory"),
+    "memory": ("perdure.stores.in_memory.store", "open_memory"),
     "postgres": ("perdure.stores.postgres.store", "open_postgres"),
     "postgresql": ("perdure.stores.postgres.store", "open_postgres"),
     "sqlite": ("perdure.stores.sqlite.address", "open_sqlite"),

@@ -14,20 +14,20 @@ import msgspec
 
 from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
-from perdure.client.conversation.appending import Appender, ExpectedLeaf
+from perdure.client.conversation.append import Appender, ExpectedLeaf
 from perdure.client.conversation.authority import agent_of_fork, questions_in_force
-from perdure.client.conversation.hooking import asked
+from perdure.client.conversation.hook_points import asked
 from perdure.client.conversation.workspace import require_folder
-from perdure.client.erasing import erase_session
-from perdure.client.reading import EntryRef, OpenQuestion, open_questions
+from perdure.client.erase import erase_session
+from perdure.client.reads import EntryRef, OpenQuestion, open_questions
 from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
 from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import InvalidEntry, LeafConflict, TurnOpen
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
+from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.codec import body_of, new_side
-from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.fold import undone_of
 from perdure.session.info import ForkPoint, StreamHeader
@@ -43,19 +43,19 @@ from perdure.session.notes import (
     SessionInfoChanged,
     SessionReopened,
 )
-from perdure.stores.access.later import Later
-from perdure.stores.draft import Stored
-from perdure.stores.keeping.erasing import Certificate, ForkPolicy
+from perdure.stores.access.lazy_modules import Later
+from perdure.stores.lazy_session import Stored
 from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.stores.retention.erase import Certificate, ForkPolicy
 
 if TYPE_CHECKING:
+    from perdure.client import transfers
     from perdure.client.conversation import abandonment, role_sessions
     from perdure.client.inbox import answer as answering
-    from perdure.client.looking import transfers
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     answering = Later("perdure.client.inbox.answer")
-    transfers = Later("perdure.client.looking.transfers")
+    transfers = Later("perdure.client.transfers")
     role_sessions = Later("perdure.client.conversation.role_sessions")
 
 

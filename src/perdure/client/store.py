@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside, absolute
-from perdure.client.conversation.appending import (
+from perdure.client.conversation.append import (
     AppendOptions,
     CommittedSessions,
     Item,
     commit_sessions,
 )
-from perdure.client.erasing import (
+from perdure.client.erase import (
     erase_namespace,
     erase_session,
     erase_subject,
@@ -25,15 +25,15 @@ from perdure.client.erasing import (
     free_id,
     taken,
 )
-from perdure.client.inbox.finding import FLOW_KINDS, stream_asking
-from perdure.client.looking.identifiers import find_entry, find_flow, find_stream
-from perdure.client.looking.session_files import find_file
-from perdure.client.looking.verifying import verified
-from perdure.client.reading import OpenQuestion, open_questions
+from perdure.client.inbox.lookup import FLOW_KINDS, stream_asking
+from perdure.client.lookup.identifiers import find_entry, find_flow, find_stream
+from perdure.client.lookup.session_files import find_file
+from perdure.client.reads import OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.session_fields import place_of, require_header, require_subject
 from perdure.client.titles import title_of
-from perdure.client.watching import Watch, watch_namespace
+from perdure.client.verify import verified
+from perdure.client.watch import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import (
     Erased,
@@ -51,8 +51,8 @@ from perdure.interop.reports import (
     ImportedFiles,
     Redaction,
 )
+from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.clock import ms_of
-from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo, SessionScope, Status, StreamHeader
@@ -67,9 +67,8 @@ from perdure.session.records import (
     UsageTotal,
 )
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
-from perdure.stores.access.later import Later
-from perdure.stores.draft import Backing, Draft, Stored
-from perdure.stores.keeping.erasing import Certificate, ForkPolicy
+from perdure.stores.access.lazy_modules import Later
+from perdure.stores.lazy_session import Backing, Draft, Stored
 from perdure.stores.protocol import (
     Capabilities,
     Commit,
@@ -81,17 +80,18 @@ from perdure.stores.protocol import (
     Verification,
     Write,
 )
+from perdure.stores.retention.erase import Certificate, ForkPolicy
 
 if TYPE_CHECKING:
+    from perdure.client import transfers
     from perdure.client.conversation import authority
     from perdure.client.inbox import flows as inbox_of_flows
-    from perdure.client.looking import transfers
     from perdure.client.records import edits as edit_records
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
 else:
     authority = Later("perdure.client.conversation.authority")
-    transfers = Later("perdure.client.looking.transfers")
+    transfers = Later("perdure.client.transfers")
     inbox_of_flows = Later("perdure.client.inbox.flows")
     edit_records = Later("perdure.client.records.edits")
     call_records = Later("perdure.client.records.tool_calls")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.client.conversation.binding import BINDING_KINDS
+from perdure.client.conversation.agent_binding import BINDING_KINDS
 from perdure.errors import ConfigError
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted

@@ -15,9 +15,9 @@ import msgspec
 
 from perdure.codecs.fields import fields_of
 from perdure.session.codec import encode
-from perdure.session.durable.settling import inline_in
 from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME, type_of
+from perdure.session.media_storage.handles import inline_in
 from perdure.session.messages import MediaPart, UnknownPart
 
 UNKNOWN_TYPE = "application/octet-stream"

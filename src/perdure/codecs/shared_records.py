@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from perdure.codecs.alike import model_name, title_in
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -16,8 +15,9 @@ from perdure.codecs.fields import (
     text_in,
     texts_in,
 )
-from perdure.codecs.form import Said, custom_body, reference, unknown_record, unreadable_message
 from perdure.codecs.media import Media
+from perdure.codecs.protocol import Said, custom_body, reference, unknown_record, unreadable_message
+from perdure.codecs.shared_keys import model_name, title_in
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,

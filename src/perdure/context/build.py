@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 
 from perdure.context.emission import ContextMessage, Emitted, emitted, readable_body
-from perdure.context.pairing import repaired
 from perdure.context.tokens import (
     CUT_SHORT,
     SCALE_MAX,
@@ -21,6 +20,7 @@ from perdure.context.tokens import (
     estimate_tokens,
     reported_tokens,
 )
+from perdure.context.tool_pairs import repaired
 from perdure.context.validity import alternating
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow

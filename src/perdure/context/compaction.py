@@ -23,7 +23,7 @@ from perdure.context.emission import (
     shown_entries,
 )
 from perdure.context.files import FileLists, file_lists
-from perdure.context.pinning import with_pins
+from perdure.context.pins import with_pins
 from perdure.context.tokens import estimate_tokens
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, window_of

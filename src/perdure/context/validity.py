@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.context import prompts
 from perdure.context.emission import ContextMessage
-from perdure.context.pairing import repaired
+from perdure.context.tool_pairs import repaired
 from perdure.session.messages import Message, TextPart, user
 
 _OPENING = user(prompts.CONVERSATION_BEGINS)

@@ -23,9 +23,9 @@ from perdure.context.build import (
     trimmed,
 )
 from perdure.context.emission import ContextMessage, emitted, readable_body, retained_messages
-from perdure.context.pairing import repaired
-from perdure.context.pinning import with_pins
+from perdure.context.pins import with_pins
 from perdure.context.tokens import context_tokens, estimate_tokens, reported_tokens
+from perdure.context.tool_pairs import repaired
 from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, ToolResultPart

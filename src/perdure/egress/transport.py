@@ -20,7 +20,7 @@ import httpx2
 
 from perdure.egress.addresses import is_open
 from perdure.egress.destinations import require_host
-from perdure.egress.exchange import TIMEOUT_S, Resolve
+from perdure.egress.http_types import TIMEOUT_S, Resolve
 from perdure.errors import EgressDenied
 
 MAX_TRIED = 4

@@ -11,16 +11,16 @@ from contextlib import suppress
 import msgspec
 
 from perdure.context.branch_summary import branch_files, branch_summary_text
-from perdure.context.growing.conversation import conversation_of
+from perdure.context.incremental.conversation import conversation_of
 from perdure.context.tokens import estimate_request
-from perdure.engine.branching import branch_request, branch_told, entries_left
+from perdure.engine.branch import branch_request, branch_told, entries_left
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.executor.summary import summarised, tell_compacted
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
-from perdure.engine.turns.leading import Leadership, leading
-from perdure.engine.turns.performing.summarising import summarised, tell_compacted
+from perdure.engine.turns.lease import Leadership, leading
 from perdure.engine.turns.recovery import idle_state, spent_in
-from perdure.engine.turns.rules.spending import (
+from perdure.engine.turns.rules.budget import (
     SummaryOutcome,
     answer_usage,
     overrun_of,

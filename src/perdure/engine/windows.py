@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from perdure.context.build import History
-from perdure.context.growing.conversation import Conversation, conversation_of
-from perdure.context.pinning import has_partners, pins_of, with_pins
+from perdure.context.incremental.conversation import Conversation, conversation_of
+from perdure.context.pins import has_partners, pins_of, with_pins
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId

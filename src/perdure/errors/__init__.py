@@ -46,7 +46,6 @@ from perdure.errors.engine import (
     Waiting,
 )
 from perdure.errors.flows import FlowExists, FlowNotFound, FlowRefusal
-from perdure.errors.keeping import Erased, QuotaExceeded, SessionHasForks
 from perdure.errors.log import (
     AlreadyAnswered,
     AmbiguousId,
@@ -59,6 +58,7 @@ from perdure.errors.log import (
     SessionError,
     UnsupportedVersion,
 )
+from perdure.errors.maintenance import BackupDamaged, CopyConflict, StoreExists
 from perdure.errors.models import (
     ContextOverflow,
     CredentialsRefused,
@@ -69,8 +69,8 @@ from perdure.errors.models import (
     ModelUnavailable,
     RateLimited,
 )
-from perdure.errors.operating import BackupDamaged, CopyConflict, StoreExists
 from perdure.errors.outside import EgressDenied, EgressError, SecretMissing, SecretPasted
+from perdure.errors.retention import Erased, QuotaExceeded, SessionHasForks
 from perdure.errors.root import PerdureError
 from perdure.errors.stores import (
     HeadConflict,

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from perdure.events.envelope import Draft
 from perdure.events.types import LiveEvent, Snapshot
-from perdure.secrets.masking import log_failure
+from perdure.secrets.mask import log_failure
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart
 

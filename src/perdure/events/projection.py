@@ -12,13 +12,13 @@ from typing import Any
 
 from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.events.envelope import head_of
-from perdure.events.plain import fields_of, plain
+from perdure.events.plain_json import fields_of, plain
 from perdure.events.types import AnyEvent, Event, LiveEvent
-from perdure.secrets.masking import masked, masked_value
+from perdure.secrets.mask import masked, masked_value
 from perdure.session import kinds, ledger, notes
+from perdure.session.argument_checks.arguments import takes_declared
 from perdure.session.clock import timestamp
 from perdure.session.codec import Unknown, body_of
-from perdure.session.declared.arguments import takes_declared
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds as flows
 from perdure.session.ids import EntryId

@@ -13,18 +13,18 @@ import msgspec
 
 from perdure.codecs.fields import fields_of
 from perdure.errors import Erased, FormatError, SessionNotFound
-from perdure.interop.formats import native, recognise
+from perdure.interop.formats import detection, native
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.sources.content import FileContent, first_line
-from perdure.interop.formats.sources.reading import Source
-from perdure.interop.importing import source_of_format
-from perdure.interop.originals import FileRelation, originals_of, relation_of
-from perdure.interop.placing import session_ids
+from perdure.interop.formats.sources.reader import Source
+from perdure.interop.imports import source_of_format
+from perdure.interop.matching import session_ids
+from perdure.interop.source_files import FileRelation, originals_of, relation_of
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource
-from perdure.stores.keeping.erasing import is_erased
 from perdure.stores.protocol import SessionStore
+from perdure.stores.retention.erase import is_erased
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
     Raises: Erased if that session was erased; FormatError if `file` is no readable session.
     """
     with FileContent(file) as content:
-        format = await asyncio.to_thread(recognise.recognised, content)
+        format = await asyncio.to_thread(detection.recognised, content)
         if format is None:
             raise FormatError(str(file), "it is no session that perdure knows how to read")
         if format == native.FORMAT:

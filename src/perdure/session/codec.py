@@ -16,11 +16,11 @@ import msgspec
 
 from perdure.errors import CorruptLog, InvalidEntry, UnsupportedVersion
 from perdure.session import kinds, ledger, notes
-from perdure.session.durable.settling import inline_in
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
 from perdure.session.flows.kinds import FLOW_BODIES
 from perdure.session.ids import EntryId, entry_place
 from perdure.session.kinds import OPAQUE, TreeBody
+from perdure.session.media_storage.handles import inline_in
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
 from perdure.session.notes import SideBody
 from perdure.session.upgrade import upgraded

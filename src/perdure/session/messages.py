@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar, overload
 import msgspec
 
 from perdure.errors.usage import WrongArgument
+from perdure.session.argument_checks.arguments import takes_declared
 from perdure.session.clock import ms_of
-from perdure.session.declared.arguments import takes_declared
 from perdure.session.media.inline import MIME_TYPE, InlineMedia
 from perdure.session.upgrade import upgraded
 

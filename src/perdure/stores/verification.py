@@ -20,7 +20,7 @@ from perdure.session.info import SessionInfo, erasure_in
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import LeafMoved
-from perdure.stores.admission import Sees
+from perdure.stores.append_rules import Sees
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, StreamState
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import ToolError
-from perdure.secrets.masking import masked, masked_value
+from perdure.secrets.mask import masked, masked_value
 
 Decision = Literal["run", "ask", "refuse", "examine"]
 """What is done about a call; ``examine``: what its approval would be bound to has to be read."""

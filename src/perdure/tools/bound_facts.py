@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import msgspec
 
 from perdure.errors import ApprovalStale, ToolError
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 from perdure.tools.approval import Bound, content_fact, digest_of, hash_of
-from perdure.tools.judging import effective_args
+from perdure.tools.permission_check import effective_args
 from perdure.tools.spec import ToolCall, ToolSpec
 
 RULES = frozenset(("agent", "permissions"))

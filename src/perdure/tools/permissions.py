@@ -15,9 +15,9 @@ from msgspec import Meta
 
 from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
-from perdure.secrets.pasted import pasted
+from perdure.secrets.pasted_keys import pasted
 from perdure.secrets.references import names_in
-from perdure.session.declared.arguments import check_fields, takes_declared
+from perdure.session.argument_checks.arguments import check_fields, takes_declared
 from perdure.tools.commands import canonical, is_allowed, rule_words
 
 Scope = Literal["sandboxed", "project", "full"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from perdure.errors import ConfigError, UnknownTool
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolSpec
 
 _HASH_BYTES = 16

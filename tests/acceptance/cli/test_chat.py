@@ -266,7 +266,7 @@ def killed_in_a_tool(world: World) -> str:
 import asyncio, os, signal
 from pathlib import Path
 import perdure
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from perdure.models.scripted import ScriptedModel
 from perdure.models.scenario_yaml import load_scenario
 from perdure.client.clock import SystemClock

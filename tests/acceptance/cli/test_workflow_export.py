@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from perdure.workflow.document import AgentNode
-from perdure.workflow.reading import parse
-from perdure.workflow.writing import serialize
+from perdure.workflow.reader import parse
+from perdure.workflow.writer import serialize
 from tests.acceptance.cli.conftest import SAMPLE_ID, World
 
 WORDS = ("export", SAMPLE_ID, "--format", "workflow")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.interop.exporting import ExportSelection, export_session
+from perdure.interop.exports import ExportSelection, export_session
 from tests.fakes.browser import Page, browsing
 from tests.fakes.sources import empty_store, imported
 

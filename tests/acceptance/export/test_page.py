@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.interop.exporting import ExportSelection
+from perdure.interop.exports import ExportSelection
 from tests.acceptance.export.conftest import SAMPLE, page_of
 from tests.fakes.browser import Page
 

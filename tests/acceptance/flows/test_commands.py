@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.operating.alone import alone_in
+from perdure.stores.maintenance.file_lock import alone_in
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, Ended, World
 from tests.fakes.a_society import TRIP, trip_workspace
 

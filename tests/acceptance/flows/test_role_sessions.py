@@ -13,7 +13,7 @@ from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import ModelCalled
 from perdure.session.notes import AgentBound
-from perdure.stores.keeping.retention import Retaining
+from perdure.stores.retention.policy import Retaining
 from tests.acceptance.cli.conftest import Ended, World
 from tests.acceptance.flows.test_commands import ALLOWED, FIRST, flow
 from tests.acceptance.flows.test_consent import ASKS_FIRST, RUN, WORKFLOW

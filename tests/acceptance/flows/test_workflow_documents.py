@@ -18,7 +18,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import Limits
 from perdure.workflow.document import AgentNode, Workflow
-from perdure.workflow.reading import parse
+from perdure.workflow.reader import parse
 from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE, SAMPLE_ID, Ended, World
 
 OPENER = '{{run.id}} {{inputs.message}} {{ "x" | read_file }}'

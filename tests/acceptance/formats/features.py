@@ -11,8 +11,8 @@ from typing import cast
 
 import msgspec
 
-from perdure.codecs.alike import meta_of
 from perdure.codecs.fields import fields_of
+from perdure.codecs.shared_keys import meta_of
 from perdure.interop.formats.items import IMPORT, source_of
 from perdure.session.codec import Body, body_of, encode
 from perdure.session.entries import Entry

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from perdure.client.open import open as open_store
-from perdure.interop.importing import import_source
+from perdure.interop.imports import import_source
 
 
 async def main(address: str, file: str) -> None:

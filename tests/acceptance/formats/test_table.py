@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.codecs.fields import fields_of
-from perdure.interop.exporting import export_session
+from perdure.interop.exports import export_session
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.reports import ExportFormat
 from perdure.session.ids import StreamId

@@ -13,7 +13,7 @@ from perdure.errors import McpUnavailable, ToolLost, ToolUnavailable
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.secrets.vault import Vault
 from perdure.tools.mcp.connection import Connection
-from perdure.tools.mcp.offered import offered
+from perdure.tools.mcp.server_tools import offered
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.client.session import Session
-from perdure.codecs.alike import model_name
+from perdure.codecs.shared_keys import model_name
 from perdure.session.ids import EntryId
 from tests.acceptance.pi.contexts import difference, pieces_of, pieces_of_pi
 

@@ -15,8 +15,8 @@ import pytest
 import perdure
 from perdure import assistant, user
 from perdure.client.store import Store
-from perdure.interop.exporting import export_session
-from perdure.interop.importing import import_source
+from perdure.interop.exports import export_session
+from perdure.interop.imports import import_source
 from perdure.session.codec import body_of
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message

@@ -12,8 +12,8 @@ import perdure
 from perdure import user
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.interop.exporting import export_session
-from perdure.interop.importing import import_source
+from perdure.interop.exports import export_session
+from perdure.interop.imports import import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.ids import EntryId
 from tests.acceptance.pi.comparing import require_same, require_same_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.client.agents.chat import Chat
-from perdure.engine.turns.performing.keeping import EVERY_S
+from perdure.engine.turns.executor.partial_answers import EVERY_S
 from perdure.errors import ModelUnavailable, TurnFailed
 from perdure.models.protocol import TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.session.ids import StreamId

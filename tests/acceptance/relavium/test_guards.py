@@ -21,7 +21,7 @@ from perdure.session.ledger import ToolFinished
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.builtin.catalogue import BUILTIN
-from perdure.tools.judging import effective_args
+from perdure.tools.permission_check import effective_args
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
 from tests.fakes.players import USED, Act, Theatre, words

@@ -14,7 +14,7 @@ from perdure.models.protocol import Finished, TextDelta
 from perdure.session.ledger import ModelFinished, TurnFinished, TurnStarted
 from perdure.session.messages import ThinkingPart, ToolCallPart, ToolResultPart
 from perdure.stores.protocol import Commit, Committed
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from tests.fakes.players import USED, Hold, Theatre, asks, words
 
 ENDS = ("session:turn_completed", "session:cancelled")

@@ -17,7 +17,7 @@ from perdure.errors import (
 )
 from perdure.models.catalogue import PROVIDERS
 from perdure.models.protocol import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from perdure.session.ledger import (
     Interrupted,
     ModelCalled,

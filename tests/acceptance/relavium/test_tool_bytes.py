@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.client.agents.chat import Chat
-from perdure.engine.turns.performing.holding import held
+from perdure.engine.turns.executor.tool_media import held
 from perdure.errors import ModelUnavailable, ToolDenied
 from perdure.models.protocol import TextDelta
 from perdure.session.ids import StreamId, blob_hash

@@ -15,7 +15,7 @@ from perdure.client.clock import SystemClock, system_random
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import ConfigError, SecretPasted, TurnOpen, Waiting, WrongArgument
-from perdure.interop.importing import import_source
+from perdure.interop.imports import import_source
 from perdure.session.messages import ToolResultPart
 from perdure.session.notes import WorkspaceChanged
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID

@@ -9,8 +9,8 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.models.routing import ModelRouter
-from perdure.tools.declare import tool
+from perdure.models.router import ModelRouter
+from perdure.tools.decorator import tool
 from tests.fakes.chats import Stage
 from tests.fakes.model_backends import HTTP_BACKENDS, HttpBackend
 from tests.fakes.model_server import hanging, mute

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.session.clock import Clock, RandomSource
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore

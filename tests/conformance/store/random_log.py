@@ -10,7 +10,7 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.session.search.values import SearchQuery
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Searching, SessionStore
 from tests.conformance.store.building import append, create, fork, header, labelled
 from tests.fakes.clock import ManualClock, SeededRandom

@@ -20,10 +20,10 @@ from perdure.session.notes import (
     SessionReopened,
     unanswered,
 )
-from perdure.stores.keeping.erasing import EraseRequest, Erasing
-from perdure.stores.keeping.quotas import Limiting, Usage
-from perdure.stores.keeping.retention import Retaining, Retention, expiring
 from perdure.stores.protocol import SessionStore
+from perdure.stores.retention.erase import EraseRequest, Erasing
+from perdure.stores.retention.policy import Retaining, Retention, expiring
+from perdure.stores.retention.quotas import Limiting, Usage
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import append, create, fork, header, replied, said
 from tests.fakes.clock import START_MS

@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from perdure.client.operating.copying import copy_of, copying
+from perdure.client.maintenance.copy import copy_of, copying
 from perdure.errors import Erased
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry
@@ -17,10 +17,10 @@ from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MediaPart, Message, TextPart
 from perdure.session.search.values import SearchQuery
-from perdure.stores.keeping.erasing import EraseRequest, Erasing
-from perdure.stores.operating.copying import CopyReport
-from perdure.stores.operating.sealed import Standing
+from perdure.stores.maintenance.copy import CopyReport
+from perdure.stores.maintenance.segments import Standing
 from perdure.stores.protocol import Commit, Searching, SessionStore, Write
+from perdure.stores.retention.erase import EraseRequest, Erasing
 from tests.conformance.store.backends import BACKENDS, Backend
 from tests.conformance.store.building import (
     MINUTE_MS,

@@ -16,15 +16,15 @@ from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.messages import user
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.session.search.values import SearchQuery
-from perdure.stores.keeping.backups import Backup, Remembering
-from perdure.stores.keeping.erasing import (
+from perdure.stores.protocol import Commit, Searching, SessionStore, Write
+from perdure.stores.retention.backups import Backup, Remembering
+from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
     EraseScope,
     Erasing,
     ForkPolicy,
 )
-from perdure.stores.protocol import Commit, Searching, SessionStore, Write
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,

@@ -7,8 +7,8 @@ from collections import defaultdict
 import pytest
 
 from perdure.session.ids import StreamId
-from perdure.stores.operating.figures import DAY_MS, Measuring, NamespaceFigures, day_of
-from perdure.stores.operating.sealed import Sealing
+from perdure.stores.maintenance.segments import Sealing
+from perdure.stores.maintenance.stats import DAY_MS, Measuring, NamespaceFigures, day_of
 from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
 from tests.conformance.store.building import S, append, create, fork, header, said
 from tests.fakes.clock import START_MS, ManualClock

@@ -18,8 +18,8 @@ from perdure.errors import (
 )
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.keeping.erasing import EraseRequest, Erasing
 from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Taking, Write
+from perdure.stores.retention.erase import EraseRequest, Erasing
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,

@@ -15,10 +15,10 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.notes import Answer, Question, QuestionWithdrawn
 from perdure.session.search.values import SearchQuery
-from perdure.stores.keeping.erasing import EraseRequest, Erasing
-from perdure.stores.keeping.quotas import Limiting, Quota, Usage
-from perdure.stores.keeping.retention import Retaining, Retention, expiring
 from perdure.stores.protocol import Commit, Searching, SessionStore, Write
+from perdure.stores.retention.erase import EraseRequest, Erasing
+from perdure.stores.retention.policy import Retaining, Retention, expiring
+from perdure.stores.retention.quotas import Limiting, Quota, Usage
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,

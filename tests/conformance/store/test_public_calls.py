@@ -23,7 +23,7 @@ from perdure.errors import (
 )
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import Custom, raw_data
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import pi_file

@@ -12,14 +12,14 @@ from perdure.session.entries import LEAF
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.keeping.erasing import (
+from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
     EraseScope,
     Erasing,
     ForkPolicy,
 )
-from perdure.stores.protocol import Commit, SessionStore, Write
 from tests.conformance.store.building import (
     MINUTE_MS,
     S,

@@ -11,7 +11,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE, Compaction, ModelChange
 from perdure.session.notes import CompactionUndone
-from perdure.stores.operating.sealed import Sealed, SealedCommit, Sealing
+from perdure.stores.maintenance.segments import Sealed, SealedCommit, Sealing
 from perdure.stores.protocol import EMPTY, SessionStore
 from perdure.stores.verification import StoredEntry
 from tests.conformance.store.backends import Backend

@@ -26,8 +26,8 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import SessionInfoChanged
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery, SearchRole
-from perdure.stores.keeping.erasing import EraseRequest, Erasing
 from perdure.stores.protocol import Searching, SessionStore
+from perdure.stores.retention.erase import EraseRequest, Erasing
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,

@@ -13,10 +13,10 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.keeping.quotas import Limiting, Quota
-from perdure.stores.keeping.retention import KEY_WINDOW_MS
+from perdure.stores.maintenance.protocol import Vacuumed, Vacuuming
 from perdure.stores.protocol import Commit, SessionStore, Write
-from perdure.stores.upkeep import Vacuumed, Vacuuming
+from perdure.stores.retention.policy import KEY_WINDOW_MS
+from perdure.stores.retention.quotas import Limiting, Quota
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from perdure.session.ids import StreamId
-from perdure.stores.keeping.retention import Retaining
 from perdure.stores.protocol import SessionStore
+from perdure.stores.retention.policy import Retaining
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import S, append, create, said, texts
 

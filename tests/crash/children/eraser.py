@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.stores.jsonl.store import JsonlStore
-from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes import faulty_files
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom

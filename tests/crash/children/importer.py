@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from perdure.interop.formats.sources.reading import Bounds
-from perdure.interop.importing import import_source
+from perdure.interop.formats.sources.reader import Bounds
+from perdure.interop.imports import import_source
 from perdure.interop.reports import FormatName, ImportReport
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom

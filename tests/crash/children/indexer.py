@@ -14,14 +14,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.client.clock import SystemClock, system_random
-from perdure.session.search.parts import batching
+from perdure.session.search.parts import sizes
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
 
 async def reindex(path: Path) -> None:
-    batching.BATCH_ROWS = 600
+    sizes.BATCH_ROWS = 600
     store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
     await store.reindex()
     await store.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.upkeep.rekey import rekey
+from perdure.stores.sqlite.maintenance.rekey import rekey
 from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 

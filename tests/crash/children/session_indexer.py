@@ -17,9 +17,9 @@ from perdure.client.clock import SystemClock, system_random
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
-from perdure.session.search.parts import batching
+from perdure.session.search.parts import sizes
 from perdure.session.search.values import SearchQuery
-from perdure.stores.jsonl.search import indexing
+from perdure.stores.jsonl.search import indexer
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.deaths import die_at_each
@@ -39,8 +39,8 @@ async def opened(folder: Path) -> JsonlStore:
 
 async def live_once(folder: Path) -> None:
     """Index in several steps; what is new; what is left when a tool wrote a session anew."""
-    batching.BATCH_ROWS, batching.MOST_LOOSE, batching.SCANNED = 40, 20, 5
-    indexing.MOST_SMALL = 2
+    sizes.BATCH_ROWS, sizes.MOST_LOOSE, sizes.SCANNED = 40, 20, 5
+    indexer.MOST_SMALL = 2
     store = await opened(folder)
     await store.index()
     for number in range(3):

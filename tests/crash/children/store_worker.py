@@ -14,11 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.copy import copy_sessions
+from perdure.client.maintenance.repair import repair
+from perdure.client.maintenance.restore import restore
 from perdure.client.open import open as open_store
-from perdure.client.operating.backups import back_up
-from perdure.client.operating.copying import copy_sessions
-from perdure.client.operating.repairs import repair
-from perdure.client.operating.restores import restore
 from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 

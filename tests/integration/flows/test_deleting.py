@@ -16,7 +16,7 @@ import pytest
 
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
-from perdure.client.flows.place import write_record
+from perdure.client.flows.locations import write_record
 from perdure.errors import ConfigError, FlowExists, FlowNotFound, FlowRefusal
 from perdure.models.scenario import Hang, Reply, Say, When
 from perdure.session.entries import Entry

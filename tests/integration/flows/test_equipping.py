@@ -10,7 +10,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.flows.flows import Flows
 from perdure.errors import ConfigError, FlowRefusal, InvalidEntry, WrongArgument
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.run import RoleConfiguration
 from tests.fakes.flow_stage import MODEL, FlowStage, ends, hands

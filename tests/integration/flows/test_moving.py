@@ -16,15 +16,15 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.apps.flow.importing import import_folder
+from perdure.apps.flow.imports import import_folder
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import SystemClock
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
-from perdure.engine.flows.documents.mapping import workflow_text_of
-from perdure.interop.a_society.exporting import export_flow
+from perdure.engine.flows.documents.document_flow import workflow_text_of
+from perdure.interop.a_society.exports import export_flow
 from perdure.interop.a_society.folder import Readable
 from perdure.models.scenario import Reply, Scenario
 from perdure.models.scripted import ScriptedModel
@@ -32,7 +32,7 @@ from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.ids import StreamId
 from tests.fakes.a_society import TRIP, TRIP_RECORD, trip_workspace
 from tests.fakes.flow_stage import MODEL, ends, hands, says, writes
-from tests.unit.interop.a_society.test_importing import written
+from tests.unit.interop.a_society.test_imports import written
 
 F = StreamId("20260527T143000123Z-a1b2c3")
 GRAPH = Graph(

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.flows.waking import Waker
-from perdure.engine.flows.joined import Ground
+from perdure.client.flows.waker import Waker
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.node_turn import Ground
 from perdure.engine.flows.rules.people import choose_improvement, reply
 from perdure.engine.flows.runner import LEAST_WAIT_S, MOST_WAIT_S, FlowRunner, Wakes
-from perdure.engine.turns.companion import Companion
+from perdure.engine.turns.co_commit import Companion
 from perdure.errors import FlowRefusal, LeaseHeld
 from perdure.models.scenario import Hang, Reply, Say, When
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import RoleConfigured
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Lease
 from tests.fakes.chats import until
 from tests.fakes.clock import ManualClock, SeededRandom

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
-from perdure.engine.turns.performing.keeping import EVERY_S
+from perdure.engine.turns.executor.partial_answers import EVERY_S
 from perdure.errors import ConfigError, FlowRefusal
 from perdure.models.scenario import CallTools, Hang, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
@@ -18,7 +18,7 @@ from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.kinds import ConsentMode
 from perdure.session.kinds import Compaction
 from perdure.session.messages import ToolResultPart, Usage
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import until
 from tests.fakes.flow_stage import FlowStage, ends, hands, says, writes

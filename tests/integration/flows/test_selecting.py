@@ -16,9 +16,9 @@ from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.flows.selectors import About, Selectors
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.selecting import Undecided
+from perdure.engine.flows.selection import Undecided
 from perdure.errors import Erased, FlowRefusal, SessionNotFound
-from perdure.interop.a_society.exporting import export_flow
+from perdure.interop.a_society.exports import export_flow
 from perdure.models.scenario import Hang, Reply, When
 from perdure.session.codec import body_of
 from perdure.session.flows.kinds import (

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from perdure.client.flows.waking import Waker
+from perdure.client.flows.waker import Waker
 from perdure.errors import StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import ManualClock, SeededRandom
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.context.build import build_context
-from perdure.interop.exporting import export_session
+from perdure.interop.exports import export_session
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId, blob_hash

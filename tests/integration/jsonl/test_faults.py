@@ -14,8 +14,8 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.messages import MediaPart, user
 from perdure.stores.jsonl.store import JsonlStore
-from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import append, create, header, said, texts
 from tests.fakes.clock import START_MS
 from tests.fakes.faulty_files import Operation, failing_at, planned

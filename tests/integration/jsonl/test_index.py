@@ -15,14 +15,14 @@ import pytest
 
 from perdure.errors import PerdureError, SearchIndexDamaged, StoreFull, StoreUnavailable
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.search.parts import batching
+from perdure.session.search.parts import sizes
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.search import indexing
+from perdure.stores.jsonl.search import indexer
 from perdure.stores.jsonl.search.files import BUILDING
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.keeping.erasing import EraseRequest
+from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import append, create, header, labelled, moved, said
 from tests.fakes.clock import START_MS
 from tests.fakes.faulty_files import failing_at, planned
@@ -42,9 +42,9 @@ QUERIES = ("tide", "tid*", '"tide moon"', "moon OR ebb", "tide NOT moon", "flood
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("SCANNED", 3), ("MOST_LOOSE", 8), ("BATCH_ROWS", 24)):
-        monkeypatch.setattr(batching, name, size)
-    monkeypatch.setattr(indexing, "MOST_SMALL", 3)
-    monkeypatch.setattr(indexing, "_ROWS", 5)
+        monkeypatch.setattr(sizes, name, size)
+    monkeypatch.setattr(indexer, "MOST_SMALL", 3)
+    monkeypatch.setattr(indexer, "_ROWS", 5)
 
 
 async def search(store: JsonlStore, text: str, *, limit: int = 5_000) -> list[Hit]:
@@ -240,13 +240,13 @@ async def test_what_grows_a_little_at_a_time_is_in_few_parts(
     for number in range(60):
         await append(store, S, *[said(f"word number{number}") for _ in range(4)])
         assert len(await search(store, "word")) == 4 * (number + 1)
-    assert len(parts_of(folder)) < 240 / batching.MOST_LOOSE + indexing.MOST_SMALL
+    assert len(parts_of(folder)) < 240 / sizes.MOST_LOOSE + indexer.MOST_SMALL
 
 
 async def test_a_text_that_is_too_long_for_any_part_is_found(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "MOST_WORDS", 50)
+    monkeypatch.setattr(indexer, "MOST_WORDS", 50)
     store = await open_store()
     await fill(store, "a", count=60)
     await create(store, S, said("word " * 60))
@@ -289,17 +289,17 @@ async def test_nothing_is_put_in_of_what_is_erased_while_it_is_indexed(
     store, other = await open_store(), await open_store()
     await fill(store, "a")
     await fill(store, "s", word=CANARY)
-    put = indexing.Step.put
+    put = indexer.Step.put
     erased: list[bool] = []
 
-    def erase_first(step: indexing.Step) -> int:
+    def erase_first(step: indexer.Step) -> int:
         if not erased:
             request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
             asyncio.run(other.erase(request))  # on a thread of the first, as by another process
             erased.append(True)
         return put(step)
 
-    monkeypatch.setattr(indexing.Step, "put", erase_first)
+    monkeypatch.setattr(indexer.Step, "put", erase_first)
     assert await search(store, CANARY) == []
     assert erased
     assert leaks_in(folder) == []
@@ -553,7 +553,7 @@ async def test_the_folder_is_not_listed_for_each_session_that_a_tool_wrote(
 async def test_what_the_index_takes_is_counted_and_no_quota_is_used_by_it(
     store: JsonlStore, folder: Path
 ) -> None:
-    await fill(store, "s", count=2 * batching.MOST_LOOSE)
+    await fill(store, "s", count=2 * sizes.MOST_LOOSE)
     before = await store.info()
     assert await store.search(SearchQuery(text="word"))
     after = await store.info()
@@ -566,15 +566,15 @@ async def test_what_the_index_takes_is_counted_and_no_quota_is_used_by_it(
 async def test_a_process_that_was_stopped_while_it_indexed_keeps_nobody_from_searching(
     store: JsonlStore, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.stores.jsonl.search.following.STUCK_S", 0.2)
-    await fill(store, "s", count=batching.MOST_LOOSE + MANY)
+    monkeypatch.setattr("perdure.stores.jsonl.search.search.STUCK_S", 0.2)
+    await fill(store, "s", count=sizes.MOST_LOOSE + MANY)
     (folder / ".perdure" / "search").mkdir()
     lock = Folder(folder, is_synced=False).tried(BUILDING, "")
     assert lock is not None
 
     wanted = SearchQuery(text="word", limit=5_000)
     assert await store.search(wanted) == scanned(folder, dialect, wanted)
-    monkeypatch.setattr("perdure.stores.jsonl.search.following.STUCK_S", 3_600)
+    monkeypatch.setattr("perdure.stores.jsonl.search.search.STUCK_S", 3_600)
     with pytest.raises(StoreUnavailable, match="if that process was stopped"):  # it may be another
         await store.reindex()  # at once: nobody is waited for twice
     os.close(lock)

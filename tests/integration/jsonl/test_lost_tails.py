@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.maintenance.repair import repair
 from perdure.client.open import open as open_by_address
-from perdure.client.operating.repairs import repair
 from perdure.errors import SessionNotFound
 from perdure.session.messages import user
 from perdure.stores.jsonl.disk.feed import Feed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from perdure.interop.importing import import_source
+from perdure.interop.imports import import_source
 from perdure.session.messages import ToolResultPart
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.session_files import context_of
 from tests.integration.jsonl.conftest import opened

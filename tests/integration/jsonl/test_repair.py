@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.repair import Repaired, repair
 from perdure.client.open import open as open_by_address
-from perdure.client.operating.backups import back_up
-from perdure.client.operating.repairs import Repaired, repair
 from perdure.errors import ConfigError, StoreCorrupt
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.jsonl.store import DialectName
-from perdure.stores.operating.sealed import Sealing
+from perdure.stores.maintenance.segments import Sealing
 from tests.fakes.session_files import file_of, files_below
 
 TURNS = 8

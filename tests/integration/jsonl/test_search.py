@@ -17,14 +17,14 @@ from perdure.session.codec import encode, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_id
 from perdure.session.messages import Message, TextPart, ToolCallPart, assistant, user
-from perdure.session.search.matching import counts_in
+from perdure.session.search.matches import counts_in
 from perdure.session.search.query import Phrase, Sought
 from perdure.session.search.searchable import searchable_of
 from perdure.session.search.values import MOST_RANKED, SearchQuery
 from perdure.session.search.words import terms
 from perdure.stores.jsonl.disk.feed import Span
-from perdure.stores.jsonl.search.places import Places
-from perdure.stores.jsonl.search.sieve import Looking, Sieve
+from perdure.stores.jsonl.search.positions import Places
+from perdure.stores.jsonl.search.prefilter import Looking, Sieve
 from tests.conformance.store.building import append, create, said
 from tests.integration.jsonl.conftest import Opener, opened
 
@@ -170,7 +170,7 @@ def test_a_place_is_that_of_the_feed_or_behind_all_that_have_one() -> None:
 @pytest.fixture
 def no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make it impossible that there is one, and nothing so little that none is missed."""
-    monkeypatch.setattr("perdure.stores.jsonl.search.querying.MOST_BEHIND", 0)
+    monkeypatch.setattr("perdure.stores.jsonl.search.index_query.MOST_BEHIND", 0)
     (folder / ".perdure").mkdir(parents=True)
     (folder / ".perdure" / "search").write_bytes(b"")
 
@@ -190,7 +190,7 @@ async def test_of_long_sessions_only_the_newest_entries_are_decoded(
         decoded.append(entry.id)
         return whole(entry)
 
-    monkeypatch.setattr("perdure.stores.scanning.searchable_of", seen)
+    monkeypatch.setattr("perdure.stores.scan.searchable_of", seen)
     [*hits] = await store.search(SearchQuery(text="tide", limit=many))
     assert len(hits) == MOST_RANKED
     assert entry_id(S, 0) not in decoded
@@ -203,7 +203,7 @@ async def test_of_long_sessions_only_the_newest_entries_are_decoded(
 async def test_a_long_search_says_how_far_it_is(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.stores.jsonl.search.reading.STEP_COST", 1)
+    monkeypatch.setattr("perdure.stores.jsonl.search.unindexed.STEP_COST", 1)
     store = await open_store()
     for name in ("a", "b"):
         await create(store, StreamId(name), said("tide"), said("moon"))
@@ -228,8 +228,8 @@ async def test_what_is_found_is_told_in_words_that_the_file_has_not(tmp_path: Pa
 async def test_what_is_written_while_it_is_searched_hides_nothing(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.stores.jsonl.search.reading.STEP_COST", 1)
-    monkeypatch.setattr("perdure.stores.jsonl.search.reading._ROWS", 1)
+    monkeypatch.setattr("perdure.stores.jsonl.search.unindexed.STEP_COST", 1)
+    monkeypatch.setattr("perdure.stores.jsonl.search.unindexed._ROWS", 1)
     store, other = await open_store(), await open_store()
     await create(store, S, said("tide 1"), said("tide 2"), said("tide 3"))
     told = 0

@@ -20,10 +20,10 @@ from perdure.session.messages import MediaPart, user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import hashed
-from perdure.stores.jsonl.keeping.collecting import LOCK
+from perdure.stores.jsonl.retention.content_gc import LOCK
 from perdure.stores.jsonl.store import JsonlStore
-from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import header, labelled, replied
 from tests.fakes.clock import START_MS
 from tests.fakes.meanwhile import meanwhile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.operating.alone import alone_at, alone_in, in_turn
+from perdure.stores.maintenance.file_lock import alone_at, alone_in, in_turn
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.restore import restore
 from perdure.client.open import open as open_store
-from perdure.client.operating.backups import back_up
-from perdure.client.operating.restores import restore
 from perdure.errors import (
     BackupDamaged,
     EntryNotFound,
@@ -27,7 +27,7 @@ from perdure.errors import (
     Unsupported,
 )
 from perdure.session.messages import user
-from perdure.stores.operating.manifest import check_file, read_manifest
+from perdure.stores.maintenance.manifest import check_file, read_manifest
 from tests.fakes.clock import START_MS, ManualClock
 from tests.fakes.raw_database import raw_database
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure.client.keeping import apply_retention
+from perdure.client.maintenance.copy import copy_sessions
+from perdure.client.maintenance.stats import figures
 from perdure.client.open import open as open_store
-from perdure.client.operating.copying import copy_sessions
-from perdure.client.operating.figures import figures
+from perdure.client.retention import apply_retention
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
-from perdure.stores.keeping.retention import Retaining, Retention
+from perdure.stores.retention.policy import Retaining, Retention
 from tests.fakes.sealing import as_sealing
 
 KINDS = ("sqlite", "jsonl")

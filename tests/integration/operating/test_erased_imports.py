@@ -9,8 +9,8 @@ import pytest
 import perdure
 from perdure.client.store import Store
 from perdure.errors import Erased, SessionNotFound
-from perdure.interop.exporting import export_session
-from perdure.interop.importing import import_source
+from perdure.interop.exports import export_session
+from perdure.interop.imports import import_source
 from perdure.interop.reports import ImportReport
 from tests.fakes.sources import PI, pi_file
 

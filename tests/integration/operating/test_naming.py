@@ -14,7 +14,7 @@ import pytest
 
 from perdure.apps.settings.lookup import setting
 from perdure.apps.setup.files import set_up
-from perdure.stores.operating.naming import write_new
+from perdure.stores.maintenance.atomic_file import write_new
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

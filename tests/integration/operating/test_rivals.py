@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.repair import repair
+from perdure.client.maintenance.restore import restore
 from perdure.client.open import open as open_store
-from perdure.client.operating.backups import back_up
-from perdure.client.operating.repairs import repair
-from perdure.client.operating.restores import restore
 from perdure.session.messages import user
-from perdure.stores.operating.manifest import check_file, read_manifest
-from perdure.stores.sqlite.upkeep import repair as repairing
-from perdure.stores.sqlite.upkeep import restoring
+from perdure.stores.maintenance.manifest import check_file, read_manifest
+from perdure.stores.sqlite.maintenance import repair as repairing
+from perdure.stores.sqlite.maintenance import restore as restores
 
 REFUSED = 4
 
@@ -79,13 +79,13 @@ async def test_of_two_restores_to_one_place_each_puts_its_own_backup_there_or_no
         await back_up(address(tmp_path / f"{name}.db"), tmp_path / name)
     place = tmp_path / "again" / "store.db"
     others: list[subprocess.CompletedProcess[str]] = []
-    check = restoring.check_fetched
+    check = restores.check_fetched
 
     def rival(*arguments: Any) -> None:
         check(*arguments)
         others.append(other_process("restore", tmp_path / "theirs", "--store", address(place)))
 
-    monkeypatch.setattr(restoring, "check_fetched", rival)
+    monkeypatch.setattr(restores, "check_fetched", rival)
     await restore(tmp_path / "mine", address(place))
 
     (other,) = others

@@ -14,13 +14,13 @@ from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.ledger import TurnStarted
 from perdure.session.notes import Question
-from perdure.session.search.parts.batching import MOST_LOOSE
-from perdure.stores.keeping.backups import Backup
-from perdure.stores.keeping.erasing import EraseRequest
-from perdure.stores.keeping.quotas import Quota
-from perdure.stores.keeping.retention import Retention
+from perdure.session.search.parts.sizes import MOST_LOOSE
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.retention.policy import Retention
+from perdure.stores.retention.quotas import Quota
 from tests.conformance.store.building import S, append, create, header, said
 from tests.fakes.clock import START_MS
 from tests.fakes.postgres import PostgresServer, name_of

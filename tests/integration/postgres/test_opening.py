@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from perdure.client.clock import SystemClock, system_random
+from perdure.client.maintenance.whole_store import planned_migration
 from perdure.client.open import open as open_by_address
-from perdure.client.upkeep import planned_migration
 from perdure.errors import (
     ConfigError,
     NotAStore,

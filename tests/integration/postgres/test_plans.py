@@ -18,9 +18,9 @@ from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.notes import Answer, Question
-from perdure.stores.keeping.retention import Retention
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.policy import Retention
 from tests.conformance.store.building import S, append, create, fork, header, labelled, said
 from tests.fakes.clock import START_MS
 from tests.integration.postgres.conftest import Database, Open

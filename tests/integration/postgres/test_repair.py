@@ -12,12 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from perdure.client.maintenance.repair import Repaired, repair
 from perdure.client.open import open as open_by_address
-from perdure.client.operating.repairs import Repaired, repair
 from perdure.client.store import Store
 from perdure.errors import ConfigError, StoreExists, Unsupported
 from perdure.session.messages import assistant, user
-from perdure.stores.operating.sealed import Sealing
+from perdure.stores.maintenance.segments import Sealing
 from tests.fakes.postgres import PostgresServer, serving
 
 Held = dict[str, tuple[str, bytes]]

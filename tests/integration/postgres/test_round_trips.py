@@ -8,8 +8,8 @@ from perdure.errors import HeadConflict, LeaseLost
 from perdure.session.codec import new_tree
 from perdure.session.ids import EntryId
 from perdure.session.kinds import ModelChange
-from perdure.stores.postgres import appending
-from perdure.stores.postgres.appending import Appender, Request
+from perdure.stores.postgres import append as appends
+from perdure.stores.postgres.append import Appender, Request
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed
 from tests.conformance.store.building import (
@@ -36,7 +36,7 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         requests.append(request)
         return await real(appender, request)
 
-    monkeypatch.setattr(appending.Appender, "_locking", counting)
+    monkeypatch.setattr(appends.Appender, "_locking", counting)
     return requests
 
 

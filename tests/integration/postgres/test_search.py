@@ -8,15 +8,15 @@ import psycopg
 import pytest
 
 from perdure.errors import SearchIndexDamaged
-from perdure.session.search.parts import batching
+from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
-from perdure.stores.keeping.erasing import EraseRequest
-from perdure.stores.postgres.search import indexing, parts, querying
+from perdure.stores.postgres.search import index_query, indexer, parts
 from perdure.stores.postgres.search.parts import forget
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
+from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import S, append, create, header, said
 from tests.conformance.store.random_log import check_it_finds_what_memory_finds
 from tests.fakes.samples import sampled
@@ -71,9 +71,9 @@ async def test_what_is_committed_late_is_found_though_the_mark_has_moved(
     with psycopg.connect(address) as slow:
         slow.execute("SELECT set_config('perdure.namespace', 'default', true), perdure.mark()")
         drawn = slow.execute("SELECT nextval('perdure.position')").fetchone()
-        await append(store, S, *[said("word after") for _ in range(batching.SCANNED + 2)])
+        await append(store, S, *[said("word after") for _ in range(sizes.SCANNED + 2)])
 
-        assert len(await search(store, "word")) == MANY + batching.SCANNED + 2
+        assert len(await search(store, "word")) == MANY + sizes.SCANNED + 2
         assert drawn is not None
         assert (mark(db) or (0, 0, 0))[1] < drawn[0]
         slow.execute(
@@ -113,7 +113,7 @@ async def test_others_find_the_same_while_the_index_is_built_anew(open_store: Op
 async def test_it_is_told_how_far_indexing_is(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batching, "BATCH_ROWS", 200)
+    monkeypatch.setattr(sizes, "BATCH_ROWS", 200)
     await filled(store)
     told: list[tuple[int, int]] = []
 
@@ -239,10 +239,10 @@ async def test_a_search_goes_by_the_indexes_under_row_level_security(
     db.execute("SET enable_bitmapscan = off")
     ns, keys, ends = "default", ["number7"], ["number8"]
     for sql, values, condition in (
-        (indexing.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
-        (querying.EXACT, ([1], keys, ns), "(first <= "),
-        (querying.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
-        (querying.SAID, ([1], [7], ns, 0, 2**60), "(number = "),
+        (indexer.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
+        (index_query.EXACT, ([1], keys, ns), "(first <= "),
+        (index_query.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
+        (index_query.SAID, ([1], [7], ns, 0, 2**60), "(number = "),
     ):
         plan = db.execute(b"EXPLAIN " + sql.encode(), values).fetchall()
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql
@@ -251,7 +251,7 @@ async def test_a_search_goes_by_the_indexes_under_row_level_security(
 async def test_a_text_too_long_for_any_part_is_found(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "MOST_WORDS", 1_000)
+    monkeypatch.setattr(indexer, "MOST_WORDS", 1_000)
     monkeypatch.setattr(parts, "MOST_WORDS", 1_000)
     words = [f"w{number:07}" for number in range(1_300)]
     await filled(store)
@@ -269,7 +269,7 @@ async def test_a_text_too_long_for_any_part_is_found(
 async def test_it_finds_what_a_scan_finds(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, loose: int
 ) -> None:
-    monkeypatch.setattr(batching, "MOST_LOOSE", loose)
-    monkeypatch.setattr(batching, "SCANNED", loose // 2)
-    monkeypatch.setattr(batching, "BATCH_ROWS", 2 * loose)
+    monkeypatch.setattr(sizes, "MOST_LOOSE", loose)
+    monkeypatch.setattr(sizes, "SCANNED", loose // 2)
+    monkeypatch.setattr(sizes, "BATCH_ROWS", 2 * loose)
     await check_it_finds_what_memory_finds(store, loose)

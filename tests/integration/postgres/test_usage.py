@@ -9,11 +9,11 @@ import pytest
 from psycopg import sql
 
 from perdure.session.ids import StreamId
-from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.postgres import usage
 from perdure.stores.postgres.database import Database as PostgresDatabase
 from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import S, append, create, said
 from tests.conformance.store.scanned import Namespace
 from tests.fakes.clock import START_MS

@@ -21,9 +21,9 @@ from perdure.session.messages import user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.maintenance.migration_rehearsal import rehearsed
+from perdure.stores.sqlite.maintenance.rekey import rekey
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.upkeep.migrating import rehearsed
-from perdure.stores.sqlite.upkeep.rekey import rekey
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.faulty_vfs import faulty_vfs
 from tests.fakes.planted import FIRST, content_of, plant

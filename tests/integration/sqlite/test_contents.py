@@ -13,10 +13,10 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
+from perdure.stores.maintenance.protocol import Vacuumed
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite.packing.contents import AS_IT_IS, BY_ZLIB, Packed, content_in, packed
+from perdure.stores.sqlite.payload.contents import AS_IT_IS, BY_ZLIB, Packed, content_in, packed
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.upkeep import Vacuumed
 from tests.fakes.clock import START_MS
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import S, create

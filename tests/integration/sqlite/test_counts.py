@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 import perdure
-from perdure.client import keeping
+from perdure.client import retention
 from perdure.client.store import Store
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
@@ -18,8 +18,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.session.notes import Answer, Question
-from perdure.stores.keeping.retention import Retention
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.policy import Retention
 from tests.fakes.clock import START_MS
 from tests.fakes.planted import plant
 from tests.fakes.raw_database import raw_database
@@ -136,10 +136,10 @@ def reads(store: Store, runtime: perdure.Runtime) -> dict[str, Callable[[], Awai
         "continue": lambda: store.continue_recent("/nowhere"),
         "questions": store.questions,
         "end idle": runtime.end_idle,
-        "quota": lambda: keeping.quota(store),
+        "quota": lambda: retention.quota(store),
         "info": store.info,
-        "retention of ages": lambda: keeping.apply_retention(store, policies[0]),
-        "retention of counts": lambda: keeping.apply_retention(store, policies[1]),
+        "retention of ages": lambda: retention.apply_retention(store, policies[0]),
+        "retention of counts": lambda: retention.apply_retention(store, policies[1]),
     }
 
 

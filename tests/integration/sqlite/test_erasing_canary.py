@@ -17,12 +17,12 @@ from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, user
 from perdure.session.notes import SessionInfoChanged
 from perdure.session.search.values import SearchQuery
-from perdure.stores.keeping.erasing import Certificate, EraseRequest, EraseScope
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import Certificate, EraseRequest, EraseScope
+from perdure.stores.sqlite.maintenance.rekey import rekey
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.upkeep.rekey import rekey
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.planted import FLOW, STREAMS, plant
 

@@ -10,11 +10,11 @@ from perdure.session.clock import Clock
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
-from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Commit, Durability, Write
+from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.sqlite.database import Database
-from perdure.stores.sqlite.keeping import running
-from perdure.stores.sqlite.keeping.records import Open, open_erasures
+from perdure.stores.sqlite.retention import erase
+from perdure.stores.sqlite.retention.erase_records import Open, open_erasures
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.store import SqliteStore
 from tests.conformance.store.building import header
@@ -31,7 +31,7 @@ async def test_who_still_finishes_a_removal_that_is_done_leaves_the_next_erasure
     for stream in (REMOVED, ERASED):
         write = Write(stream=stream, create=header(stream), entries=(new_tree(user("canary")),))
         await store.commit(Commit(writes=(write,), at=START_MS))
-    go_on, seen = running.go_on, list[Open]()
+    go_on, seen = erase.go_on, list[Open]()
 
     async def going_on_twice(database: Database, durability: Durability, clock: Clock) -> None:
         """Somebody else looks what is open, and is late."""
@@ -40,16 +40,16 @@ async def test_who_still_finishes_a_removal_that_is_done_leaves_the_next_erasure
 
     async def late(database: Database, durability: Durability, clock: Clock) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(running, "open_erasures", what_was_seen)
+            patched.setattr(erase, "open_erasures", what_was_seen)
             await go_on(database, durability, clock)
         await go_on(database, durability, clock)
 
     def what_was_seen(_: Tables) -> list[Open]:
         return seen
 
-    monkeypatch.setattr(running, "go_on", going_on_twice)
+    monkeypatch.setattr(erase, "go_on", going_on_twice)
     assert await store.remove(REMOVED)
-    monkeypatch.setattr(running, "go_on", late)
+    monkeypatch.setattr(erase, "go_on", late)
     request = EraseRequest(id="e1", scope="session", by="me", at=START_MS, name=ERASED)
     certificate = await store.erase(request)
 

@@ -10,9 +10,9 @@ import pytest
 
 from perdure.session.ids import StreamId
 from perdure.session.info import ForkPoint, StreamHeader
-from perdure.stores.keeping.erasing import EraseRequest
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite.keeping.deciding import begin
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.sqlite.retention.erase_plan import begin
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import START_MS, SeededRandom

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import StoreReadOnly
+from perdure.stores.sqlite.maintenance.migration_rehearsal import rehearsed
 from perdure.stores.sqlite.migrate import latest_version
-from perdure.stores.sqlite.upkeep.migrating import rehearsed
 from tests.fakes.planted import content_of
 from tests.fakes.raw_database import raw_database
 from tests.integration.sqlite.conftest import Opener

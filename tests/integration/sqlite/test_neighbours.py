@@ -9,12 +9,12 @@ import apsw
 import pytest
 
 from perdure.session.search.values import SearchQuery
-from perdure.stores.sqlite import reading
+from perdure.stores.sqlite import reads
+from perdure.stores.sqlite.maintenance.stats import sizes_and_growth
+from perdure.stores.sqlite.orphans import stray_problems
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import indexing
-from perdure.stores.sqlite.search.checking import index_problems
-from perdure.stores.sqlite.strays import stray_problems
-from perdure.stores.sqlite.upkeep.measuring import sizes_and_growth
+from perdure.stores.sqlite.search import indexer
+from perdure.stores.sqlite.search.index_check import index_problems
 from perdure.stores.verification import Steps
 from tests.fakes.streams import create, say
 from tests.integration.sqlite.conftest import Opener
@@ -23,14 +23,14 @@ SMALL = 12
 LARGE = 6_000
 
 READS: dict[str, Callable[[Tables], object]] = {
-    "feed": lambda tables: reading.feed(tables, "small", 0, 1000),
-    "feed-after": lambda tables: reading.feed(
-        tables, "small", reading.position(tables, "small") - 6, 1000
+    "feed": lambda tables: reads.feed(tables, "small", 0, 1000),
+    "feed-after": lambda tables: reads.feed(
+        tables, "small", reads.position(tables, "small") - 6, 1000
     ),
-    "position": lambda tables: reading.position(tables, "small"),
-    "search-progress": lambda tables: indexing.progress(tables, 2),
-    "search-first": lambda tables: list(indexing.entries(tables, 2, 0)),
-    "search-titles": lambda tables: list(indexing.titles(tables, 2, 0)),
+    "position": lambda tables: reads.position(tables, "small"),
+    "search-progress": lambda tables: indexer.progress(tables, 2),
+    "search-first": lambda tables: list(indexer.entries(tables, 2, 0)),
+    "search-titles": lambda tables: list(indexer.titles(tables, 2, 0)),
     "verify-strays": lambda tables: list(stray_problems(tables, "small")),
     "verify-index": lambda tables: list(index_problems(tables, "small", Steps(None, 0))),
     "stats": lambda tables: sizes_and_growth(tables, "small", 0),

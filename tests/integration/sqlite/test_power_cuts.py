@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.sqlite.log import checkpointing
+from perdure.stores.sqlite.log import checkpoints
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.faulty_vfs import Operation, faulty_vfs
@@ -75,8 +75,8 @@ def _apply(content: bytearray, write: Write) -> None:
 async def test_what_was_acknowledged_or_told_survives_a_power_cut(
     open_store: Opener, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(checkpointing, "CHECKPOINT_PAGES", 20)
-    monkeypatch.setattr(checkpointing, "RESTART_PAGES", 60)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(checkpoints, "RESTART_PAGES", 60)
     first = await open_store()
     await create(first)
     await first.close()

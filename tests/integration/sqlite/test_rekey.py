@@ -23,10 +23,10 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.opening import bare_connection, connection, located
+from perdure.stores.sqlite.connections import bare_connection, connection, located
+from perdure.stores.sqlite.maintenance.rekey import is_encrypted, rekey
 from perdure.stores.sqlite.rekey_copy import copy_held, unfinished_copy
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.upkeep.rekey import is_encrypted, rekey
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.planted import content_of, plant

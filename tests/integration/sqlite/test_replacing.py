@@ -14,9 +14,9 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite import database, opening
+from perdure.stores.sqlite import connections, database
+from perdure.stores.sqlite.maintenance.backup import snapshot
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.sqlite.upkeep.backup import snapshot
 from tests.conformance.store.building import header
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.processes import child
@@ -52,7 +52,7 @@ class Once:
 
 
 MOMENTS = {
-    "before it is opened": (opening, "bare_connection"),
+    "before it is opened": (connections, "bare_connection"),
     "before the first look": (database, "connection"),
 }
 

@@ -15,14 +15,14 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
-from perdure.session.search.parts import batching
-from perdure.session.search.parts.batching import MOST_LOOSE
+from perdure.session.search.parts import sizes
+from perdure.session.search.parts.sizes import MOST_LOOSE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import indexing, querying
+from perdure.stores.sqlite.search import index_query, indexer
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.raw_database import raw_database
@@ -66,8 +66,8 @@ async def test_nothing_is_indexed_before_somebody_searches(open_store: Opener, p
 async def test_the_index_grows_in_steps_each_whole(
     open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batching, "BATCH_ROWS", 128)
-    monkeypatch.setattr(batching, "MOST_LOOSE", 100)
+    monkeypatch.setattr(sizes, "BATCH_ROWS", 128)
+    monkeypatch.setattr(sizes, "MOST_LOOSE", 100)
     store = await open_store()
     await filled(store)
     for number in range(130):
@@ -78,15 +78,15 @@ async def test_the_index_grows_in_steps_each_whole(
     marks: list[tuple[int, ...]] = []
     with raw_database(path) as db:
         tables = Tables(db)
-        upto = indexing.progress(tables, 1)
+        upto = indexer.progress(tables, 1)
         is_over = False
         while not is_over:
-            step = indexing.made(indexing.next_step(tables, 1, upto))
+            step = indexer.made(indexer.next_step(tables, 1, upto))
             db.execute("BEGIN IMMEDIATE")
-            is_over = indexing.put_in(tables, 1, step)
+            is_over = indexer.put_in(tables, 1, step)
             db.execute("COMMIT")
-            marks.append(indexing.mark_of(tables, 1)[1:])
-            found = querying.hits(tables, "default", everything, sought_in("word"))
+            marks.append(indexer.mark_of(tables, 1)[1:])
+            found = index_query.hits(tables, "default", everything, sought_in("word"))
             assert len(found) == expected
             assert len({(hit.stream, hit.entry) for hit in found}) == expected
     assert marks == sorted(marks)
@@ -102,12 +102,12 @@ async def test_a_step_that_was_read_before_an_erasure_is_not_put_in(
     await filled(store)
     with raw_database(path) as db:
         tables = Tables(db)
-        step = indexing.next_step(tables, 1, indexing.progress(tables, 1))
-        indexing.forget(tables, 1, list(indexing.entries_of(tables, 1, 1, (7, 7))))
+        step = indexer.next_step(tables, 1, indexer.progress(tables, 1))
+        indexer.forget(tables, 1, list(indexer.entries_of(tables, 1, 1, (7, 7))))
 
-        assert indexing.put_in(tables, 1, step) is False
+        assert indexer.put_in(tables, 1, step) is False
 
-        assert indexing.texts(tables, "default") == 0
+        assert indexer.texts(tables, "default") == 0
 
 
 async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Opener) -> None:
@@ -147,7 +147,7 @@ def may_read(_path: Path, mode: int) -> bool:
 async def test_it_is_told_how_far_indexing_is(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batching, "BATCH_ROWS", 100)
+    monkeypatch.setattr(sizes, "BATCH_ROWS", 100)
     store = await open_store()
     await filled(store)
     told: list[tuple[int, int]] = []
@@ -313,8 +313,8 @@ def forget(path: Path, seqs: tuple[int, int]) -> None:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("BEGIN IMMEDIATE")
         tables = Tables(db)
-        indexing.forget(tables, 1, list(indexing.entries_of(tables, 1, 1, seqs)))
-        indexing.forget(tables, 1, list(indexing.titles(tables, 1, 0, 1)))
+        indexer.forget(tables, 1, list(indexer.entries_of(tables, 1, 1, seqs)))
+        indexer.forget(tables, 1, list(indexer.titles(tables, 1, 0, 1)))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.stores.watching import Changes
+from perdure.stores.wakeups import Changes
 from tests.fakes.streams import S, create, say
 from tests.integration.sqlite.conftest import Opener
 

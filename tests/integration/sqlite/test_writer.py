@@ -18,7 +18,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite.log import checkpointing
+from perdure.stores.sqlite.log import checkpoints
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import faulty_vfs
@@ -199,7 +199,7 @@ async def test_the_log_is_copied_into_the_database_while_writing_goes_on(
     for _ in range(80):
         await say(store, "x" * 500_000)
 
-    assert size_of(log) < 2 * checkpointing.RESTART_PAGES * 4096
+    assert size_of(log) < 2 * checkpoints.RESTART_PAGES * 4096
     assert size_of(path) > 4 * 2**20
     await store.close()
     assert size_of(log) == 0
@@ -214,12 +214,12 @@ def test_a_log_that_does_not_begin_anew_is_not_copied_at_every_commit(path: Path
             copies += 1
             return super().wal_checkpoint(dbname, mode)
 
-    checkpointer = checkpointing.Checkpointer(lambda: cast("Connection", Counting(str(path))))
-    for pages in range(0, checkpointing.RESTART_PAGES, 10):
+    checkpointer = checkpoints.Checkpointer(lambda: cast("Connection", Counting(str(path))))
+    for pages in range(0, checkpoints.RESTART_PAGES, 10):
         checkpointer.grown(pages)
     checkpointer.close()
 
-    assert 1 <= copies < checkpointing.RESTART_PAGES // checkpointing.CHECKPOINT_PAGES
+    assert 1 <= copies < checkpoints.RESTART_PAGES // checkpoints.CHECKPOINT_PAGES
 
 
 async def test_a_handle_is_useless_in_a_forked_process(store: SqliteStore, path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.apps.wiring import builtin_tools, chat_agent, models, scenario_in
 from perdure.errors import ConfigError
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 
 

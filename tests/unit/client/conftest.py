@@ -6,7 +6,7 @@ import pytest
 
 from perdure.client.clock import Outside
 from perdure.client.store import Store
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 

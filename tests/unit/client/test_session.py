@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.client.conversation.appending import Item
+from perdure.client.conversation.append import Item
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import (
@@ -26,7 +26,7 @@ from perdure.session.kinds import BranchSummary, Compaction, Custom, ModelChange
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Answer, Question
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import START_MS, ManualClock
 

@@ -9,7 +9,7 @@ import pytest
 from perdure.client.store import Store
 from perdure.errors import SessionExists, SessionNotFound, StoreUnavailable
 from perdure.session.messages import assistant, user
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import START_MS, ManualClock
 
 

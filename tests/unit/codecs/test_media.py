@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from perdure.codecs.media import Media, unknown_part
-from perdure.session.durable.settling import inline_in
 from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME
+from perdure.session.media_storage.handles import inline_in
 
 
 def test_media_are_named_by_their_hash_and_kept_once() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.codecs.form import Codec
 from perdure.codecs.media import Media
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.pi.codec import PI
+from perdure.codecs.protocol import Codec
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.context.build import Context, build_context
-from perdure.context.pinning import has_partners, with_pins
+from perdure.context.pins import has_partners, with_pins
 from perdure.context.window_end import context_of_end
 from perdure.session.fold import Placed, end_of
 from perdure.session.kinds import Compaction, ModelChange

@@ -12,8 +12,8 @@ from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Compaction, Custom, CustomMessage, ModelChange
 from perdure.session.messages import TextPart, assistant, user
-from perdure.stores.in_memory import MemoryStore
-from perdure.tools.declare import tool
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.tools.decorator import tool
 from tests.fakes.chats import Stage, calls, says
 from tests.fakes.clock import SeededRandom
 from tests.fakes.followed import assert_followed

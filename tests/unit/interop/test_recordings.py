@@ -9,7 +9,7 @@ import pytest
 import perdure
 from perdure import assistant, user
 from perdure.errors import Erased, NotImported
-from perdure.interop.importing import import_source
+from perdure.interop.imports import import_source
 from tests.fakes.session_files import file_of
 
 

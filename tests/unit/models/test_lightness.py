@@ -34,7 +34,7 @@ def test_the_seam_and_the_scripted_model_load_nothing_heavy() -> None:
         "protocol",
         "stream",
         "retry",
-        "routing",
+        "router",
         "catalogue",
         "keys",
         "scenario",

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from perdure.events.plain import camel
+from perdure.events.plain_json import camel
 from perdure.events.projection import events_of
 from perdure.events.types import SNAPSHOT, LiveType
 from perdure.session import info, kinds, ledger, messages, notes

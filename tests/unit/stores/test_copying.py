@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.client.operating.copying import copy_of, copying
+from perdure.client.maintenance.copy import copy_of, copying
 from perdure.session.ids import StreamId
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import StreamState
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.streams import create, say

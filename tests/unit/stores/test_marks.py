@@ -12,7 +12,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.ledger import ToolStarted, TurnStarted
 from perdure.session.messages import user
 from perdure.session.notes import Answer, Label, SessionStarted
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.marks import KEY_BYTES, TRUSTED, Marks, endorsement
 from perdure.stores.protocol import Commit, Lease, Write
 from tests.fakes.clock import ManualClock, SeededRandom

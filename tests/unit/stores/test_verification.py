@@ -11,7 +11,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader, info_of
 from perdure.session.messages import user
 from perdure.session.notes import ContentErased, Label, LeafMoved
-from perdure.stores.admission import Shared, admit, advanced, opened
+from perdure.stores.append_rules import Shared, admit, advanced, opened
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import ErasingWrite, Problem, StreamState, Write
 from perdure.stores.verification import (

@@ -11,7 +11,7 @@ from perdure.errors import ApprovalStale, ToolDenied
 from perdure.tools import bound_facts
 from perdure.tools.approval import digest_of
 from perdure.tools.bound_facts import bound_of, file_fact, require_unchanged
-from perdure.tools.builtin.writing import write_file
+from perdure.tools.builtin.edits import write_file
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
 

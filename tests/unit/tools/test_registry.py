@@ -6,7 +6,7 @@ import pytest
 
 from perdure.errors import ConfigError, UnknownTool
 from perdure.models.protocol import ToolDeclaration
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.registry import ToolRegistry, registry_of
 
 

@@ -11,12 +11,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.chat.answering import Answering
-from perdure.apps.chat.asking import pending_questions
-from perdure.apps.chat.choosing import AgentOption, cast_for
+from perdure.apps.chat.agent_choice import AgentOption, cast_for
 from perdure.apps.chat.conversation import Conversation
-from perdure.apps.chat.performing import RESUMING, pasted_remark, performed, tell_begun
-from perdure.apps.chat.permitting import (
+from perdure.apps.chat.permissions import (
     ApproveOption,
     CommandsOption,
     DomainsOption,
@@ -24,6 +21,9 @@ from perdure.apps.chat.permitting import (
     TypedPermissions,
     permissions_of,
 )
+from perdure.apps.chat.questions import pending_questions
+from perdure.apps.chat.session import Answering
+from perdure.apps.chat.turn_view import RESUMING, pasted_remark, performed, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
@@ -35,14 +35,14 @@ from perdure.apps.cli.options import (
     run,
     stored_path,
 )
-from perdure.apps.cli.words.naming import named_session, require_folder
-from perdure.apps.opening import NAMESPACE, writable_store
+from perdure.apps.cli.session_ids import named_session, require_folder
 from perdure.apps.picker.command import picked
 from perdure.apps.settings.layers import Configuration
+from perdure.apps.store_access import NAMESPACE, writable_store
+from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
+from perdure.apps.terminal.line_input import TypedLines
 from perdure.apps.terminal.output import out_style, remark, show, width
-from perdure.apps.terminal.telling import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.text import safe
-from perdure.apps.terminal.typed import TypedLines
 from perdure.apps.wiring import scenario_in
 from perdure.client.store import Store
 from perdure.session.ids import StreamId

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from perdure.apps.chat.answering import Answering, Resumed
-from perdure.apps.chat.asking import Asked, Given, cancelled, pending_questions
-from perdure.apps.chat.performing import (
+from perdure.apps.chat.questions import Asked, Given, cancelled, pending_questions
+from perdure.apps.chat.session import Answering, Resumed
+from perdure.apps.chat.turn_view import (
     RESUMING,
     Left,
     pasted_remark,
@@ -23,12 +23,12 @@ from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.cli.options import ROOT
 from perdure.apps.terminal.advice import advised, message_of
 from perdure.apps.terminal.approvals import approval_lines
-from perdure.apps.terminal.drawing import drawn
+from perdure.apps.terminal.event_lines import JsonTeller, Teller
+from perdure.apps.terminal.line_input import TypedLines, interrupts
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import counted, out_style, show, show_lines, width
-from perdure.apps.terminal.telling import JsonTeller, Teller
 from perdure.apps.terminal.text import safe
-from perdure.apps.terminal.typed import TypedLines, interrupts
+from perdure.apps.terminal.tree_lines import drawn
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full

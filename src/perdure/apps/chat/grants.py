@@ -9,12 +9,12 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.cli.words.naming import named_session
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.cli.session_ids import named_session
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json, show_lines
 from perdure.apps.terminal.text import safe
-from perdure.client.agents.standing import revoke as revoke_grant
-from perdure.client.agents.standing import standing_of
+from perdure.client.agents.session_usage import revoke as revoke_grant
+from perdure.client.agents.session_usage import standing_of
 
 grants = typer.Typer(
     help="""What tools may do in a session without asking again.

@@ -25,8 +25,8 @@ from perdure.apps.cli.options import (
     run,
     stored_path,
 )
-from perdure.apps.cli.words.naming import opened_session, require_folder
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.cli.session_ids import opened_session, require_folder
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, show, show_json
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
@@ -110,7 +110,7 @@ def branch(
     async def work(handle: Session, opened: Store) -> Told:
         target = None if entry == ROOT else await handle.find(entry)
         if is_summarised:
-            talking = importlib.import_module("perdure.apps.chat.answering")
+            talking = importlib.import_module("perdure.apps.chat.session")
             moved: Entry | None = await talking.branched(opened, handle.id, target, model, focus)
         else:
             moved = await handle.branch(target)
@@ -329,7 +329,7 @@ def compact(
 
     async def work(handle: Session, opened: Store) -> Told:
         # By name: what runs models takes longer to load than the other commands take to run.
-        talking = importlib.import_module("perdure.apps.chat.answering")
+        talking = importlib.import_module("perdure.apps.chat.session")
         before = (await handle.context()).tokens
         made = await _compacted_role(opened, handle, model, focus)
         if made is None:

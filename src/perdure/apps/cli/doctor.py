@@ -19,22 +19,22 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
+from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
 from perdure.bounds.files import open_named
 from perdure.client.agents.providers import provider_states
-from perdure.client.looking.store_files import database_file
+from perdure.client.lookup.store_files import database_file
 from perdure.errors import PerdureError
-from perdure.secrets.masking import masked_value
+from perdure.secrets.mask import masked_value
 from perdure.stores.protocol import StoreInfo, Verification
+from perdure.stores.sqlite.maintenance.repair import unfinished_repair
+from perdure.stores.sqlite.maintenance.restore import unfinished_restore
 from perdure.stores.sqlite.rekey_copy import unfinished_copy
-from perdure.stores.sqlite.upkeep.repair import unfinished_repair
-from perdure.stores.sqlite.upkeep.restoring import unfinished_restore
 
 Status = Literal["ok", "warn", "fail"]
 

@@ -32,16 +32,16 @@ from perdure.apps.cli.options import (
     only_subject,
     run,
 )
-from perdure.apps.opening import NAMESPACE, store_address, writable_store
+from perdure.apps.store_access import NAMESPACE, store_address, writable_store
+from perdure.apps.terminal.line_input import interrupts
 from perdure.apps.terminal.output import counted, out_style, show, show_error, show_json
 from perdure.apps.terminal.text import safe
-from perdure.apps.terminal.typed import interrupts
-from perdure.client.looking.store_files import own_folders
-from perdure.client.looking.transfers import files_at
+from perdure.client.lookup.store_files import own_folders
 from perdure.client.store import Store
+from perdure.client.transfers import files_at
 from perdure.errors import FormatError, PerdureError
-from perdure.interop.batches import Told, import_files, size_of
-from perdure.interop.following import SUFFIX, Change, FileId, FolderFollower
+from perdure.interop.bulk import Told, import_files, size_of
+from perdure.interop.live_import import SUFFIX, Change, FileId, FolderFollower
 from perdure.interop.reports import FileOutcome, FormatName, ImportReport
 
 ImportFormat = Literal[
@@ -156,7 +156,7 @@ def import_sessions(  # noqa: PLR0913 - each is an option of the command
     async def work() -> int:
         if format == "a-society":
             # By name: only an import of flows loads what it needs.
-            flows: Any = importlib.import_module("perdure.apps.flow.importing")
+            flows: Any = importlib.import_module("perdure.apps.flow.imports")
             imported = flows.imported(
                 paths, store, namespace, workspace=workspace, again=again, as_json=as_json
             )

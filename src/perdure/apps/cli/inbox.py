@@ -18,14 +18,14 @@ from perdure.apps.cli.options import (
     only_text,
     run,
 )
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
 from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.inbox.details import in_full
-from perdure.client.inbox.finding import stream_asking
-from perdure.client.looking.identifiers import find_question
-from perdure.client.reading import OpenQuestion
+from perdure.client.inbox.lookup import stream_asking
+from perdure.client.lookup.identifiers import find_question
+from perdure.client.reads import OpenQuestion
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound
 from perdure.session.clock import timestamp

@@ -25,7 +25,7 @@ from perdure.apps.terminal.output import (
 )
 from perdure.apps.terminal.text import echoed
 from perdure.errors import PerdureError
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,10 +19,9 @@ from perdure.apps.cli.options import (
     run,
 )
 from perdure.apps.cli.search import command as search
-from perdure.apps.cli.words.naming import opened_session
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.cli.session_ids import opened_session
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.contexts import context_data, context_lines
-from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import Line, Row, lines_of
 from perdure.apps.terminal.output import (
     local_day,
@@ -44,6 +43,7 @@ from perdure.apps.terminal.reports import (
 )
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
+from perdure.apps.terminal.tree_lines import drawn
 from perdure.apps.terminal.trees import tree_json
 from perdure.client.conversation.lineage import children_of
 from perdure.client.session import Session
@@ -56,7 +56,7 @@ from perdure.stores.protocol import SessionStore
 _BY_NAME = (
     "perdure.apps.picker.command",
     "perdure.apps.cli.diff.command",
-    "perdure.apps.cli.keeping.erasing",
+    "perdure.apps.cli.retention.erase",
     "perdure.apps.cli.tools",
 )
 """Modules with commands of this group; the options of their commands are those of this package."""

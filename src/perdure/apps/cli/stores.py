@@ -10,8 +10,8 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.opening import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.progress import progress_bar
+from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.terminal.advice import advised
 from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
@@ -31,8 +31,8 @@ store_commands = typer.Typer(help=HELP, no_args_is_help=True)
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure store`` known."""
     # By name: its options are those of this package.
-    importlib.import_module("perdure.apps.upkeep.commands").add_to(store_commands)
-    importlib.import_module("perdure.apps.cli.keeping.limits").add_to(store_commands)
+    importlib.import_module("perdure.apps.maintenance.commands").add_to(store_commands)
+    importlib.import_module("perdure.apps.cli.retention.limits").add_to(store_commands)
     program.add_typer(store_commands, name="store")
 
 

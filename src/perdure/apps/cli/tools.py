@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.cli.words.naming import named_session
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.cli.session_ids import named_session
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import (
     local_time,
     out_style,

@@ -11,8 +11,8 @@ import typer
 from perdure import errors
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
-from perdure.apps.cli.words.naming import opened_session
-from perdure.apps.opening import (
+from perdure.apps.cli.session_ids import opened_session
+from perdure.apps.store_access import (
     NAMESPACE,
     existing_store,
     store_address,
@@ -25,12 +25,12 @@ from perdure.apps.terminal.output import (
 )
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import absolute
-from perdure.client.looking.store_files import is_part_of
-from perdure.client.looking.transfers import write_file
+from perdure.client.lookup.store_files import is_part_of
 from perdure.client.store import Store
+from perdure.client.transfers import write_file
 from perdure.errors import PerdureError
-from perdure.interop.exporting import ExportSelection, export_session, note_export
-from perdure.interop.redaction.replacing import REDACTIONS
+from perdure.interop.exports import ExportSelection, export_session, note_export
+from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.workflow_export import session as workflow
 

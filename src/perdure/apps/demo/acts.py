@@ -12,15 +12,15 @@ from pathlib import Path
 from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, MODEL, REMEMBERED
 from perdure.apps.demo.crash import Play, is_answered, runtime_of
 from perdure.apps.demo.stage import INDENT, Stage
-from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import counted, size
 from perdure.apps.terminal.previews import preview_of
+from perdure.apps.terminal.tree_lines import drawn
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.interop.exporting import export_session
+from perdure.interop.exports import export_session
 from perdure.interop.formats.items import source_of
-from perdure.interop.importing import import_source
+from perdure.interop.imports import import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry

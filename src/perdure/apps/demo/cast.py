@@ -15,9 +15,9 @@ from typing import Annotated
 from perdure.apps.wiring import scenario_in
 from perdure.client.agents.agent import Agent
 from perdure.client.clock import SystemClock
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from perdure.models.scripted import ScriptedModel
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolSpec
 
 DATA = Path(str(files("perdure"))) / "data"

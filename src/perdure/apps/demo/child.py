@@ -18,7 +18,7 @@ from perdure.apps.demo.cast import (
     demo_agent,
     demo_models,
 )
-from perdure.apps.opening import writable_store
+from perdure.apps.store_access import writable_store
 from perdure.client.agents.runtime import Runtime
 
 

@@ -14,7 +14,7 @@ from perdure.apps.demo import acts, crash
 from perdure.apps.demo.cast import SAMPLE
 from perdure.apps.demo.crash import Play
 from perdure.apps.demo.stage import Stage
-from perdure.apps.opening import NAMESPACE, file_address, writable_store
+from perdure.apps.store_access import NAMESPACE, file_address, writable_store
 from perdure.apps.terminal.output import counted, show, show_json
 from perdure.client.clock import SystemClock
 from perdure.interop.reports import ImportReport

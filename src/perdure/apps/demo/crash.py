@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.apps.chat.performing import Asked, question_in
+from perdure.apps.chat.turn_view import Asked, question_in
 from perdure.apps.demo.cast import (
     ADDRESS,
     ASKS_FOR_A_LINE,

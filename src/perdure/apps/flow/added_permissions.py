@@ -7,7 +7,7 @@ import msgspec
 from perdure.apps.flow.roles import Acting, role_agent
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
-from perdure.client.agents.delegation.narrowing import is_within
+from perdure.client.agents.delegation.restriction import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from perdure.apps.flow.beginning import init
 from perdure.apps.flow.compaction import compact
-from perdure.apps.flow.deciding import (
+from perdure.apps.flow.decisions import (
     approve,
     configure,
     consent,
@@ -15,9 +14,10 @@ from perdure.apps.flow.deciding import (
     reply,
     stop,
 )
-from perdure.apps.flow.keeping import delete, export
-from perdure.apps.flow.looking import graph, list_flows, show_flow, validate
-from perdure.apps.flow.running import begin, resume
+from perdure.apps.flow.exports import delete, export
+from perdure.apps.flow.init import init
+from perdure.apps.flow.run import begin, resume
+from perdure.apps.flow.views import graph, list_flows, show_flow, validate
 
 flow = typer.Typer(no_args_is_help=True)
 

@@ -11,9 +11,9 @@ import typer
 from perdure.apps.cli.changes import FocusOption, told_compaction
 from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
 from perdure.apps.flow.options import FlowArgument, ScenarioOption, WorkspaceOption, flows_of
+from perdure.apps.flow.run import resumed_flow
 from perdure.apps.flow.run_settings import typed_settings
-from perdure.apps.flow.running import resumed_flow
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.wiring import scenario_in
 from perdure.client.store import Store

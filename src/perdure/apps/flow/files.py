@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.apps.flow.documents.starting import faults_in
-from perdure.client.flows.documents.beginning import document_in
-from perdure.engine.flows.documents.mapping import graph_of
-from perdure.engine.flows.files.drawing import drawn_graph
-from perdure.engine.flows.files.readings import Library, project_folder
+from perdure.apps.flow.documents.start import faults_in
+from perdure.client.flows.documents.start import document_in
+from perdure.engine.flows.documents.document_flow import graph_of
+from perdure.engine.flows.files.graph_file import drawn_graph
+from perdure.engine.flows.files.required_readings import Library, project_folder
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import safe
-from perdure.engine.flows.files.drawing import WORKFLOW, Drawing
-from perdure.engine.flows.files.readings import project_folder
+from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
+from perdure.engine.flows.files.required_readings import project_folder
 from perdure.errors import ConfigError
 from perdure.session.flows.run import FlowState
 

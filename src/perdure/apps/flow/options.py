@@ -15,13 +15,13 @@ import typer
 from perdure.apps.cli.options import only_text, stored_path
 from perdure.apps.flow.roles import Acting, role_agent, role_agents, roles_of
 from perdure.apps.flow.run_settings import permissions_in
-from perdure.apps.opening import existing_store
 from perdure.apps.settings.layers import Configuration
+from perdure.apps.store_access import existing_store
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import models
-from perdure.client.agents.hosting import Host
 from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.runtime_services import Host
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store

@@ -15,10 +15,10 @@ from perdure.apps.wiring import builtin_tools, model_choices
 from perdure.client.agents.agent import Agent
 from perdure.client.store import Store
 from perdure.engine.flows.lost_roles import lost_roles
-from perdure.engine.flows.rules.answering import choice_in
+from perdure.engine.flows.rules.answers import choice_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER
-from perdure.engine.flows.selecting import DIMENSIONS
+from perdure.engine.flows.selection import DIMENSIONS
 from perdure.errors import ConfigError, InvalidEntry, WrongArgument
 from perdure.models.catalogue import ECHO, require_model_name
 from perdure.models.scenario import Scenario

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from perdure.apps.chat.permitting import TypedPermissions, permissions_of
+from perdure.apps.chat.permissions import TypedPermissions, permissions_of
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.flow.roles import Acting
 from perdure.apps.settings.document import commands_and_hosts

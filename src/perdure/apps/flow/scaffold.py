@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from perdure.session.flows.graph import FlowNode, Graph
-from perdure.stores.operating.naming import write_new
+from perdure.stores.maintenance.atomic_file import write_new
 
 Mode = Literal["greenfield", "takeover"]
 

@@ -9,9 +9,9 @@ import typer
 
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NothingToPick
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
-from perdure.apps.opening import NAMESPACE, existing_store
-from perdure.apps.picker.choosing import begun, choices_of
 from perdure.apps.picker.screen import chosen
+from perdure.apps.picker.selection import begun, choices_of
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.reports import row_data
 from perdure.client.clock import absolute

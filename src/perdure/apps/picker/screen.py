@@ -19,7 +19,7 @@ from typing import TextIO
 from rich.cells import cell_len
 
 from perdure.apps.cli.exits import NoTerminal
-from perdure.apps.picker.choosing import Choice, Chosen, State, after, keys_in
+from perdure.apps.picker.selection import Choice, Chosen, State, after, keys_in
 from perdure.apps.picker.view import view_lines
 from perdure.apps.terminal.style import style_for
 from perdure.apps.terminal.text import safe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.apps.picker.choosing import Choice, State
+from perdure.apps.picker.selection import Choice, State
 from perdure.apps.terminal.output import counted, local_time
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clipped, one_line, padded, safe

@@ -14,11 +14,11 @@ from typing import cast
 
 import msgspec
 
-from perdure.apps.settings.places import agent_folders
+from perdure.apps.settings.paths import agent_folders
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.delegation.narrowing import within
-from perdure.client.agents.files.finding import AgentPlace, Filed, agent_named, agents_found
-from perdure.client.agents.files.reading import agent_in
+from perdure.client.agents.delegation.restriction import within
+from perdure.client.agents.files.lookup import AgentPlace, Filed, agent_named, agents_found
+from perdure.client.agents.files.reader import agent_in
 from perdure.errors import ConfigError
 from perdure.tools.permissions import Permissions
 

@@ -23,7 +23,7 @@ from perdure.apps.settings.document import (
     FiledServer,
     Settings,
 )
-from perdure.apps.settings.places import person_file, project_file
+from perdure.apps.settings.paths import person_file, project_file
 from perdure.bounds.files import read_named_text
 from perdure.errors import ConfigError, InvalidSettings, PerdureError, WrongArgument
 from perdure.models.catalogue import require_model_name
@@ -31,7 +31,7 @@ from perdure.models.prices import Price
 
 Source = Literal["built-in", "user", "project", "environment", "command line"]
 
-_CHECKING = "perdure.apps.settings.checking"
+_CHECKING = "perdure.apps.settings.validation"
 
 _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure.apps.settings.places import person_file, project_file
+from perdure.apps.settings.paths import person_file, project_file
 from perdure.bounds.files import read_named
 from perdure.errors import PerdureError
 

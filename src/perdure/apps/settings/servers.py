@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.apps.settings.layers import Configuration
-from perdure.client.agents.files.finding import Filed
+from perdure.client.agents.files.lookup import Filed
 from perdure.errors import ConfigError
 from perdure.tools.mcp.servers import McpServer
 

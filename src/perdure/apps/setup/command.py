@@ -12,9 +12,9 @@ import typer
 
 from perdure.apps.cli.exits import DONE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, StoreOption, run
-from perdure.apps.opening import NAMESPACE, existing_store
 from perdure.apps.settings.lookup import setting
 from perdure.apps.setup.files import EXAMPLE, Made, namespace_for, set_up
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.apps.settings.places import AGENTS, FILE, FOLDER
-from perdure.stores.operating.naming import write_new
+from perdure.apps.settings.paths import AGENTS, FILE, FOLDER
+from perdure.stores.maintenance.atomic_file import write_new
 
 _IGNORED = """\
 # Written by `perdure init`. What perdure keeps here is private; what a project shares is not.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Protocol, cast
 
-from perdure.secrets.masking import MASK
+from perdure.secrets.mask import MASK
 from perdure.session.printable import revealed
 
 _words = re.compile(r"[^\W\d_]+")

@@ -23,7 +23,7 @@ from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.style import CODES, Style, style_for
 from perdure.apps.terminal.text import safe, whole
 from perdure.errors import PerdureError
-from perdure.secrets.masking import masked, masked_value
+from perdure.secrets.mask import masked, masked_value
 from perdure.session.printable import json_escaped
 
 NARROWEST = 40

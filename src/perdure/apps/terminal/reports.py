@@ -7,21 +7,21 @@ from typing import cast
 
 import msgspec
 
-from perdure.apps.terminal.drawing import drawn
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.output import counted, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
+from perdure.apps.terminal.tree_lines import drawn
 from perdure.client.agents.agent import tool_names
+from perdure.client.conversation.agent_binding import BINDING_KINDS, shaping_in
 from perdure.client.conversation.authority import (
     Authority,
     Withheld,
     authority_of,
 )
-from perdure.client.conversation.binding import BINDING_KINDS, shaping_in
 from perdure.client.conversation.lineage import Child, children_of, invocation_of
-from perdure.client.reading import OpenQuestion
+from perdure.client.reads import OpenQuestion
 from perdure.client.session import Session
 from perdure.context.build import Context, build_context
 from perdure.context.tokens import reported_tokens

@@ -26,9 +26,9 @@ from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import model_missing, require_model_name
 from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.models.retry import RetryPolicy
-from perdure.secrets.pasted import PastePolicy
+from perdure.secrets.pasted_keys import PastePolicy
 from perdure.secrets.references import unfilled_in
-from perdure.session.declared.arguments import check_fields, takes_declared
+from perdure.session.argument_checks.arguments import check_fields, takes_declared
 from perdure.session.flows.graph import is_role
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer

@@ -12,10 +12,10 @@ from contextlib import suppress
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
-from perdure.client.agents.delegation.narrowing import local_agent
-from perdure.client.agents.hosting import Host
+from perdure.client.agents.delegation.restriction import local_agent
+from perdure.client.agents.runtime_services import Host
+from perdure.client.conversation.agent_binding import Binding
 from perdure.client.conversation.authority import Authority, authority_of
-from perdure.client.conversation.binding import Binding
 from perdure.client.conversation.workspace import (
     Workspace,
     change_of,

@@ -6,25 +6,25 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perdure.client.agents.resting import Resting
-from perdure.client.agents.saying import Said, message_of, screened
-from perdure.client.agents.standing import note_if_idle
+from perdure.client.agents.idle_session import Resting
+from perdure.client.agents.message_secrets import Said, message_of, screened
+from perdure.client.agents.session_usage import note_if_idle
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
-from perdure.client.conversation.appending import settled
+from perdure.client.conversation.append import settled
 from perdure.client.conversation.call_order import reached
 from perdure.client.conversation.workspace import Selection, Shown
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, SecretPasted
+from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.codec import encode, new_side
-from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import InFlightMessage
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
-from perdure.tools.builtin.delegating import INVOKE_AGENT
+from perdure.tools.builtin.delegation import INVOKE_AGENT
 
 
 @takes_all_declared

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from perdure.client.agents.agent import Agent
+from perdure.client.conversation.agent_binding import Binding
 from perdure.client.conversation.authority import authority_of
-from perdure.client.conversation.binding import Binding
 from perdure.client.conversation.workspace import (
     Shown,
     Workspace,
@@ -16,7 +16,7 @@ from perdure.client.conversation.workspace import (
     moved_prompt,
     with_shown,
 )
-from perdure.engine.turns.leading import Claim
+from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import HeadConflict
 from perdure.session.codec import new_side

@@ -8,12 +8,12 @@ import traceback
 from collections.abc import Awaitable, Callable
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.terms import guarded_cost
-from perdure.client.reading import OpenQuestion, open_questions
+from perdure.client.agents.turn_config import guarded_cost
+from perdure.client.reads import OpenQuestion, open_questions
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget, OnExceed
 from perdure.models.prices import Cost, in_dollars
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Usage
 from perdure.session.printable import revealed

@@ -17,11 +17,11 @@ from perdure.errors import ConfigError
 from perdure.models.catalogue import PROVIDERS, Provider, Wire
 from perdure.models.keys import find_key
 from perdure.models.protocol import ModelClient
-from perdure.models.routing import Factory, ModelRouter
+from perdure.models.router import Factory, ModelRouter
 from perdure.secrets.vault import Lookup, in_keyring
 from perdure.session.clock import Clock
 
-_SCRIPTED = "perdure.models.scripting.files"
+_SCRIPTED = "perdure.models.scripted_files"
 _CLIENTS: Mapping[Wire, tuple[str, str]] = {
     "openai_chat": ("perdure.models.providers.openai_compatible", "OpenAICompatible"),
     "openai_responses": ("perdure.models.providers.openai_responses", "OpenAIResponses"),

@@ -15,10 +15,10 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.chats import Chats
-from perdure.client.agents.hosting import Host
 from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.recovery import resume_interrupted
-from perdure.client.agents.standing import end_if_idle, ending, expire_or_end
+from perdure.client.agents.runtime_services import Host
+from perdure.client.agents.session_usage import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace, detected
 from perdure.client.session_fields import require_header
@@ -34,12 +34,12 @@ from perdure.engine.turns.environment import (
 from perdure.errors import Erased, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
-from perdure.secrets.pasted import pasted
+from perdure.secrets.pasted_keys import pasted
+from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.codec import new_side
-from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted
-from perdure.stores.access.later import Later
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope, narrower

@@ -21,12 +21,12 @@ from perdure.tools.mcp.servers import McpServer
 
 if TYPE_CHECKING:
     from perdure.tools.mcp.connection import Connection
-    from perdure.tools.mcp.offered import Offer
+    from perdure.tools.mcp.server_tools import Offer
 
 _log = logging.getLogger(__name__)
 
 _CONNECTION = "perdure.tools.mcp.connection"
-_OFFERED = "perdure.tools.mcp.offered"
+_OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:

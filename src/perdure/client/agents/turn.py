@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.client.reading import OpenQuestion
-from perdure.client.watching import Watch
+from perdure.client.reads import OpenQuestion
+from perdure.client.watch import Watch
 from perdure.engine.turns.environment import PersonWaits
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState

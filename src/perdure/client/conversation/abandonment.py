@@ -7,7 +7,7 @@ from contextlib import suppress
 from perdure.client.conversation.lineage import children_of
 from perdure.client.processes import is_gone, this_process
 from perdure.engine.turns.environment import LEASE_TTL_MS
-from perdure.engine.turns.leading import Claim
+from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.recovery import expire, give_up
 from perdure.errors import LeaseHeld
 from perdure.session.clock import Clock

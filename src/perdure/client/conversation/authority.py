@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
-from perdure.client.conversation.binding import BINDING_KINDS, Binding, binding_in
+from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
 from perdure.client.conversation.workspace import change_of, kept_workspace, moved_to
-from perdure.client.reading import OpenQuestion
+from perdure.client.reads import OpenQuestion
 from perdure.engine.turns.recovery import carrying_from
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry

@@ -5,21 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from perdure.client.amounts import amount
-from perdure.client.conversation.binding import (
+from perdure.client.conversation.agent_binding import (
     BINDING_KINDS,
     LOOKED_AT,
     Shaping,
     model_of,
     shaping_in,
 )
-from perdure.client.reading import EntryRef, SessionReader
+from perdure.client.reads import EntryRef, SessionReader
 from perdure.context.build import Context, build_context
 from perdure.context.compaction import LeftContext, left_context
-from perdure.context.pinning import pins_of
+from perdure.context.pins import pins_of
 from perdure.context.window_end import context_of_end, from_question
 from perdure.engine.windows import near_pins, pinned_window
 from perdure.errors import InvalidEntry
-from perdure.session.declared.arguments import takes_all_declared
+from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo

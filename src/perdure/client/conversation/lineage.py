@@ -15,7 +15,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.ledger import Delegated, ToolFinished, ToolStarted, TurnFinished
 from perdure.session.notes import Invocation, SessionStarted
 from perdure.stores.protocol import EMPTY, LogReading, StreamState
-from perdure.tools.builtin.delegating import INVOKE_AGENT
+from perdure.tools.builtin.delegation import INVOKE_AGENT
 
 _RANDOM_BYTES = 10
 

@@ -13,10 +13,10 @@ import msgspec
 from perdure.bounds.files import read_named_text
 from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
-from perdure.client.conversation.binding import Binding
+from perdure.client.conversation.agent_binding import Binding
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
-from perdure.secrets.pasted import pasted
-from perdure.session.declared.arguments import check_fields
+from perdure.secrets.pasted_keys import pasted
+from perdure.session.argument_checks.arguments import check_fields
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Scope
 from perdure.workflow.templates import context_names, with_context

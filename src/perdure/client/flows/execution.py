@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.hosting import Host
+from perdure.client.agents.runtime_services import Host
 from perdure.client.flows.documents.turns import DocumentTurns
-from perdure.client.flows.place import place_of
+from perdure.client.flows.locations import place_of
 from perdure.client.flows.role_turns import RoleTurns
-from perdure.client.flows.waking import Waker
+from perdure.client.flows.waker import Waker
 from perdure.engine.flows.files.runtime_files import write_record_file
-from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.node_turn import Ground
 from perdure.engine.flows.runner import FlowRunner, can_continue
 from perdure.errors import FlowRefusal, TurnOpen
 from perdure.session.entries import Entry

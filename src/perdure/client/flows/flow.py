@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from perdure.client.agents.agent import tool_names
 from perdure.client.amounts import amount
-from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.execution import Execution, no_session
 from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.grant_check import (
@@ -21,27 +20,28 @@ from perdure.client.flows.grant_check import (
     granted_name,
     revoked_name,
 )
-from perdure.client.flows.place import shelf_of
-from perdure.client.inbox.granting import change_consent
-from perdure.client.inbox.staged import require_as_staged
+from perdure.client.flows.locations import shelf_of
+from perdure.client.flows.role_setup import Equipment
+from perdure.client.inbox.grants import change_consent
+from perdure.client.inbox.staged_handoff import require_as_staged
 from perdure.client.processes import is_gone
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.client.watching import Watch, watch_session
+from perdure.client.watch import Watch, watch_session
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.waiting import FlowWait, waits_in
+from perdure.engine.flows.rules.pending import FlowWait, waits_in
 from perdure.errors import Erased, SessionNotFound
+from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.codec import body_of
-from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import ConsentChanged, ConsentMode, GrantedTool, ImprovementMode
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted, SideBody
 from perdure.stores.access.lease_term import is_running
-from perdure.stores.draft import Stored
+from perdure.stores.lazy_session import Stored
 from perdure.stores.protocol import EMPTY
 
 

@@ -15,19 +15,18 @@ from perdure.bounds.limits import require_within
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside, absolute
-from perdure.client.flows.deleting import Deleted, deleted
-from perdure.client.flows.documents.beginning import (
+from perdure.client.flows.deletion import Deleted, deleted
+from perdure.client.flows.documents.outputs import outputs_of
+from perdure.client.flows.documents.start import (
     Beginning,
     beginning,
     checked,
     document_in,
     document_text,
 )
-from perdure.client.flows.documents.outputs import outputs_of
-from perdure.client.flows.equipping import Equipment
 from perdure.client.flows.execution import Execution
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.place import (
+from perdure.client.flows.locations import (
     Begun,
     begun_record,
     default_record,
@@ -35,6 +34,7 @@ from perdure.client.flows.place import (
     write_record,
 )
 from perdure.client.flows.relocation import relocate
+from perdure.client.flows.role_setup import Equipment
 from perdure.engine.flows.journal import Journal
 from perdure.errors import (
     ConfigError,
@@ -46,8 +46,8 @@ from perdure.errors import (
     SessionNotFound,
     Unsupported,
 )
+from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.codec import new_side
-from perdure.session.declared.arguments import takes_all_declared
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (
     Configuring,
@@ -68,11 +68,11 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
-from perdure.stores.keeping.erasing import is_erased
 from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.retention.erase import is_erased
 from perdure.tools.paths.project_files import require_writable
 from perdure.workflow.document import Workflow
-from perdure.workflow.reading import Located
+from perdure.workflow.reader import Located
 
 STANDARD = FeedbackContext("standard")
 

@@ -8,8 +8,8 @@ import msgspec
 
 from perdure.client.agents.agent import tool_names
 from perdure.client.conversation.authority import authority_of
-from perdure.client.flows.equipping import Equipment, agent_for
-from perdure.client.inbox.consenting import COMMANDS
+from perdure.client.flows.role_setup import Equipment, agent_for
+from perdure.client.inbox.consent import COMMANDS
 from perdure.errors import ConfigError
 from perdure.session.flows.kinds import ConsentMode, GrantedTool
 from perdure.session.flows.run import FlowState

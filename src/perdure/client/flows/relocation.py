@@ -11,23 +11,23 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.client.flows.place import (
+from perdure.client.flows.locations import (
     belongs_to,
     default_record,
     moved,
     record_in,
     write_record,
 )
-from perdure.engine.flows.documents.mapping import workflow_text_of
-from perdure.engine.flows.files.drawing import WORKFLOW, drawn_graph
-from perdure.engine.flows.files.readings import project_folder
+from perdure.engine.flows.documents.document_flow import workflow_text_of
+from perdure.engine.flows.files.graph_file import WORKFLOW, drawn_graph
+from perdure.engine.flows.files.required_readings import project_folder
 from perdure.engine.flows.files.runtime_files import RECORD_FILE
 from perdure.engine.flows.journal import Journal
 from perdure.errors import ConfigError, EntryNotFound, FlowRefusal, InvalidWorkflow, ToolError
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import blob_hash, stream_id
 from perdure.stores.protocol import SessionStore
-from perdure.tools.builtin.writing import replace
+from perdure.tools.builtin.edits import replace
 from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.own_places import floors_of
 from perdure.tools.paths.project_files import is_there, require_writable, text_inside

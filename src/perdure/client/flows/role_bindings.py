@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Collection
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
-from perdure.client.agents.delegation.narrowing import local_agent, resumed_agent
-from perdure.client.agents.hosting import Host
+from perdure.client.agents.delegation.restriction import local_agent, resumed_agent
+from perdure.client.agents.runtime_services import Host
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import Workspace, in_folder, kept_workspace
 from perdure.engine.turns.recovery import interrupt

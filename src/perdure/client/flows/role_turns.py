@@ -15,33 +15,33 @@ from functools import partial
 import msgspec
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.hosting import Host
-from perdure.client.agents.terms import InFlow
+from perdure.client.agents.runtime_services import Host
+from perdure.client.agents.turn_config import InFlow
 from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
-from perdure.client.flows.equipping import required_agent, skills_of, unconfigured, undecided_for
-from perdure.client.flows.guarding import guarded
 from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
+from perdure.client.flows.role_setup import required_agent, skills_of, unconfigured, undecided_for
 from perdure.client.flows.selectors import About, Selectors
 from perdure.client.flows.summary_frames import SummaryFrames
-from perdure.client.inbox.staged import approved_texts
+from perdure.client.flows.workflow_guard import guarded
+from perdure.client.inbox.staged_handoff import approved_texts
+from perdure.engine.flows.answer_text import AnswerText, said_in
 from perdure.engine.flows.files.contracts import contracts
-from perdure.engine.flows.files.readings import Library
 from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.required_readings import Library
 from perdure.engine.flows.files.skills import SkillShelf
-from perdure.engine.flows.joined import ClaimLost
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import require_there
+from perdure.engine.flows.node_turn import ClaimLost
+from perdure.engine.flows.prompts.bundle import context_bundle
+from perdure.engine.flows.prompts.entry import Reading, entry_message
+from perdure.engine.flows.prompts.reflection import read_findings, reflection_message
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.people import sessions_to_stop
-from perdure.engine.flows.rules.runnable import Work, runnable
-from perdure.engine.flows.saying import AnswerText, said_in
-from perdure.engine.flows.selecting import is_configuring
-from perdure.engine.flows.telling.bundle import context_bundle
-from perdure.engine.flows.telling.entry import Reading, entry_message
-from perdure.engine.flows.telling.reflection import read_findings, reflection_message
+from perdure.engine.flows.rules.ready_nodes import Work, runnable
+from perdure.engine.flows.selection import is_configuring
 from perdure.engine.summaries import compact
-from perdure.engine.turns.companion import Companion
+from perdure.engine.turns.co_commit import Companion
 from perdure.engine.turns.recovery import give_up
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.errors import (

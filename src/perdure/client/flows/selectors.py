@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
-from perdure.client.agents.hosting import Host
+from perdure.client.agents.runtime_services import Host
 from perdure.client.conversation.workspace import Workspace
-from perdure.client.flows.equipping import unconfigured
+from perdure.client.flows.role_setup import unconfigured
+from perdure.engine.flows.answer_text import AnswerText
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.saying import AnswerText
-from perdure.engine.flows.selecting import MOST_ATTEMPTS, Undecided, opening, selected
-from perdure.engine.flows.telling.selection import INSTRUCTIONS, selection_message
+from perdure.engine.flows.prompts.selection import INSTRUCTIONS, selection_message
+from perdure.engine.flows.selection import MOST_ATTEMPTS, Undecided, opening, selected
 from perdure.engine.turns.config import Limits
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.errors import (

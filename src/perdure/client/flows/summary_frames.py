@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from perdure.engine.flows.files.contracts import contracts
-from perdure.engine.flows.files.readings import Library
 from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.required_readings import Library
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.rules.improvement import RoleWork
-from perdure.engine.flows.telling.compacted import (
+from perdure.engine.flows.prompts.compaction import (
     NodeTexts,
     inputs_of,
     node_frame,
     reflection_frame,
 )
-from perdure.engine.flows.telling.entry import Reading
-from perdure.engine.flows.telling.reflection import read_findings, reflection_message
+from perdure.engine.flows.prompts.entry import Reading
+from perdure.engine.flows.prompts.reflection import read_findings, reflection_message
+from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.turns.environment import SummaryFrame, ToCompact
 from perdure.errors import ConfigError, EntryNotFound
 from perdure.session.flows.graph import FlowNode

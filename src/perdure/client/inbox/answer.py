@@ -39,7 +39,7 @@ async def answer_question(
         try:
             if answer.choice == ALLOW_FLOW and flow is not None:
                 # By name: only an answer in a flow loads the rules of flows.
-                granting: Any = importlib.import_module("perdure.client.inbox.granting")
+                granting: Any = importlib.import_module("perdure.client.inbox.grants")
                 asked = (asking.stream, question)
                 return await granting.allow_for_flow(
                     store, clock, flow, asked, new, by=answer.by, expected_head=head

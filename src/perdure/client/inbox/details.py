@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perdure.client.reading import OpenQuestion
-from perdure.engine.turns.rules.asking import args_hash
+from perdure.client.reads import OpenQuestion
+from perdure.engine.turns.rules.questions import args_hash
 from perdure.errors import EntryNotFound
-from perdure.secrets.masking import MASK
+from perdure.secrets.mask import MASK
 from perdure.session.ids import entry_place
 from perdure.session.notes import Question
 from perdure.stores.protocol import LogReading

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.client.inbox.staged import require_as_staged
-from perdure.client.reading import OpenQuestion
+from perdure.client.inbox.staged_handoff import require_as_staged
+from perdure.client.reads import OpenQuestion
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.answering import answered, settled_by
-from perdure.engine.flows.rules.waiting import FlowWait, waits_in
+from perdure.engine.flows.rules.answers import answered, settled_by
+from perdure.engine.flows.rules.pending import FlowWait, waits_in
 from perdure.errors import (
     AlreadyAnswered,
     FlowRefusal,

@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Literal, Self
 
 from perdure.client.agents.agent import Agent
-from perdure.client.flows.deleting import Deleted
+from perdure.client.flows.deletion import Deleted
 from perdure.client.flows.feeds import RoleFeed as AsyncRoleFeed
 from perdure.client.flows.flow import Flow as AsyncFlow
 from perdure.client.flows.flows import STANDARD
 from perdure.client.flows.flows import Flows as AsyncFlows
 from perdure.client.sync.handles import Runtime, Session, Watch
 from perdure.client.sync.portal import Handle, portal_of
-from perdure.engine.flows.rules.waiting import FlowWait
+from perdure.engine.flows.rules.pending import FlowWait
 from perdure.session.entries import Entry
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.graph import Graph
@@ -31,7 +31,7 @@ from perdure.session.flows.run import FeedbackContext, FlowRun, FlowState, RoleC
 from perdure.session.ids import StreamId
 from perdure.session.ledger import InterruptPolicy
 from perdure.workflow.document import Workflow
-from perdure.workflow.reading import Located
+from perdure.workflow.reader import Located
 
 
 class RoleFeed(Handle[AsyncRoleFeed]):

@@ -14,14 +14,14 @@ from msgspec import Meta
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
-from perdure.client.agents.hosting import Host
+from perdure.client.agents.idle_session import ChatStatus
+from perdure.client.agents.message_secrets import Said
 from perdure.client.agents.notices import OnQuestion
-from perdure.client.agents.resting import ChatStatus
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
-from perdure.client.agents.saying import Said
+from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn import Reply, WhileWaiting
 from perdure.client.agents.turn import Turn as AsyncTurn
-from perdure.client.conversation.appending import (
+from perdure.client.conversation.append import (
     Appended,
     AppendOptions,
     CommittedSessions,
@@ -30,11 +30,11 @@ from perdure.client.conversation.appending import (
     Parent,
 )
 from perdure.client.conversation.workspace import Selection, Workspace
-from perdure.client.reading import EntryRef, OpenQuestion
+from perdure.client.reads import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.portal import Handle, portal_of
-from perdure.client.watching import Watch as AsyncWatch
+from perdure.client.watch import Watch as AsyncWatch
 from perdure.context.build import Context
 from perdure.context.compaction import LeftContext
 from perdure.engine.hooks.points import HookName
@@ -73,14 +73,14 @@ from perdure.session.records import (
 )
 from perdure.session.search.values import HITS, Hit, SearchRole
 from perdure.session.tree import TreeNode
-from perdure.stores.keeping.erasing import Certificate, ForkPolicy
 from perdure.stores.protocol import EMPTY, Capabilities, StoreInfo, Verification
+from perdure.stores.retention.erase import Certificate, ForkPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope
 
 
 class Watch(Handle[AsyncWatch]):
-    """`perdure.client.watching.Watch` without async."""
+    """`perdure.client.watch.Watch` without async."""
 
     @property
     def cursor(self) -> Cursor:

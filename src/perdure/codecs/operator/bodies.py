@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perdure.codecs.alike import OURS
 from perdure.codecs.fields import Fields, name_in, object_in, text_in
-from perdure.codecs.form import Said, reference, unknown_record, unreadable_message
 from perdure.codecs.media import Media
 from perdure.codecs.operator.messages import content_of, message_of, meta_of, usage_of
 from perdure.codecs.operator.words import FORMAT, HEADERS
+from perdure.codecs.protocol import Said, reference, unknown_record, unreadable_message
+from perdure.codecs.shared_keys import OURS
 from perdure.codecs.shared_records import Keys, Reader, SharedRecords
 from perdure.session.notes import ImportedRecord, LeafMoved
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from perdure.codecs.fields import seconds_in
-from perdure.codecs.form import Codec
 from perdure.codecs.operator import bodies, records
 from perdure.codecs.operator.style import written
 from perdure.codecs.operator.words import FORMAT
+from perdure.codecs.protocol import Codec
 from perdure.codecs.times import local_name, time_of
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from perdure.codecs.alike import usage_in
 from perdure.codecs.fields import (
     Fields,
     fields_of,
@@ -22,6 +21,7 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.media import Media, unknown_part
 from perdure.codecs.operator.words import NAME, STOP_REASONS, TOKENS
+from perdure.codecs.shared_keys import usage_in
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     MediaPart,

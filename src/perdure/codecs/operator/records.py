@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from perdure.codecs.alike import OURS, ROOT, dollars, meta_of, provider_and_model
 from perdure.codecs.fields import Fields
-from perdure.codecs.form import Writing, base64_of, carried, whole_args, whole_text
 from perdure.codecs.ids import message_id
 from perdure.codecs.operator.words import HEADER, META, NAME, TOKENS, VERSION, WORDS
+from perdure.codecs.protocol import Writing, base64_of, carried, whole_args, whole_text
+from perdure.codecs.shared_keys import OURS, ROOT, dollars, meta_of, provider_and_model
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.kinds import (

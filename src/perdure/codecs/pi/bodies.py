@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.codecs.alike import OURS
 from perdure.codecs.fields import Fields, list_in, name_in, number_in, object_in
-from perdure.codecs.form import Said, reference, unreadable_message
 from perdure.codecs.ids import numbered
 from perdure.codecs.media import Media
 from perdure.codecs.pi.messages import (
@@ -16,6 +14,8 @@ from perdure.codecs.pi.messages import (
     usage_of,
 )
 from perdure.codecs.pi.words import FORMAT, LEAF_MARKER
+from perdure.codecs.protocol import Said, reference, unreadable_message
+from perdure.codecs.shared_keys import OURS
 from perdure.codecs.shared_records import Keys, Reader, SharedRecords
 from perdure.session.notes import ImportedRecord, LeafMoved
 

@@ -7,10 +7,10 @@ beside the conversation hangs on the leaf, and pi finds the way back from there.
 from __future__ import annotations
 
 from perdure.codecs.fields import time_in
-from perdure.codecs.form import Codec
 from perdure.codecs.pi import bodies, records
 from perdure.codecs.pi.style import written
 from perdure.codecs.pi.words import FORMAT, MOST_HEADER_BYTES, VERSION
+from perdure.codecs.protocol import Codec
 from perdure.codecs.times import iso_time
 
 

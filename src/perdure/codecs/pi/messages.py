@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from perdure.codecs.alike import model_name, usage_in
 from perdure.codecs.content import parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
@@ -22,6 +21,7 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.media import Media
 from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS
+from perdure.codecs.shared_keys import model_name, usage_in
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     Message,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from perdure.codecs.alike import OURS, ROOT, dollars, provider_and_model
 from perdure.codecs.fields import Fields, fields_of
-from perdure.codecs.form import Writing, base64_of, carried, whole_args, whole_text
 from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS, VERSION
+from perdure.codecs.protocol import Writing, base64_of, carried, whole_args, whole_text
+from perdure.codecs.shared_keys import OURS, ROOT, dollars, provider_and_model
 from perdure.codecs.times import iso_time
 from perdure.session.codec import Body
 from perdure.session.entries import Entry

@@ -11,7 +11,7 @@ import msgspec
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
-from perdure.engine.flows.rules.runnable import Work
+from perdure.engine.flows.rules.ready_nodes import Work
 from perdure.session.flows.kinds import ImprovementParked, NodeParked
 from perdure.session.flows.run import FlowState, RoleConfiguration
 

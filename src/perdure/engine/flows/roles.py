@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from perdure.engine.flows.answer_text import AnswerText
 from perdure.engine.flows.rules.improvement import RoleWork
-from perdure.engine.flows.rules.runnable import Work
-from perdure.engine.flows.saying import AnswerText
-from perdure.engine.turns.companion import Companion
+from perdure.engine.flows.rules.ready_nodes import Work
+from perdure.engine.turns.co_commit import Companion
 from perdure.errors import ConfigError
 from perdure.session.flows.kinds import Offers
 from perdure.session.flows.run import FlowState

@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.flows.documents.settling import last_bodies
+from perdure.engine.flows.documents.turn_end import last_bodies
 from perdure.engine.flows.files.runtime_files import ImprovementFile
-from perdure.engine.flows.joined import ClaimLost, Ground, JoinedTurn
+from perdure.engine.flows.node_turn import ClaimLost, Ground, JoinedTurn
 from perdure.engine.flows.parked_work import ParkedWork, park_entry
+from perdure.engine.flows.prompts.entry import INTERRUPTED
 from perdure.engine.flows.roles import Roles, Unconfigured
-from perdure.engine.flows.rules.closing import stall
+from perdure.engine.flows.rules.closure import stall
 from perdure.engine.flows.rules.improvement import (
     RoleWork,
     feedback_path,
@@ -29,8 +30,7 @@ from perdure.engine.flows.rules.improvement import (
 )
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
 from perdure.engine.flows.rules.people import sessions_to_stop
-from perdure.engine.flows.rules.runnable import Work, runnable
-from perdure.engine.flows.telling.entry import INTERRUPTED
+from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
 from perdure.session.clock import Clock

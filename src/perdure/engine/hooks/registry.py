@@ -13,8 +13,8 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from perdure.engine.hooks.points import Block, HookName, HookPoint
-from perdure.secrets.masking import log_failure
-from perdure.session.declared.arguments import takes_declared
+from perdure.secrets.mask import log_failure
+from perdure.session.argument_checks.arguments import takes_declared
 from perdure.tools.callbacks import called
 
 Hook = Callable[[Any], Any]

@@ -14,13 +14,13 @@ from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import Span
 
 from perdure.engine.telemetry import names
-from perdure.engine.telemetry.describing import (
+from perdure.engine.telemetry.attributes import (
     model_name,
     shown_instructions,
     shown_messages,
     shown_tools,
 )
-from perdure.engine.telemetry.isolating import report
+from perdure.engine.telemetry.isolation import report
 from perdure.engine.turns.state import provider_of
 from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
 from perdure.session.clock import Clock

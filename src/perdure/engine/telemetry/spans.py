@@ -18,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from perdure.engine.telemetry import names
-from perdure.engine.telemetry.describing import (
+from perdure.engine.telemetry.attributes import (
     MAX_CONTENT,
     Attributes,
     error_of,
@@ -36,12 +36,12 @@ from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool
 from perdure.engine.turns.inputs import Input
-from perdure.engine.turns.observing import Happened, TurnEnded
+from perdure.engine.turns.observer import Happened, TurnEnded
 from perdure.engine.turns.state import OpenCall, TurnState
 from perdure.errors import PerdureError
 from perdure.events.scope import scope
 from perdure.models.protocol import ModelClient
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import Usage

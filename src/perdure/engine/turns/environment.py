@@ -15,8 +15,8 @@ import msgspec
 
 from perdure.context.tokens import corrected_scale
 from perdure.engine.hooks.registry import Hooks
-from perdure.engine.turns.leading import Claim
-from perdure.engine.turns.observing import SILENCE, Observer
+from perdure.engine.turns.lease import Claim
+from perdure.engine.turns.observer import SILENCE, Observer
 from perdure.events.bus import LiveBus
 from perdure.models.protocol import ModelClient, ThinkingLevel, ToolDeclaration
 from perdure.secrets.vault import Vault

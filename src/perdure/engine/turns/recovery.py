@@ -11,7 +11,7 @@ import msgspec
 from perdure.context.build import History
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Aborted, Expired, Lost
-from perdure.engine.turns.leading import Claim, Leadership, leading
+from perdure.engine.turns.lease import Claim, Leadership, leading
 from perdure.engine.turns.machine import step
 from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
 from perdure.engine.turns.state import Phase, TurnState, fold

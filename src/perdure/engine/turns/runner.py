@@ -16,10 +16,14 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.turns.companion import Beside, Companion
+from perdure.engine.turns.co_commit import Beside, Companion
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effect_of
 from perdure.engine.turns.environment import Environment, RequestSettings
+from perdure.engine.turns.executor.answer_wait import answer_wait
+from perdure.engine.turns.executor.model_call import AnswerCall, key_renewed
+from perdure.engine.turns.executor.summary import summarised, tell_compacted
+from perdure.engine.turns.executor.tool_call import bound_now, tool_outcome
 from perdure.engine.turns.inputs import (
     Aborted,
     Answered,
@@ -33,14 +37,10 @@ from perdure.engine.turns.inputs import (
     Waited,
     Woken,
 )
-from perdure.engine.turns.leading import Leadership
+from perdure.engine.turns.lease import Leadership
 from perdure.engine.turns.machine import Step, step
-from perdure.engine.turns.performing.answer_wait import answer_wait
-from perdure.engine.turns.performing.calling import AnswerCall, key_renewed
-from perdure.engine.turns.performing.summarising import summarised, tell_compacted
-from perdure.engine.turns.performing.tooling import bound_now, tool_outcome
+from perdure.engine.turns.rules.budget import summary_counted
 from perdure.engine.turns.rules.scribe import Unexamined
-from perdure.engine.turns.rules.spending import summary_counted
 from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import (
@@ -53,12 +53,12 @@ from perdure.errors import (
     StoreError,
 )
 from perdure.events.scope import within
-from perdure.secrets.masking import log_failure
+from perdure.secrets.mask import log_failure
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
-from perdure.stores.entering.contents import named_contents
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.validation.contents import named_contents
 from perdure.tools.approval import Bound
 from perdure.tools.callbacks import guarded
 

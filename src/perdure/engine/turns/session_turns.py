@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import cast, get_args
 
 from perdure.context.build import History
-from perdure.context.growing.conversation import Conversation
-from perdure.context.growing.prompt import prompt_of
-from perdure.engine.turns.companion import Companion
+from perdure.context.incremental.conversation import Conversation
+from perdure.context.incremental.prompt import prompt_of
+from perdure.engine.turns.co_commit import Companion
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings, Scales
 from perdure.engine.turns.inputs import Begin
-from perdure.engine.turns.leading import Leadership, leading
+from perdure.engine.turns.lease import Leadership, leading
 from perdure.engine.turns.recovery import IdleStanding, Recollection, idle_state, lost, open_turn
 from perdure.engine.turns.runner import Stopping, TurnRunner
 from perdure.engine.turns.state import TurnState

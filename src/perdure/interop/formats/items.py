@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from perdure.codecs.alike import with_field, with_meta
+from perdure.codecs.shared_keys import with_field, with_meta
 from perdure.session.codec import encode
 from perdure.session.entries import Lane, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id

@@ -21,7 +21,7 @@ from perdure.session.entries import Entry, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.stores.admission import admit, advanced, opened
+from perdure.stores.append_rules import admit, advanced, opened
 from perdure.stores.marks import AUTHORITY_KINDS
 from perdure.stores.protocol import EMPTY, Lease, Write
 

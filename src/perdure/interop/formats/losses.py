@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from perdure.codecs.alike import meta_of
 from perdure.codecs.fields import fields_of
+from perdure.codecs.shared_keys import meta_of
 from perdure.interop.formats.items import IMPORT, REDACTED
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId

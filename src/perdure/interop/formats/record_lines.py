@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from perdure.codecs.fields import Fields
-from perdure.codecs.form import Codec, Writing
+from perdure.codecs.protocol import Codec, Writing
 from perdure.codecs.style import shallow
 from perdure.interop.formats.losses import DEEP, Losses
 from perdure.session.codec import Body

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.interop.formats.items import REDACTED, without_source
 from perdure.interop.formats.native import Bundle
-from perdure.interop.redaction.replacing import REDACTIONS, Redactor
+from perdure.interop.redaction.placeholders import REDACTIONS, Redactor
 from perdure.interop.reports import Redaction
 from perdure.secrets.shapes import is_secret_name, is_secret_value
 from perdure.session.codec import BODIES, encode, new_side, readable

@@ -37,7 +37,7 @@ from perdure.session.notes import (
 from perdure.session.tree import BranchTurn, turns_of
 from perdure.workflow.document import AgentNode, Edge, InputNode, OutputNode, Workflow
 from perdure.workflow.templates import neutralised
-from perdure.workflow.writing import serialize
+from perdure.workflow.writer import serialize
 
 FORMAT = "workflow"
 

@@ -23,9 +23,9 @@ from perdure.errors import ConfigError
 from perdure.models.catalogue import ANTHROPIC_URL
 from perdure.models.protocol import ModelRequest, ThinkingLevel
 from perdure.models.providers.bounded_http import HOOKS
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
-from perdure.models.providers.mapping import IMAGES, PDF
+from perdure.models.providers.call import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.rehearsal import MESSAGES
+from perdure.models.providers.requests import IMAGES, PDF
 from perdure.models.providers.rounds import open_rounds
 
 LEAST_BUDGET_TOKENS = 1024

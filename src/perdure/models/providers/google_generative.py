@@ -21,9 +21,9 @@ from perdure.errors import ConfigError
 from perdure.models.catalogue import GOOGLE_URL
 from perdure.models.protocol import ModelRequest
 from perdure.models.providers.bounded_http import REQUEST_HOOKS, RESPONSE_HOOKS
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
-from perdure.models.providers.mapping import PDF
+from perdure.models.providers.call import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.rehearsal import GENERATE
+from perdure.models.providers.requests import PDF
 
 _MEDIA_TYPES = frozenset(
     {

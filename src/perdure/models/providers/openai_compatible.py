@@ -24,9 +24,9 @@ from perdure.errors import ConfigError
 from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
 from perdure.models.providers.bounded_http import HOOKS
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
-from perdure.models.providers.mapping import IMAGES, PDF
+from perdure.models.providers.call import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
 from perdure.models.providers.rehearsal import CHAT
+from perdure.models.providers.requests import IMAGES, PDF
 
 _DOCUMENTS = frozenset({PDF, "audio/wav", "audio/mpeg"})
 _SHOWS_DOCUMENTS = ("openai", "openrouter")

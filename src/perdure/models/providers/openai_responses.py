@@ -18,10 +18,10 @@ from pydantic_ai.settings import ModelSettings
 
 from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
-from perdure.models.providers.calling import CONNECT_TIMEOUT_S, WireClient
-from perdure.models.providers.mapping import IMAGES, PDF
+from perdure.models.providers.call import CONNECT_TIMEOUT_S, WireClient
 from perdure.models.providers.openai_compatible import is_openai, openai_sdk, without_sampling
 from perdure.models.providers.rehearsal import RESPONSES
+from perdure.models.providers.requests import IMAGES, PDF
 
 
 class OpenAIResponses(WireClient):

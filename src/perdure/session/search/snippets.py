@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from perdure.session.search.matching import places
+from perdure.session.search.matches import places
 from perdure.session.search.query import Phrase
 from perdure.session.search.words import Word, words
 

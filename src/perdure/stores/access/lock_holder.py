@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 from perdure.session.printable import safe
-from perdure.stores.regular import open_to_read
+from perdure.stores.regular_files import open_to_read
 
 LOCK_TIMEOUT_S = 30.0
 """The longest wait for a lock of another process, unless a program says otherwise."""

@@ -15,7 +15,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.jsonl.store import CODECS, SCHEME, JsonlStore
 from perdure.stores.protocol import durability_of
-from perdure.stores.regular import open_to_read
+from perdure.stores.regular_files import open_to_read
 
 _FILES = 20
 """Files that are looked at when a folder is opened."""

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.codecs.alike import OURS, with_meta
 from perdure.codecs.fields import Fields, text_in
-from perdure.codecs.form import Codec, Said, Writing, carried_body, stands_as_json
 from perdure.codecs.ids import written_id
 from perdure.codecs.media import Media
+from perdure.codecs.protocol import Codec, Said, Writing, carried_body, stands_as_json
+from perdure.codecs.shared_keys import OURS, with_meta
 from perdure.errors import PerdureError
 from perdure.session.codec import BODIES, encode, readable
 from perdure.session.entries import Entry

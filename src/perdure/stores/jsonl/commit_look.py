@@ -10,13 +10,13 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from perdure.codecs.form import Codec
+from perdure.codecs.protocol import Codec
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl.disk.feed import Feed, span_of
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
-from perdure.stores.jsonl.shelf import stream_in
-from perdure.stores.regular import open_to_read
-from perdure.stores.watching import Place
+from perdure.stores.jsonl.session_index import stream_in
+from perdure.stores.regular_files import open_to_read
+from perdure.stores.wakeups import Place
 
 FILES_POLL_S = 1.0
 """How often the session files are looked at."""

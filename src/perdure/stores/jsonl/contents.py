@@ -20,10 +20,10 @@ from perdure.session.kinds import OPAQUE
 from perdure.stores.jsonl.bodies import restored
 from perdure.stores.jsonl.disk.sidefiles import blob_of
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.indexed import entry_at, foreign_entry, tool_digest
+from perdure.stores.jsonl.index_state import entry_at, foreign_entry, tool_digest
 from perdure.stores.jsonl.lines import Ours, envelope_of, fields_of
-from perdure.stores.jsonl.shelf import Shelf
-from perdure.stores.regular import open_to_read
+from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.regular_files import open_to_read
 from perdure.stores.verification import StoredEntry
 
 

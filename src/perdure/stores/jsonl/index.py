@@ -16,9 +16,9 @@ import os
 from typing import BinaryIO
 
 from perdure.codecs.fields import number_in
-from perdure.codecs.form import Said
 from perdure.codecs.ids import numbered
 from perdure.codecs.media import Media
+from perdure.codecs.protocol import Said
 from perdure.errors import StoreTooNew, StoreUnavailable
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
@@ -29,7 +29,14 @@ from perdure.session.messages import Message
 from perdure.session.notes import LeafMoved
 from perdure.stores.chain import header_line
 from perdure.stores.jsonl.disk.folder import Stamp
-from perdure.stores.jsonl.indexed import Indexed, Line, Run, entry_at, foreign_entry, tool_digest
+from perdure.stores.jsonl.index_state import (
+    Indexed,
+    Line,
+    Run,
+    entry_at,
+    foreign_entry,
+    tool_digest,
+)
 from perdure.stores.jsonl.lines import (
     FORMAT,
     Batch,
@@ -39,7 +46,7 @@ from perdure.stores.jsonl.lines import (
     fields_of,
 )
 from perdure.stores.jsonl.rows import Key, Row, header_of, is_sound, lost_row, own_header_of, place
-from perdure.stores.regular import open_to_read
+from perdure.stores.regular_files import open_to_read
 from perdure.stores.verification import StoredCommit
 
 _TRAIL_BYTES = 256

@@ -13,8 +13,8 @@ import msgspec
 
 from perdure.codecs.fields import Fields, name_in, number_in, text_in
 from perdure.codecs.fields import fields_of as object_of
-from perdure.codecs.form import Codec
 from perdure.codecs.lines import read_line
+from perdure.codecs.protocol import Codec
 from perdure.session.info import SessionInfo, Status, StreamHeader, described
 
 FORMAT = 1

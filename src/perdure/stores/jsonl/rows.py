@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.codecs.fields import Fields, name_in
-from perdure.codecs.form import Codec
+from perdure.codecs.protocol import Codec
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId, StreamId, stream_id
 from perdure.session.info import StreamHeader

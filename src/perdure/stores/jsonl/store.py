@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Literal, TypeVar, Unpack
 from urllib.parse import quote
 
-from perdure.codecs.form import Codec
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.pi.codec import PI
+from perdure.codecs.protocol import Codec
 from perdure.errors import (
     AmbiguousId,
     EntryNotFound,
@@ -37,9 +37,9 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
-from perdure.stores.admission import check_commit, wants_leases, with_lease
-from perdure.stores.jsonl import reading
-from perdure.stores.jsonl.appending import BACKEND, Appender
+from perdure.stores.append_rules import check_commit, wants_leases, with_lease
+from perdure.stores.jsonl import reads
+from perdure.stores.jsonl.append import BACKEND, Appender
 from perdure.stores.jsonl.commit_look import CommitLook
 from perdure.stores.jsonl.contents import content_named, entries_of
 from perdure.stores.jsonl.disk import sidefiles
@@ -47,19 +47,18 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.disk.thread import FolderThread
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.keeping.erasing import Eraser
-from perdure.stores.jsonl.keeping.limits import Limited, Limits
-from perdure.stores.jsonl.search.following import Searches
-from perdure.stores.jsonl.search.indexing import Index
-from perdure.stores.jsonl.search.places import catch_up
-from perdure.stores.jsonl.shelf import Shelf, state_at
-from perdure.stores.jsonl.shelf import Standing as Kept
-from perdure.stores.jsonl.upkeep import measuring, salvage, sealing
+from perdure.stores.jsonl.maintenance import salvage, segments, stats
+from perdure.stores.jsonl.retention.erase import Eraser
+from perdure.stores.jsonl.retention.limits import Limited, Limits
+from perdure.stores.jsonl.search.indexer import Index
+from perdure.stores.jsonl.search.positions import catch_up
+from perdure.stores.jsonl.search.search import Searches
+from perdure.stores.jsonl.session_index import Shelf, state_at
+from perdure.stores.jsonl.session_index import Standing as Kept
 from perdure.stores.jsonl.verify import verification
-from perdure.stores.keeping.erasing import Certificate, EraseRequest
+from perdure.stores.maintenance.salvage import Salvaged
+from perdure.stores.maintenance.segments import SOME_COMMITS, Sealed, Standing
 from perdure.stores.marks import TRUSTED
-from perdure.stores.operating.salvaging import Salvaged
-from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -72,7 +71,8 @@ from perdure.stores.protocol import (
     StreamState,
     Verification,
 )
-from perdure.stores.watching import Changes, Look, Watcher
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.wakeups import Changes, Look, Watcher
 
 SCHEME = "jsonl:///"
 DialectName = Literal["operator", "pi"]
@@ -226,14 +226,14 @@ class _Reading(_Handle):
         before: int | None = None,
     ) -> list[Entry]:
         return await self._read(
-            stream, lambda log: reading.entries(log, after, limit, kind=kind, before=before)
+            stream, lambda log: reads.entries(log, after, limit, kind=kind, before=before)
         )
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        return await self._read(stream, lambda log: reading.entry(log, entry))
+        return await self._read(stream, lambda log: reads.entry(log, entry))
 
     async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        return await self._read(stream, lambda log: reading.seen(log, entries))
+        return await self._read(stream, lambda log: reads.seen(log, entries))
 
     async def branch(
         self,
@@ -246,31 +246,31 @@ class _Reading(_Handle):
         def work() -> list[Entry]:
             tail = None if leaf is None or not limit else self._shelf.tail(stream)
             if tail is not None and leaf is not None and limit is not None:
-                recent = reading.recent(tail, leaf, limit, kind)
+                recent = reads.recent(tail, leaf, limit, kind)
                 if recent is not None:
                     return recent
-            return reading.branch(self._log(stream), leaf, limit=limit, kind=kind)
+            return reads.branch(self._log(stream), leaf, limit=limit, kind=kind)
 
         return await self._run(work)
 
     async def context_window(
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
-        return await self._read(stream, lambda log: reading.window(log, leaf, limit))
+        return await self._read(stream, lambda log: reads.window(log, leaf, limit))
 
     async def around(
         self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
     ) -> list[Placed]:
-        return await self._read(stream, lambda log: reading.around(log, leaf, entries, reach))
+        return await self._read(stream, lambda log: reads.around(log, leaf, entries, reach))
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
-        return await self._read(stream, lambda log: reading.tree(log, limit))
+        return await self._read(stream, lambda log: reads.tree(log, limit))
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-        return await self._read(stream, lambda log: reading.notes(log, kinds))
+        return await self._read(stream, lambda log: reads.notes(log, kinds))
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        return await self._read(stream, lambda log: unanswered(reading.notes(log, INBOX_KINDS)))
+        return await self._read(stream, lambda log: unanswered(reads.notes(log, INBOX_KINDS)))
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         def work() -> tuple[int, bytes] | None:
@@ -280,10 +280,10 @@ class _Reading(_Handle):
         return await self._run(work)
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        return await self._read(stream, lambda log: reading.resolve(log, reference))
+        return await self._read(stream, lambda log: reads.resolve(log, reference))
 
     async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
-        return await self._read(stream, lambda log: reading.find_entry(log, prefix))
+        return await self._read(stream, lambda log: reads.find_entry(log, prefix))
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
         return await self._read(stream, lambda log: dict(log.aliases))
@@ -307,7 +307,7 @@ class _Namespace(_Handle):
         return await self._run(work)
 
     async def entries_named(self, alias: str) -> list[EntryId]:
-        return await self._run(lambda: reading.entries_named(self._logs(), alias))
+        return await self._run(lambda: reads.entries_named(self._logs(), alias))
 
     async def sessions(
         self,
@@ -342,7 +342,7 @@ class _Namespace(_Handle):
         return unanswered(await self.notes_of_all(INBOX_KINDS))
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        return await self._run(lambda: reading.notes_of_all(self._logs(), kinds))
+        return await self._run(lambda: reads.notes_of_all(self._logs(), kinds))
 
     def _logs(self) -> Iterator[Log]:
         ids = dict.fromkeys(standing.header.id for _, standing in self._shelf.standings())
@@ -408,16 +408,16 @@ class _Sealing(_Handle):
     """`Sealing`."""
 
     async def standings(self) -> list[Standing]:
-        return await self._run(lambda: sealing.standings(self._shelf, self._feed))
+        return await self._run(lambda: segments.standings(self._shelf, self._feed))
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> Sealed:
-        share = partial(sealing.sealed, self._shelf, stream, after=after, upto=upto, limit=limit)
+        share = partial(segments.sealed, self._shelf, stream, after=after, upto=upto, limit=limit)
         return await self._run(share)
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
-        await self._run(lambda: sealing.receive(self._shelf, self._feed, sealed, contents))
+        await self._run(lambda: segments.receive(self._shelf, self._feed, sealed, contents))
         self._watcher.wake([(self.namespace, sealed.header.id)])
 
     async def salvaged(self) -> Salvaged:
@@ -481,7 +481,7 @@ class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing,
 
     async def info(self) -> StoreInfo:
         return await self._run(
-            lambda: measuring.info_of(
+            lambda: stats.info_of(
                 self._shelf,
                 self._limits,
                 address=self.address,

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from perdure.errors import CorruptLog, SessionNotFound, StoreError
 from perdure.session.ids import StreamId
-from perdure.stores.jsonl import reading
-from perdure.stores.jsonl.appending import state_of
+from perdure.stores.jsonl import reads
+from perdure.stores.jsonl.append import state_of
 from perdure.stores.jsonl.contents import content_named, media_of, stored_of
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.search.indexing import Index
-from perdure.stores.jsonl.shelf import Shelf
-from perdure.stores.jsonl.upkeep.checking import index_problems
-from perdure.stores.jsonl.upkeep.salvage import entries_lost
+from perdure.stores.jsonl.maintenance.index_check import index_problems
+from perdure.stores.jsonl.maintenance.salvage import entries_lost
+from perdure.stores.jsonl.search.indexer import Index
+from perdure.stores.jsonl.session_index import Shelf
 from perdure.stores.protocol import OnProgress, Problem, Verification
-from perdure.stores.regular import check_only_name, read_regular
+from perdure.stores.regular_files import check_only_name, read_regular
 from perdure.stores.verification import (
     Steps,
     StoredEntry,
@@ -110,7 +110,7 @@ def _file_problems(
         state_of(log, max((commit.epoch for commit in log.commits), default=0)),
         log.all_commits(),
         _counted(stored_of(log), steps),
-        lambda id_: reading.tree_seq(log, id_) is not None,
+        lambda id_: reads.tree_seq(log, id_) is not None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import LiteralString
 from perdure.session.info import SessionInfo
 from perdure.session.notes import CLOSING, INBOX_KINDS, Question
 from perdure.stores.postgres.database import Statement
-from perdure.stores.postgres.growth import Share
+from perdure.stores.postgres.row_builder import Share
 from perdure.stores.postgres.rows import Stream
 
 _LIST: LiteralString = """

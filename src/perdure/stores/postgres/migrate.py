@@ -14,8 +14,8 @@ from typing import NamedTuple
 from psycopg import AsyncConnection, IsolationLevel
 
 from perdure.errors import NotAStore, StoreReadOnly, StoreTooNew, StoreUnavailable
+from perdure.stores.maintenance.protocol import MigrationPlan, purpose
 from perdure.stores.postgres.rows import Row
-from perdure.stores.upkeep import MigrationPlan, purpose
 
 APP_ROLE = "perdure_app"
 """The role that row-level security binds; made by the first migration where that is allowed."""

@@ -21,24 +21,23 @@ from perdure.session.info import SessionInfo, SessionScope, Sought
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
-from perdure.stores.admission import check_commit, wants_leases
+from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
-from perdure.stores.keeping.backups import Backup
-from perdure.stores.keeping.erasing import Certificate, EraseRequest
-from perdure.stores.keeping.quotas import Quota, Usage
-from perdure.stores.keeping.retention import Hold, Holding, Retention
+from perdure.stores.maintenance.protocol import Vacuumed
+from perdure.stores.maintenance.salvage import Salvaged
+from perdure.stores.maintenance.segments import SOME_COMMITS, Sealed, Standing
+from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.marks import TRUSTED
-from perdure.stores.operating.figures import StoreFigures
-from perdure.stores.operating.salvaging import Salvaged
-from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
-from perdure.stores.postgres import leases, reading, usage, verify
-from perdure.stores.postgres.appending import Appender, Request
+from perdure.stores.postgres import leases, reads, usage, verify
+from perdure.stores.postgres.append import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, conninfo_of
-from perdure.stores.postgres.keeping import erasing, quotas, retaining
+from perdure.stores.postgres.maintenance import content_gc, salvage, segments, stats
+from perdure.stores.postgres.notifications import Watcher
+from perdure.stores.postgres.retention import erase as erasure
+from perdure.stores.postgres.retention import policy as retention_policy
+from perdure.stores.postgres.retention import quotas
 from perdure.stores.postgres.rows import is_text
-from perdure.stores.postgres.search import indexing, querying
-from perdure.stores.postgres.upkeep import collecting, measuring, salvage, sealing
-from perdure.stores.postgres.watching import Watcher
+from perdure.stores.postgres.search import index_query, indexer
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -52,8 +51,11 @@ from perdure.stores.protocol import (
     Verification,
     durability_of,
 )
-from perdure.stores.upkeep import Vacuumed
-from perdure.stores.watching import Changes
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.retention.policy import Hold, Holding, Retention
+from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.wakeups import Changes
 
 
 class _Handle:
@@ -127,7 +129,7 @@ class _Reading(_Handle):
 
     async def state(self, stream: StreamId) -> StreamState:
         self._db.check_usable()
-        return await reading.state(self._db, stream)
+        return await reads.state(self._db, stream)
 
     async def entries(
         self,
@@ -139,15 +141,15 @@ class _Reading(_Handle):
         before: int | None = None,
     ) -> list[Entry]:
         between = (after, MOST_SEQ if before is None else before)
-        return await reading.entries(
+        return await reads.entries(
             self._db, stream, between, limit, kind=kind, is_newest_first=before is not None
         )
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        return await reading.entry(self._db, stream, entry)
+        return await reads.entry(self._db, stream, entry)
 
     async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        return await reading.seen(self._db, stream, entries)
+        return await reads.seen(self._db, stream, entries)
 
     async def branch(
         self,
@@ -157,48 +159,48 @@ class _Reading(_Handle):
         limit: int | None = None,
         kind: str | None = None,
     ) -> list[Entry]:
-        return await reading.branch(self._db, stream, leaf, limit=limit, kind=kind)
+        return await reads.branch(self._db, stream, leaf, limit=limit, kind=kind)
 
     async def context_window(
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
-        return await reading.context_window(self._db, stream, leaf, limit)
+        return await reads.context_window(self._db, stream, leaf, limit)
 
     async def around(
         self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
     ) -> list[Placed]:
-        return await reading.around(self._db, stream, leaf, entries, reach)
+        return await reads.around(self._db, stream, leaf, entries, reach)
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
-        return await reading.tree(self._db, stream, limit)
+        return await reads.tree(self._db, stream, limit)
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-        return await reading.notes(self._db, stream, tuple(kinds))
+        return await reads.notes(self._db, stream, tuple(kinds))
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        return await reading.open_questions(self._db, stream)
+        return await reads.open_questions(self._db, stream)
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        return await reading.partial(self._db, stream)
+        return await reads.partial(self._db, stream)
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        return await reading.resolve(self._db, stream, reference)
+        return await reads.resolve(self._db, stream, reference)
 
     async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
-        return await reading.find_entry(self._db, stream, prefix)
+        return await reads.find_entry(self._db, stream, prefix)
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
-        return await reading.aliases(self._db, stream)
+        return await reads.aliases(self._db, stream)
 
 
 class _Namespace(_Handle):
     """`NamespaceReading`."""
 
     async def find(self, prefix: str) -> StreamId:
-        return await reading.find(self._db, prefix)
+        return await reads.find(self._db, prefix)
 
     async def entries_named(self, alias: str) -> list[EntryId]:
-        return await reading.entries_named(self._db, alias)
+        return await reads.entries_named(self._db, alias)
 
     async def sessions(
         self,
@@ -210,7 +212,7 @@ class _Namespace(_Handle):
         **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         self._db.check_usable()
-        return await reading.sessions(
+        return await reads.sessions(
             self._db,
             limit=limit,
             scope=scope,
@@ -220,44 +222,44 @@ class _Namespace(_Handle):
         )
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
-        return await reading.idle_sessions(self._db, upto)
+        return await reads.idle_sessions(self._db, upto)
 
     async def open_questions_of_all(self) -> list[Entry]:
-        return await reading.open_questions_of_all(self._db)
+        return await reads.open_questions_of_all(self._db)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        return await reading.notes_of_all(self._db, tuple(kinds))
+        return await reads.notes_of_all(self._db, tuple(kinds))
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
-        found, was_cut = await reading.feed(self._db, after, limit)
+        found, was_cut = await reads.feed(self._db, after, limit)
         if was_cut:
             self._watcher.wake_soon()
         return found
 
     async def position(self) -> int:
-        return await reading.position(self._db)
+        return await reads.position(self._db)
 
     def changes(self, stream: StreamId | None = None) -> Changes:
         self._db.check_usable()
         return self._watcher.watch(stream)
 
     async def blob(self, digest: str) -> bytes:
-        return await reading.blob(self._db, digest, self.namespace)
+        return await reads.blob(self._db, digest, self.namespace)
 
 
 class _Sealing(_Handle):
     """`Sealing`, `Salvaging` and `Measuring`."""
 
     async def standings(self) -> list[Standing]:
-        return await sealing.standings(self._db)
+        return await segments.standings(self._db)
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> Sealed:
-        return await sealing.sealed(self._db, stream, after=after, upto=upto, limit=limit)
+        return await segments.sealed(self._db, stream, after=after, upto=upto, limit=limit)
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
-        await sealing.receive(self._db, self._appender, sealed, contents)
+        await segments.receive(self._db, self._appender, sealed, contents)
         self._watcher.tell([sealed.header.id])
 
     async def salvaged(self) -> Salvaged:
@@ -265,7 +267,7 @@ class _Sealing(_Handle):
         return await asyncio.to_thread(salvage.salvaged, self._db)
 
     async def measured(self, since: int) -> StoreFigures:
-        return await measuring.measured(self._db, since)
+        return await stats.measured(self._db, since)
 
 
 class _Searching(_Handle):
@@ -276,18 +278,18 @@ class _Searching(_Handle):
         # Where the database cannot be written, the search reads what is not indexed.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await querying.hits(self._db, query, sought)
+        return await index_query.hits(self._db, query, sought)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
-        progress = await indexing.progress(self._db)
+        progress = await indexer.progress(self._db)
         if progress.is_due:
-            await indexing.index_upto(self._db, progress.horizon, on_progress)
+            await indexer.index_upto(self._db, progress.horizon, on_progress)
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        await indexing.clear(self._db)
-        horizon = (await indexing.progress(self._db)).horizon
-        await indexing.index_upto(self._db, horizon, on_progress)
-        return await indexing.texts(self._db)
+        await indexer.clear(self._db)
+        horizon = (await indexer.progress(self._db)).horizon
+        await indexer.index_upto(self._db, horizon, on_progress)
+        return await indexer.texts(self._db)
 
 
 class _Erasing(_Handle):
@@ -296,56 +298,56 @@ class _Erasing(_Handle):
     async def erase(self, request: EraseRequest) -> Certificate:
         if request.scope == "session" and not is_text(request.name or ""):
             raise SessionNotFound(request.name or "")
-        certificate = await erasing.erase(
+        certificate = await erasure.erase(
             self._db, self.namespace, request, self._appender, self._random
         )
         self._watcher.tell([StreamId(each.session) for each in certificate.sessions])
         return certificate
 
     async def erasures(self) -> list[Certificate]:
-        return await erasing.certificates(self._db)
+        return await erasure.certificates(self._db)
 
     async def remember_backup(self, backup: Backup) -> None:
-        await erasing.remember_backup(self._db, backup)
+        await erasure.remember_backup(self._db, backup)
 
     async def backups(self) -> list[Backup]:
-        return await erasing.backups(self._db)
+        return await erasure.backups(self._db)
 
 
 class _Retaining(_Handle):
     """`Retaining` and `Limiting`: each call is one transaction; `Vacuuming` in several."""
 
     async def retention(self) -> Retention:
-        return await retaining.policy(self._db)
+        return await retention_policy.policy(self._db)
 
     async def set_retention(self, policy: Retention) -> None:
-        await retaining.set_policy(self._db, policy)
+        await retention_policy.set_policy(self._db, policy)
 
     async def is_due(self, policy: Retention) -> bool:
-        return await retaining.is_due(self._db, policy, self._now())
+        return await retention_policy.is_due(self._db, policy, self._now())
 
     async def holdings(self) -> list[Holding]:
-        return await retaining.holdings(self._db, self._now())
+        return await retention_policy.holdings(self._db, self._now())
 
     async def holder(self, stream: StreamId) -> Hold | None:
-        return await retaining.holder(self._db, stream, self._now())
+        return await retention_policy.holder(self._db, stream, self._now())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         self._appender.forget(stream)
         now = self._now()
-        is_gone = await retaining.remove(self._db, stream, now, is_erased=is_erased)
+        is_gone = await retention_policy.remove(self._db, stream, now, is_erased=is_erased)
         self._watcher.tell([stream])
         return is_gone
 
     async def forget_keys(self, before: int) -> int:
-        return await retaining.forget_keys(self._db, before)
+        return await retention_policy.forget_keys(self._db, before)
 
     async def give_back(self) -> int:
-        return await retaining.give_back(self._db)
+        return await retention_policy.give_back(self._db)
 
     async def vacuum(self) -> Vacuumed:
-        blobs, blob_bytes = await collecting.remove_unreferenced(self._db)
-        keys = await retaining.forget_old_keys(self._db, self._now())
+        blobs, blob_bytes = await content_gc.remove_unreferenced(self._db)
+        keys = await retention_policy.forget_old_keys(self._db, self._now())
         return Vacuumed(blobs, blob_bytes, await self.give_back(), keys)
 
     async def quota(self) -> tuple[Quota, Usage]:
@@ -391,7 +393,7 @@ class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasi
 
     async def info(self) -> StoreInfo:
         self._db.check_usable()
-        size, version, server = await reading.figures(self._db)
+        size, version, server = await reads.figures(self._db)
         found, content_bytes = await usage.held(self._db)
         return StoreInfo(
             address=self.address,

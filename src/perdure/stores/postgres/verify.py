@@ -24,9 +24,9 @@ from perdure.stores.chain import genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
-from perdure.stores.postgres.growth import left_behind
 from perdure.stores.postgres.lists import folder_key
-from perdure.stores.postgres.reading import ask_streams
+from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.row_builder import left_behind
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     NODE_COLUMNS,
@@ -39,7 +39,7 @@ from perdure.stores.postgres.rows import (
     place_of,
     stream_of,
 )
-from perdure.stores.postgres.search.checking import INDEXED_TEXTS, index_problems
+from perdure.stores.postgres.search.index_check import INDEXED_TEXTS, index_problems
 from perdure.stores.postgres.usage import Held, asking_counted, asking_kept
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.verification import (

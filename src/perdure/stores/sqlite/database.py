@@ -35,11 +35,7 @@ from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Durability
-from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
-from perdure.stores.sqlite.files.creation import create_store
-from perdure.stores.sqlite.log.commit_look import CommitLook
-from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
-from perdure.stores.sqlite.opening import (
+from perdure.stores.sqlite.connections import (
     CLOSING_LIMIT_S,
     LOG_FILES,
     LOOKS,
@@ -49,9 +45,13 @@ from perdure.stores.sqlite.opening import (
     identity_of,
     opened,
 )
+from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
+from perdure.stores.sqlite.files.creation import create_store
+from perdure.stores.sqlite.log.commit_look import CommitLook
+from perdure.stores.sqlite.log.fsync import LogDoubt, LogSync
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.writer import Writer
-from perdure.stores.watching import Changes, Look, Watcher
+from perdure.stores.wakeups import Changes, Look, Watcher
 
 READERS = 4
 SEED_BYTES = 16

@@ -18,7 +18,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, described
 from perdure.stores.protocol import StreamState
-from perdure.stores.watching import Place
+from perdure.stores.wakeups import Place
 
 INFO_COLUMNS = """
     s.no, s.id, s.kind, s.origin, s.created_at, s.updated_at, s.title, s.first_text, s.cwd,

@@ -22,20 +22,17 @@ from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, SessionScope, Sought
 from perdure.session.search.values import Hit, SearchQuery
-from perdure.stores.access.later import Later
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lease_term import lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
-from perdure.stores.admission import check_commit
+from perdure.stores.append_rules import check_commit
 from perdure.stores.chain import fingerprint
-from perdure.stores.keeping.backups import Backup
-from perdure.stores.keeping.erasing import Certificate, EraseRequest
-from perdure.stores.keeping.quotas import Quota, Usage
-from perdure.stores.keeping.retention import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.protocol import Vacuumed
+from perdure.stores.maintenance.segments import SOME_COMMITS, Sealed, Standing
+from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.marks import TRUSTED
-from perdure.stores.operating.figures import StoreFigures
-from perdure.stores.operating.sealed import SOME_COMMITS, Sealed, Standing
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -49,33 +46,38 @@ from perdure.stores.protocol import (
     Taking,
     Verification,
 )
-from perdure.stores.sqlite import appending, reading
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
+from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.sqlite import append, reads
 from perdure.stores.sqlite.database import Database, attach, detach
-from perdure.stores.sqlite.packing.contents import Packed, all_packed
-from perdure.stores.sqlite.packing.requests import Request, shares_of
+from perdure.stores.sqlite.payload.contents import Packed, all_packed
+from perdure.stores.sqlite.payload.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.upkeep import Vacuumed
-from perdure.stores.watching import Changes
+from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
     from perdure.session.search import query as wording
     from perdure.stores.sqlite import verify
-    from perdure.stores.sqlite.keeping import quotas, records, retaining, running
-    from perdure.stores.sqlite.search import following, indexing, querying
-    from perdure.stores.sqlite.upkeep import collecting, measuring, sealing
+    from perdure.stores.sqlite.maintenance import content_gc, segments, stats
+    from perdure.stores.sqlite.retention import erase as erasure
+    from perdure.stores.sqlite.retention import erase_records, quotas
+    from perdure.stores.sqlite.retention import policy as retention_policy
+    from perdure.stores.sqlite.search import index_query, index_steps, indexer
 else:
     wording = Later("perdure.session.search.query")
     verify = Later("perdure.stores.sqlite.verify")
-    quotas = Later("perdure.stores.sqlite.keeping.quotas")
-    records = Later("perdure.stores.sqlite.keeping.records")
-    retaining = Later("perdure.stores.sqlite.keeping.retaining")
-    running = Later("perdure.stores.sqlite.keeping.running")
-    following = Later("perdure.stores.sqlite.search.following")
-    indexing = Later("perdure.stores.sqlite.search.indexing")
-    querying = Later("perdure.stores.sqlite.search.querying")
-    collecting = Later("perdure.stores.sqlite.upkeep.collecting")
-    measuring = Later("perdure.stores.sqlite.upkeep.measuring")
-    sealing = Later("perdure.stores.sqlite.upkeep.sealing")
+    quotas = Later("perdure.stores.sqlite.retention.quotas")
+    erase_records = Later("perdure.stores.sqlite.retention.erase_records")
+    retention_policy = Later("perdure.stores.sqlite.retention.policy")
+    erasure = Later("perdure.stores.sqlite.retention.erase")
+    index_steps = Later("perdure.stores.sqlite.search.index_steps")
+    indexer = Later("perdure.stores.sqlite.search.indexer")
+    index_query = Later("perdure.stores.sqlite.search.index_query")
+    content_gc = Later("perdure.stores.sqlite.maintenance.content_gc")
+    stats = Later("perdure.stores.sqlite.maintenance.stats")
+    segments = Later("perdure.stores.sqlite.maintenance.segments")
 
 SCHEME = "sqlite:///"
 
@@ -150,7 +152,7 @@ class _Writing(_Handle):
         request = Request(self.namespace, commit, asked, shares, blobs, now)
         is_composite = len(writes) > 1 or any(write.create for write in writes)
         return await self._write(
-            lambda tables: appending.append(tables, request), is_composite=is_composite
+            lambda tables: append.append(tables, request), is_composite=is_composite
         )
 
     async def acquire_lease(
@@ -159,23 +161,23 @@ class _Writing(_Handle):
         def work(tables: Tables) -> Lease:
             now = self._clock.now_ms()
             wanted = Taking(owner, ttl_ms, dead_owner)
-            return appending.acquire_lease(tables, self.namespace, stream, wanted, now)
+            return append.acquire_lease(tables, self.namespace, stream, wanted, now)
 
         return await self._write_passing(work)
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
         return await self._write_passing(
-            lambda tables: appending.renew_lease(tables, self.namespace, lease, self._until(ttl_ms))
+            lambda tables: append.renew_lease(tables, self.namespace, lease, self._until(ttl_ms))
         )
 
     async def release_lease(self, lease: Lease) -> None:
         await self._write_passing(
-            lambda tables: appending.release_lease(tables, self.namespace, lease)
+            lambda tables: append.release_lease(tables, self.namespace, lease)
         )
 
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
         await self._write_passing(
-            lambda tables: appending.put_partial(tables, self.namespace, lease, seq, content)
+            lambda tables: append.put_partial(tables, self.namespace, lease, seq, content)
         )
 
     async def _write_passing(self, work: Callable[[Tables], T]) -> T:
@@ -188,7 +190,7 @@ class _Reading(_Handle):
     """`LogReading`, `ReadingAtOnce`."""
 
     async def state(self, stream: StreamId) -> StreamState:
-        return await self._read(reading.state, stream)
+        return await self._read(reads.state, stream)
 
     async def entries(
         self,
@@ -199,13 +201,13 @@ class _Reading(_Handle):
         kind: str | None = None,
         before: int | None = None,
     ) -> list[Entry]:
-        return await self._read(reading.entries, stream, after, limit, kind=kind, before=before)
+        return await self._read(reads.entries, stream, after, limit, kind=kind, before=before)
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        return await self._read(reading.entry, stream, entry)
+        return await self._read(reads.entry, stream, entry)
 
     async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        return await self._read(reading.seen, stream, entries)
+        return await self._read(reads.seen, stream, entries)
 
     async def branch(
         self,
@@ -215,53 +217,53 @@ class _Reading(_Handle):
         limit: int | None = None,
         kind: str | None = None,
     ) -> list[Entry]:
-        return await self._read(reading.branch, stream, leaf, limit=limit, kind=kind)
+        return await self._read(reads.branch, stream, leaf, limit=limit, kind=kind)
 
     async def newest(
         self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
     ) -> tuple[StreamState, list[Entry]]:
-        return await self._read(reading.newest, stream, limit=limit, kind=kind)
+        return await self._read(reads.newest, stream, limit=limit, kind=kind)
 
     async def context_window(
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
-        return await self._read(reading.context_window, stream, leaf, limit)
+        return await self._read(reads.context_window, stream, leaf, limit)
 
     async def around(
         self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
     ) -> list[Placed]:
-        return await self._read(reading.around, stream, leaf, entries, reach=reach)
+        return await self._read(reads.around, stream, leaf, entries, reach=reach)
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
-        return await self._read(reading.tree, stream, limit)
+        return await self._read(reads.tree, stream, limit)
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-        return await self._read(reading.notes, stream, kinds)
+        return await self._read(reads.notes, stream, kinds)
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        return await self._read(reading.open_questions, stream)
+        return await self._read(reads.open_questions, stream)
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        return await self._read(reading.partial, stream)
+        return await self._read(reads.partial, stream)
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        return await self._read(reading.resolve, stream, reference)
+        return await self._read(reads.resolve, stream, reference)
 
     async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
-        return await self._read(reading.find_entry, stream, prefix)
+        return await self._read(reads.find_entry, stream, prefix)
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
-        return await self._read(reading.aliases, stream)
+        return await self._read(reads.aliases, stream)
 
 
 class _Namespace(_Handle):
     """`NamespaceReading`."""
 
     async def find(self, prefix: str) -> StreamId:
-        return await self._read(reading.find, prefix)
+        return await self._read(reads.find, prefix)
 
     async def entries_named(self, alias: str) -> list[EntryId]:
-        return await self._read(reading.entries_named, alias)
+        return await self._read(reads.entries_named, alias)
 
     async def sessions(
         self,
@@ -273,7 +275,7 @@ class _Namespace(_Handle):
         **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         return await self._read(
-            reading.sessions,
+            reads.sessions,
             limit=limit,
             scope=scope,
             cwd=cwd,
@@ -282,19 +284,19 @@ class _Namespace(_Handle):
         )
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
-        return await self._read(reading.idle_sessions, upto)
+        return await self._read(reads.idle_sessions, upto)
 
     async def open_questions_of_all(self) -> list[Entry]:
-        return await self._read(reading.open_questions_of_all)
+        return await self._read(reads.open_questions_of_all)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        return await self._read(reading.notes_of_all, kinds)
+        return await self._read(reads.notes_of_all, kinds)
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
-        return await self._read(reading.feed, after, limit)
+        return await self._read(reads.feed, after, limit)
 
     async def position(self) -> int:
-        return await self._read(reading.position)
+        return await self._read(reads.position)
 
     def changes(self, stream: StreamId | None = None) -> Changes:
         changes = self._open_database().watch(self.namespace, stream)
@@ -302,7 +304,7 @@ class _Namespace(_Handle):
         return changes
 
     async def blob(self, digest: str) -> bytes:
-        return await self._read(reading.blob, digest)
+        return await self._read(reads.blob, digest)
 
 
 class _Searching(_Handle):
@@ -313,14 +315,14 @@ class _Searching(_Handle):
         # Where the file cannot be written, the search reads what is not indexed.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await self._read(querying.hits, query, sought)
+        return await self._read(index_query.hits, query, sought)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
-        await following.index(self._open_database(), self.namespace, on_progress)
+        await index_steps.index(self._open_database(), self.namespace, on_progress)
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        await following.reindex(self._open_database(), self.namespace, on_progress)
-        return await self._read(indexing.texts)
+        await index_steps.reindex(self._open_database(), self.namespace, on_progress)
+        return await self._read(indexer.texts)
 
 
 class _Upkeep(_Handle):
@@ -328,18 +330,18 @@ class _Upkeep(_Handle):
 
     async def vacuum(self) -> Vacuumed:
         database = self._open_database()
-        found = await self._read(collecting.unreferenced)
+        found = await self._read(content_gc.unreferenced)
         blobs = blob_bytes = 0
-        for part in collecting.batched(found.blobs):
-            removed = await database.write(partial(collecting.remove, found, part), self.durability)
+        for part in content_gc.batched(found.blobs):
+            removed = await database.write(partial(content_gc.remove, found, part), self.durability)
             blobs, blob_bytes = blobs + len(removed), blob_bytes + sum(removed)
         keys = await self._write(
-            lambda tables: retaining.forget_keys(
+            lambda tables: retention_policy.forget_keys(
                 tables, self.namespace, self._clock.now_ms() - KEY_WINDOW_MS
             )
         )
         freed = 0
-        while step := await database.write(collecting.give_back, self.durability):
+        while step := await database.write(content_gc.give_back, self.durability):
             freed += step
         return Vacuumed(blobs, blob_bytes, freed, keys)
 
@@ -348,23 +350,23 @@ class _Sealing(_Handle):
     """`Sealing`, `Measuring`: each call is one transaction."""
 
     async def standings(self) -> list[Standing]:
-        return await self._read(sealing.standings)
+        return await self._read(segments.standings)
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> Sealed:
-        return await self._read(sealing.sealed, stream, after=after, upto=upto, limit=limit)
+        return await self._read(segments.sealed, stream, after=after, upto=upto, limit=limit)
 
     async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
         kept = await asyncio.to_thread(all_packed, contents)
         await self._write(
-            lambda tables: sealing.receive(tables, self.namespace, sealed, kept), is_composite=True
+            lambda tables: segments.receive(tables, self.namespace, sealed, kept), is_composite=True
         )
 
     async def measured(self, since: int) -> StoreFigures:
         path = self._open_database().path
         return await self._read(
-            lambda tables, _: measuring.measured(tables, path, since, self.namespace)
+            lambda tables, _: stats.measured(tables, path, since, self.namespace)
         )
 
 
@@ -372,7 +374,7 @@ class _Erasing(_Handle):
     """`Erasing`: in steps, between which others write."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
-        return await running.erase(
+        return await erasure.erase(
             self._open_database(),
             self.namespace,
             request,
@@ -382,37 +384,39 @@ class _Erasing(_Handle):
         )
 
     async def erasures(self) -> list[Certificate]:
-        return await self._read(records.certificates_of)
+        return await self._read(erase_records.certificates_of)
 
     async def remember_backup(self, backup: Backup) -> None:
-        await self._write(lambda tables: records.remember_backup(tables, backup))
+        await self._write(lambda tables: erase_records.remember_backup(tables, backup))
 
     async def backups(self) -> list[Backup]:
-        return await self._read(lambda tables, _: records.backups_of(tables))
+        return await self._read(lambda tables, _: erase_records.backups_of(tables))
 
 
 class _Retaining(_Handle):
     """`Retaining` and `Limiting`: in steps, between which others write."""
 
     async def retention(self) -> Retention:
-        return await self._read(retaining.policy_of)
+        return await self._read(retention_policy.policy_of)
 
     async def set_retention(self, policy: Retention) -> None:
-        await self._write(lambda tables: retaining.set_policy(tables, self.namespace, policy))
+        await self._write(
+            lambda tables: retention_policy.set_policy(tables, self.namespace, policy)
+        )
 
     async def is_due(self, policy: Retention) -> bool:
-        return await self._read(retaining.is_due, policy, self._clock.now_ms())
+        return await self._read(retention_policy.is_due, policy, self._clock.now_ms())
 
     async def holdings(self) -> list[Holding]:
-        return await self._read(retaining.holdings, self._clock.now_ms())
+        return await self._read(retention_policy.holdings, self._clock.now_ms())
 
     async def holder(self, stream: StreamId) -> Hold | None:
-        return await self._read(retaining.holder, stream, self._clock.now_ms())
+        return await self._read(retention_policy.holder, stream, self._clock.now_ms())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         at, id_ = self._clock.now_ms(), self._random(16).hex()
         request = EraseRequest(id=id_, scope="session", by="retention", at=at, name=stream)
-        return await running.remove(
+        return await erasure.remove(
             self._open_database(),
             self.namespace,
             request,
@@ -424,12 +428,12 @@ class _Retaining(_Handle):
 
     async def forget_keys(self, before: int) -> int:
         return await self._write(
-            lambda tables: retaining.forget_keys(tables, self.namespace, before)
+            lambda tables: retention_policy.forget_keys(tables, self.namespace, before)
         )
 
     async def give_back(self) -> int:
         freed = 0
-        while step := await self._write(collecting.give_back):
+        while step := await self._write(content_gc.give_back):
             freed += step
         return freed
 
@@ -475,8 +479,8 @@ class SqliteStore(
         while True:
             database = await asyncio.to_thread(open_file)
             try:
-                if database.site.is_writable and await database.read(records.open_erasures):
-                    await running.go_on(database, durability, clock)
+                if database.site.is_writable and await database.read(erase_records.open_erasures):
+                    await erasure.go_on(database, durability, clock)
             except BaseException as error:
                 # A rekey, a repair or a restore may have come before the first look into the file.
                 is_to_be_opened_again = isinstance(error, PerdureError) and database.is_replaced
@@ -491,7 +495,7 @@ class SqliteStore(
 
     async def info(self) -> StoreInfo:
         key = self._database.site.key
-        return await self._read(reading.info, self.address, self.durability, key)
+        return await self._read(reads.info, self.address, self.durability, key)
 
     async def close(self) -> None:
         running_loop()

@@ -22,10 +22,10 @@ from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.log.counts import count_problems
-from perdure.stores.sqlite.packing.contents import Packed, content_in
+from perdure.stores.sqlite.orphans import stray_problems
+from perdure.stores.sqlite.payload.contents import Packed, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
-from perdure.stores.sqlite.search.checking import index_problems, indexed_texts
-from perdure.stores.sqlite.strays import stray_problems
+from perdure.stores.sqlite.search.index_check import index_problems, indexed_texts
 from perdure.stores.verification import (
     STEP_BYTES,
     Steps,

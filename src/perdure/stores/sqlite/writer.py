@@ -26,13 +26,13 @@ from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
 from perdure.stores.access.file_guard import FileGuard
 from perdure.stores.access.process import running_loop
 from perdure.stores.protocol import Durability
+from perdure.stores.sqlite.connections import LOG_FILES, check_version_number
 from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
-from perdure.stores.sqlite.log.checkpointing import Checkpointer
-from perdure.stores.sqlite.log.syncing import LogDoubt, LogSync
+from perdure.stores.sqlite.log.checkpoints import Checkpointer
+from perdure.stores.sqlite.log.fsync import LogDoubt, LogSync
 from perdure.stores.sqlite.migrate import version_of
-from perdure.stores.sqlite.opening import LOG_FILES, check_version_number
 from perdure.stores.sqlite.rows import Connection, Tables
-from perdure.stores.watching import Place
+from perdure.stores.wakeups import Place
 
 T = TypeVar("T")
 

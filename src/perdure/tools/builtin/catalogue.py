@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from perdure.errors import ConfigError
-from perdure.tools.builtin.delegating import invoke_agent
+from perdure.tools.builtin.delegation import invoke_agent
 from perdure.tools.builtin.desktop import notify, read_clipboard
+from perdure.tools.builtin.edits import edit_file, write_file
 from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.git import git_commit, git_status
 from perdure.tools.builtin.media import read_media
 from perdure.tools.builtin.search import search_files
 from perdure.tools.builtin.shell import run_command
 from perdure.tools.builtin.web import http_request, web_search
-from perdure.tools.builtin.writing import edit_file, write_file
-from perdure.tools.ending import end_session
+from perdure.tools.end_session import end_session
 from perdure.tools.spec import ToolSpec
 
 BUILTIN: Mapping[str, ToolSpec] = {

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from perdure.errors import ToolError, ToolUnavailable
-from perdure.tools.builtin.proposing import proposing
-from perdure.tools.declare import tool
+from perdure.tools.builtin.proposal import proposing
+from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 from perdure.tools.processes import Ended, run_program, small_environment
 from perdure.tools.spec import Subject, ToolCall

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolError
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.paths.jail import Jail, Reached
 from perdure.tools.paths.walk import MAX_VISITED, TooMuch, entries_below, files_below, matches
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, ToolCall

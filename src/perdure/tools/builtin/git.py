@@ -16,8 +16,8 @@ from msgspec import Meta
 from perdure.errors import InvalidArguments, ToolDenied, ToolError
 from perdure.tools.approval import Bound
 from perdure.tools.builtin.named_files import file_at
-from perdure.tools.builtin.proposing import proposing
-from perdure.tools.declare import tool
+from perdure.tools.builtin.proposal import proposing
+from perdure.tools.decorator import tool
 from perdure.tools.git.command import SETTINGS, Git, names_of, repository_of
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions

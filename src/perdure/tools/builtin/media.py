@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolError, ToolUnavailable
 from perdure.session.media.inline import HANDLE
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, ToolCall
 
 PAGE_BYTES = DEFAULT_OUTPUT_BYTES - 1024

@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from perdure.tools.builtin.files import lines_of, shown_path, text_of
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.paths.jail import Jail, Reached
 from perdure.tools.paths.walk import TooMuch, files_below
 from perdure.tools.spec import ToolCall

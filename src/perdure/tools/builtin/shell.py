@@ -12,9 +12,9 @@ from perdure.errors import ApprovalStale, InvalidArguments, ToolDenied, ToolErro
 from perdure.tools.approval import Bound
 from perdure.tools.bound_facts import RULES, folder_fact, shown_facts
 from perdure.tools.builtin.named_files import program_facts, script_facts, started_facts
-from perdure.tools.builtin.proposing import proposing
+from perdure.tools.builtin.proposal import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.permissions import MAX_COMMAND_S, Permissions
 from perdure.tools.processes import program_of, run_program, small_environment, told
 from perdure.tools.spec import Subject, ToolCall, ToolOutput

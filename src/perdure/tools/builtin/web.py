@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from perdure.egress.destinations import Destination, destination_of
-from perdure.egress.exchange import Answered, Asked, Fetch
 from perdure.egress.headers import sendable, without
+from perdure.egress.http_types import Answered, Asked, Fetch
 from perdure.errors import (
     EgressDenied,
     EgressError,
@@ -29,8 +29,8 @@ from perdure.errors import (
 from perdure.secrets.references import names_in
 from perdure.secrets.vault import Taint
 from perdure.tools.approval import Bound, content_fact
-from perdure.tools.builtin.proposing import proposing
-from perdure.tools.declare import tool
+from perdure.tools.builtin.proposal import proposing
+from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall, ToolSpec
 
@@ -139,7 +139,7 @@ def _data(body: str | None) -> bytes | None:
 
 
 async def _pinned(asked: Asked) -> Answered:
-    return await importlib.import_module("perdure.egress.fetching").fetch(asked)
+    return await importlib.import_module("perdure.egress.fetch").fetch(asked)
 
 
 http_request, web_search = web_tools(_pinned)

@@ -25,12 +25,12 @@ from perdure.errors import (
     ToolLost,
     ToolUnavailable,
 )
-from perdure.secrets.masking import masked
+from perdure.secrets.mask import masked
 from perdure.secrets.vault import Taint, Vault
 from perdure.tools.mcp.complaints import Complaints, complaints
 from perdure.tools.mcp.long_lines import LINES_WITHIN, stop_at_long_line
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.mcp.watched import Watched
+from perdure.tools.mcp.stream_watch import Watched
 from perdure.tools.processes import program_of, small_environment
 
 MAX_PAGES = 100
@@ -223,7 +223,7 @@ class _Transports:
             importlib.import_module("anyio").ClosedResourceError,
             importlib.import_module("anyio").BrokenResourceError,
         )
-        self.not_sent: int = importlib.import_module("perdure.egress.rpc").NOT_SENT
+        self.not_sent: int = importlib.import_module("perdure.egress.jsonrpc").NOT_SENT
         self._complaints: Complaints | None = None
 
     @property
@@ -265,7 +265,7 @@ class _Transports:
     async def _remote(self) -> AsyncGenerator[Any]:
         server = self._server
         library = importlib.import_module("mcp.client.streamable_http")
-        make = importlib.import_module("perdure.egress.rpc").rpc_client
+        make = importlib.import_module("perdure.egress.jsonrpc").rpc_client
         headers = {name: self._secrets.filled(value) for name, value in server.headers.items()}
         client = make(
             headers=headers, timeout_s=server.timeout_s, is_local_open=server.allow_local_endpoint

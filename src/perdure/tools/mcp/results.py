@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from perdure.session.media.inline import InlineMedia, media
-from perdure.tools.execute import shortened
+from perdure.tools.execution import shortened
 from perdure.tools.spec import ToolOutput
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024

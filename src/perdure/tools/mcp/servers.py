@@ -14,10 +14,10 @@ from msgspec import Meta
 
 from perdure.egress.destinations import Destination, destination_of
 from perdure.errors import ConfigError, EgressDenied, SecretPasted
-from perdure.secrets.pasted import pasted
+from perdure.secrets.pasted_keys import pasted
 from perdure.secrets.references import names_in
 from perdure.secrets.shapes import is_secret_name, is_secret_value
-from perdure.session.declared.arguments import check_fields
+from perdure.session.argument_checks.arguments import check_fields
 from perdure.session.ledger import UnknownPolicy
 
 CONNECT_TIMEOUT_S = 30.0

@@ -17,7 +17,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.streams import S, create, say
 
 NOBODY = 65_534
-LATER = ("verify", "keeping.records", "keeping.running")
+LATER = ("verify", "retention.erase_records", "retention.erase")
 
 
 def say_line(line: object) -> None:

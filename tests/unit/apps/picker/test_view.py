@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from perdure.apps.picker.choosing import State, begun, choices_of
+from perdure.apps.picker.selection import State, begun, choices_of
 from perdure.apps.picker.view import view_lines
 from perdure.apps.terminal.style import Style
 from perdure.session.ids import StreamId

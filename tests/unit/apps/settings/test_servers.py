@@ -9,7 +9,7 @@ import pytest
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import known_servers, server_named, servers_of
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.files.finding import AgentPlace, Filed
+from perdure.client.agents.files.lookup import AgentPlace, Filed
 from perdure.errors import ConfigError, InvalidSettings
 from perdure.tools.mcp.servers import McpServer
 

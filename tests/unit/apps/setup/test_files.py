@@ -4,7 +4,7 @@ import pytest
 
 from perdure.apps.settings.lookup import setting
 from perdure.apps.setup.files import EXAMPLE, namespace_for, set_up
-from perdure.client.agents.files.reading import agent_in
+from perdure.client.agents.files.reader import agent_in
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -14,7 +14,7 @@ from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import PROVIDERS
 from perdure.models.retry import RetryPolicy
 from perdure.session.codec import encode
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry

@@ -10,8 +10,8 @@ import pytest
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.errors import ConfigError
-from perdure.interop.exporting import export_session
-from perdure.interop.importing import import_source
+from perdure.interop.exports import export_session
+from perdure.interop.imports import import_source
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.notes import AgentBound

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
-from perdure.client.reading import OpenQuestion
+from perdure.client.reads import OpenQuestion
 from perdure.errors import Waiting
 from perdure.events.types import Event
 from perdure.tools.spec import ToolSpec

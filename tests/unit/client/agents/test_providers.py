@@ -10,7 +10,7 @@ import pytest
 from perdure.client.agents.providers import default_models, provider_states
 from perdure.errors import ConfigError
 from perdure.models.catalogue import PROVIDERS
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from tests.fakes.clock import ManualClock
 
 SECRET = "sk-test-0123456789abcdef"

@@ -16,13 +16,13 @@ from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.engine.turns.config import Limits
 from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
 from perdure.models.protocol import ModelClient
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.messages import assistant, user
 from perdure.session.notes import AgentBound, SessionStarted
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolCall
 from tests.fakes.chats import MODEL, Stage, calls, says, until
 

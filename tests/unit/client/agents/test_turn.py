@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from perdure.client.agents.turn import Turn
-from perdure.client.watching import Watch
+from perdure.client.watch import Watch
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld, StoreUnavailable, TurnSuspended

@@ -11,7 +11,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
 from perdure.session.notes import AgentBound, Answer, SessionReceived
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.marks import TRUSTED
 from perdure.stores.protocol import Commit, Write
 from tests.unit.stores.test_marks import OTHER, OWN, STARTED, S, begun, store_with

@@ -6,9 +6,9 @@ import json
 import uuid
 from typing import Any
 
-from perdure.codecs.alike import ROOT
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.operator.records import records_of
+from perdure.codecs.shared_keys import ROOT
 from perdure.session.codec import body_of, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId

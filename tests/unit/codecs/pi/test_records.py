@@ -11,7 +11,7 @@ from perdure.codecs.media import Media
 from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.messages import message_of
 from perdure.codecs.pi.records import answer, header, placed, records_of, usage
-from perdure.interop.formats.pi.reading import parse
+from perdure.interop.formats.pi.reader import parse
 from perdure.session.codec import body_of, encode, new_tree
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId

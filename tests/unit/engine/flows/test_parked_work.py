@@ -6,9 +6,9 @@ from pathlib import Path
 
 from perdure.engine.flows.parked_work import ParkedWork
 from perdure.engine.flows.rules.people import configure, reply
-from perdure.engine.flows.rules.runnable import runnable
+from perdure.engine.flows.rules.ready_nodes import runnable
 from perdure.session.flows.kinds import NodeParked
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import graph
 from tests.fakes.scripted_roles import begun

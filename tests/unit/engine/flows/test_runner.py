@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.engine.flows.joined import Ground
 from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.node_turn import Ground
 from perdure.engine.flows.rules.people import approve, choose_improvement, decide_feedback, reply
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import ConfigError
@@ -13,7 +13,7 @@ from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.kinds import RoleConfigured
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, hand, signal

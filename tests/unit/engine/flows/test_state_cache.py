@@ -19,7 +19,7 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SideBody
-from perdure.stores.in_memory import MemoryStore
+from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.marks import TRUSTED, Marks
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import ManualClock, SeededRandom

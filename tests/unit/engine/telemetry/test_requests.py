@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.client.agents import hosting
+from perdure.client.agents import runtime_services
 from perdure.client.agents.chat import Chat
 from perdure.models.scenario import Reply
 from tests.fakes.chats import Stage, calls, says
@@ -21,7 +21,7 @@ async def chatting(
     told = Telemetry()
     stage = Stage(*replies)
     observer = told.observer(stage.clock, **options)
-    monkeypatch.setattr(hosting, "chosen_observer", always(observer))
+    monkeypatch.setattr(runtime_services, "chosen_observer", always(observer))
     chat = await stage.chat([look], instructions=f"Be kind. {KEY[:3]}", temperature=0.5)
     return chat, told
 

@@ -9,13 +9,13 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
-from perdure.client.agents import hosting
+from perdure.client.agents import runtime_services
 from perdure.client.agents.chat import Chat
 from perdure.errors import TurnFailed
 from perdure.events.scope import within
 from perdure.models.scenario import CallTools, Fail, Reply, ScriptedCall
 from perdure.session.messages import Usage
-from perdure.tools.declare import tool
+from perdure.tools.decorator import tool
 from tests.fakes.chats import Stage, says
 from tests.fakes.telemetry import Telemetry, always, attributes
 
@@ -41,7 +41,7 @@ async def observed(
     told = Telemetry()
     stage = Stage(*replies)
     observer = told.observer(stage.clock, **options)
-    monkeypatch.setattr(hosting, "chosen_observer", always(observer))
+    monkeypatch.setattr(runtime_services, "chosen_observer", always(observer))
     return await stage.chat([look]), told
 
 
@@ -166,7 +166,7 @@ async def test_a_turn_that_is_left_ends_its_spans(monkeypatch: pytest.MonkeyPatc
     told = Telemetry()
     stage = Stage(says(CallTools((ScriptedCall("wait", "{}", id="c1"),))))
     observer = told.observer(stage.clock)
-    monkeypatch.setattr(hosting, "chosen_observer", always(observer))
+    monkeypatch.setattr(runtime_services, "chosen_observer", always(observer))
     chat = await stage.chat([wait])
     turn = chat.send("go")
     await began.wait()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from perdure.client.agents.chat import Chat
-from perdure.engine.turns.leading import Claim
+from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.recovery import (
     IdleStanding,
     Recollection,

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.codecs.alike import meta_of
+from perdure.codecs.shared_keys import meta_of
 from perdure.interop.formats.items import (
     Item,
     ItemBody,

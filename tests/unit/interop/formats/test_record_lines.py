@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.codecs.form import Codec
 from perdure.codecs.ids import written_id
 from perdure.codecs.lines import LEVELS
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.pi.codec import PI
+from perdure.codecs.protocol import Codec
 from perdure.interop.formats.losses import DEEP, Losses
 from perdure.interop.formats.record_lines import RecordLines, changed_labels
 from perdure.session.codec import new_side, new_tree, readable

@@ -5,14 +5,14 @@ import pytest
 
 from perdure.client.agents.agent import Agent, AgentSettings, Fallback
 from perdure.client.agents.files.document import AgentFile
-from perdure.client.agents.files.reading import agent_of_text
+from perdure.client.agents.files.reader import agent_of_text
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.interop.reports import Dialect
 from perdure.interop.workflow_export.agents import DEFAULTS, NO_AGENT, agent_of, agent_slug
 from perdure.models.retry import RetryPolicy
 from perdure.tools.permissions import Permissions
-from perdure.workflow.reading import AGENT_KEYS
-from perdure.yaml.writing import yaml_of
+from perdure.workflow.reader import AGENT_KEYS
+from perdure.yaml.writer import yaml_of
 
 WHOLE = Agent(
     "helper",

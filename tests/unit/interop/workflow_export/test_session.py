@@ -21,8 +21,8 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import AgentBound, SessionInfoChanged, SessionStarted
 from perdure.workflow.document import AgentNode, Workflow
-from perdure.workflow.reading import parse
-from perdure.workflow.writing import serialize
+from perdure.workflow.reader import parse
+from perdure.workflow.writer import serialize
 from tests.fakes.bundles import Making, bundle_of_log
 from tests.fakes.random_logs import random_logs
 from tests.fakes.tree_log import TreeLog

@@ -9,7 +9,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.models.protocol import ModelInfo, ModelRequest, ThinkingLevel
 from perdure.models.providers.openai_compatible import OpenAICompatible
-from perdure.models.routing import ModelRouter
+from perdure.models.router import ModelRouter
 from perdure.session.messages import user
 from tests.fakes.openai_server import openai_server
 

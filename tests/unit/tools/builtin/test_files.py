@@ -7,7 +7,7 @@ import pytest
 
 from perdure.tools.builtin import files
 from perdure.tools.builtin.files import MAX_ENTRIES, MAX_FILE_BYTES, list_directory, read_file
-from perdure.tools.execute import ToolRun, run_tool
+from perdure.tools.execution import ToolRun, run_tool
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES
 from tests.fakes.clock import ManualClock
 from tests.fakes.tool_calls import tool_call_of

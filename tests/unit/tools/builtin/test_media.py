@@ -8,7 +8,7 @@ import pytest
 
 from perdure.errors import ToolDenied
 from perdure.tools.builtin.media import PAGE_BYTES, read_media
-from perdure.tools.execute import ToolRun
+from perdure.tools.execution import ToolRun
 from tests.fakes.tool_calls import Tools
 
 HANDLE = f"media://sha256-{'a' * 64}"

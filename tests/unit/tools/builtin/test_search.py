@@ -8,7 +8,7 @@ import pytest
 from perdure.tools.builtin import search
 from perdure.tools.builtin.files import MAX_FILE_BYTES
 from perdure.tools.builtin.search import search_files
-from perdure.tools.execute import run_tool
+from perdure.tools.execution import run_tool
 from perdure.tools.paths import walk
 from tests.fakes.clock import ManualClock
 from tests.fakes.tool_calls import tool_call_of

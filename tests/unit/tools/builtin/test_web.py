@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure.egress.exchange import Answered, Asked
+from perdure.egress.http_types import Answered, Asked
 from perdure.errors import EgressError, ToolDenied, ToolUnavailable
 from perdure.tools.builtin.web import about_request, about_search, web_tools
-from perdure.tools.execute import FROM_OUTSIDE, ToolRun
+from perdure.tools.execution import FROM_OUTSIDE, ToolRun
 from perdure.tools.permissions import Permissions
 from tests.fakes.tool_calls import Tools
 

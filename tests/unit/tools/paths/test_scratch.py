@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from perdure.errors import ToolDenied, ToolError
+from perdure.tools.builtin.edits import write_file
 from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.search import search_files
-from perdure.tools.builtin.writing import write_file
-from perdure.tools.execute import run_tool
+from perdure.tools.execution import run_tool
 from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.scratch import below, made, removed, scratch_of
 from perdure.tools.permissions import SCOPES, Permissions, Scope

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.diff.comparing import difference
-from perdure.apps.cli.diff.showing import difference_data, difference_lines
+from perdure.apps.cli.diff.comparison import difference
+from perdure.apps.cli.diff.render import difference_data, difference_lines
 from perdure.apps.cli.options import (
     ROOT,
     JsonOption,
@@ -16,8 +16,8 @@ from perdure.apps.cli.options import (
     StoreOption,
     run,
 )
-from perdure.apps.cli.words.naming import opened_session
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.cli.session_ids import opened_session
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import out_style, show_json, show_lines, width
 from perdure.client.session import Session
 from perdure.session.entries import Entry

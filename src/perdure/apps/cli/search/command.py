@@ -11,10 +11,10 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
-from perdure.apps.cli.search.showing import hit_data, hit_lines
-from perdure.apps.cli.words.naming import named_session
-from perdure.apps.opening import NAMESPACE, existing_store
+from perdure.apps.cli.search.render import hit_data, hit_lines
+from perdure.apps.cli.session_ids import named_session
 from perdure.apps.progress import progress_bar
+from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import out_style, remark, show_json, show_lines, width
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.search.values import HITS, SearchRole

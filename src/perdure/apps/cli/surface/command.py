@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, UsageMistake
-from perdure.apps.cli.surface.completing import completed
+from perdure.apps.cli.surface.completion import completed
 from perdure.apps.cli.surface.shape import Command
 from perdure.apps.cli.surface.shells import SCRIPTS, answer, asked
 from perdure.apps.terminal.output import show, show_lines
@@ -55,7 +55,7 @@ def complete(shell: str, words: Sequence[str], program: Command) -> int:
     """Answer the script of `shell`, which passes `words` on; quiet whatever happens."""
     before, typed = asked(shell, words)
     # By name: only some words need a store, and none of them the rest of the commands.
-    looking = importlib.import_module("perdure.apps.cli.surface.looking")
+    looking = importlib.import_module("perdure.apps.cli.surface.candidates")
     try:
         found = completed(program, before, typed, looking.StoreLookup(before))
     except (PerdureError, OSError):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from perdure.apps.cli.surface.completing import Completion, split
+from perdure.apps.cli.surface.completion import Completion, split
 from perdure.apps.terminal.text import one_line, safe
 
 _BASH = r"""# Completion of perdure for bash. In ~/.bashrc:

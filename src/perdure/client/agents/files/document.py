@@ -14,7 +14,7 @@ from perdure.context.build import History
 from perdure.engine.turns.config import CompactionSettings, Limits, OnExceed, QueueModes
 from perdure.errors import ConfigError
 from perdure.models.protocol import ThinkingLevel, TimeoutS
-from perdure.secrets.pasted import PastePolicy
+from perdure.secrets.pasted_keys import PastePolicy
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.engine.flows.documents.mapping import workflow_of
-from perdure.engine.flows.documents.settling import digest_of
+from perdure.engine.flows.documents.document_flow import workflow_of
+from perdure.engine.flows.documents.turn_end import digest_of
 from perdure.session.flows.run import FlowState
 from perdure.stores.protocol import SessionStore
 from perdure.workflow.document import InputNode, OutputNode

@@ -14,17 +14,17 @@ from pathlib import Path
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of, tool_names
-from perdure.client.agents.delegation.narrowing import resumed_agent, within
-from perdure.client.agents.terms import InFlow
+from perdure.client.agents.delegation.restriction import resumed_agent, within
+from perdure.client.agents.turn_config import InFlow
 from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
-from perdure.client.flows.documents.beginning import file_reader
+from perdure.client.flows.documents.start import file_reader
 from perdure.client.flows.role_turns import MOST_TURNS, RoleTurns, session_of
-from perdure.engine.flows.documents.mapping import node_of, workflow_of
-from perdure.engine.flows.documents.settling import digest_of
-from perdure.engine.flows.documents.telling import nodes_named, task_message
+from perdure.engine.flows.documents.document_flow import node_of, workflow_of
+from perdure.engine.flows.documents.prompts import nodes_named, task_message
+from perdure.engine.flows.documents.turn_end import digest_of
 from perdure.engine.flows.lost_roles import require_there
-from perdure.engine.flows.rules.runnable import Work, runnable
+from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.engine.turns.session_turns import SessionTurns
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import DocumentBound

@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure.engine.flows.files.record import Found
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.session.ids import blob_hash
-from perdure.stores.operating.alone import hold
+from perdure.stores.maintenance.file_lock import hold
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

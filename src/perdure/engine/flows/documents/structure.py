@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from perdure.engine.flows.documents.mapping import graph_of
+from perdure.engine.flows.documents.document_flow import graph_of
 from perdure.engine.flows.rules.structure import cycle_in
 from perdure.session.flows.graph import ARROW, Graph
 from perdure.workflow.document import AgentNode, InputNode, OutputNode, RunInput, Workflow
 from perdure.workflow.expressions import Placeholder, template_of
-from perdure.workflow.reading import Located
+from perdure.workflow.reader import Located
 
 DocumentFault = tuple[int | None, str]
 """The line, where it is known, and what is wrong."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from perdure.engine.flows.telling.entry import Contracts
+from perdure.engine.flows.prompts.entry import Contracts
 
 VERSION = "v1"
 

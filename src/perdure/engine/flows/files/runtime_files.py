@@ -18,7 +18,7 @@ from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.errors import ConfigError
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import IMPROVEMENT_FILE
-from perdure.yaml.writing import yaml_of
+from perdure.yaml.writer import yaml_of
 
 RECORD_FILE = "record.yaml"
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from perdure.engine.flows.files.readings import DOCS
-from perdure.engine.flows.telling.entry import Skill
+from perdure.engine.flows.files.required_readings import DOCS
+from perdure.engine.flows.prompts.entry import Skill
 from perdure.errors import ConfigError
-from perdure.secrets.pasted import credentials_in
+from perdure.secrets.pasted_keys import credentials_in
 from perdure.tools.paths.project_files import is_there, read_inside
 from perdure.yaml.nodes import YamlNode, YamlReader
 

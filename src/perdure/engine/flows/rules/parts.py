@@ -10,7 +10,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from perdure.engine.flows.rules.finishing import Ended, artifacts_named, node_finished
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.engine.flows.rules.improvement import (
     FEEDBACK_ROLE,
@@ -18,8 +17,9 @@ from perdure.engine.flows.rules.improvement import (
     roles_to_look_back,
     writes_last,
 )
-from perdure.engine.flows.rules.reflecting import assigned_path, role_finished
-from perdure.engine.flows.rules.runnable import Work, runnable
+from perdure.engine.flows.rules.node_end import Ended, artifacts_named, node_finished
+from perdure.engine.flows.rules.ready_nodes import Work, runnable
+from perdure.engine.flows.rules.reflection import assigned_path, role_finished
 from perdure.session.flows.kinds import ImprovementClaimed, NodeClaimed, RepairAsked
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId

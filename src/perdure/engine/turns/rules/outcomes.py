@@ -9,13 +9,6 @@ import msgspec
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.rules.chain import Advance, Again, course_after, parked_until
-from perdure.engine.turns.rules.ending import (
-    finish,
-    interrupted_by,
-    refuse_pending,
-    settle_call,
-    withdraw_question,
-)
 from perdure.engine.turns.rules.progress import (
     attempt_again,
     call_for_summary,
@@ -25,6 +18,13 @@ from perdure.engine.turns.rules.progress import (
     wind_up,
 )
 from perdure.engine.turns.rules.scribe import Scribe
+from perdure.engine.turns.rules.turn_end import (
+    finish,
+    interrupted_by,
+    refuse_pending,
+    settle_call,
+    withdraw_question,
+)
 from perdure.engine.turns.state import OpenCall, Phase
 from perdure.errors import ContextOverflow, ModelError
 from perdure.session.ledger import (

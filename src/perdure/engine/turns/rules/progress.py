@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from perdure.context.compaction import should_compact
 from perdure.engine.turns.config import Ruling, TurnConfig
-from perdure.engine.turns.rules.asking import args_hash, ask_for_approval
+from perdure.engine.turns.rules.budget import intend
 from perdure.engine.turns.rules.chain import next_link, passed_over
-from perdure.engine.turns.rules.ending import finish, settle_call
+from perdure.engine.turns.rules.questions import args_hash, ask_for_approval
 from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
-from perdure.engine.turns.rules.spending import intend
+from perdure.engine.turns.rules.turn_end import finish, settle_call
 from perdure.engine.turns.state import OpenCall, TurnState
 from perdure.errors import ToolDenied
 from perdure.session.ledger import ModelCalled, ToolStarted

@@ -11,20 +11,7 @@ import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import Ruling, TurnConfig
-from perdure.engine.turns.rules.asking import (
-    approval_digest,
-    args_hash,
-    ask_about_tool,
-    ask_for_approval,
-    ask_how_to_go_on,
-)
-from perdure.engine.turns.rules.ending import (
-    duration_ms,
-    finish,
-    interrupted_by,
-    refuse_pending,
-    settle_call,
-)
+from perdure.engine.turns.rules.budget import lost_usage
 from perdure.engine.turns.rules.outcomes import expire
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
 from perdure.engine.turns.rules.progress import (
@@ -36,8 +23,21 @@ from perdure.engine.turns.rules.progress import (
     start_tool,
     start_tools,
 )
+from perdure.engine.turns.rules.questions import (
+    approval_digest,
+    args_hash,
+    ask_about_tool,
+    ask_for_approval,
+    ask_how_to_go_on,
+)
 from perdure.engine.turns.rules.scribe import Scribe
-from perdure.engine.turns.rules.spending import lost_usage
+from perdure.engine.turns.rules.turn_end import (
+    duration_ms,
+    finish,
+    interrupted_by,
+    refuse_pending,
+    settle_call,
+)
 from perdure.engine.turns.state import PendingQuestion
 from perdure.errors import ApprovalStale
 from perdure.session.kinds import CONTINUE_TEXT, CustomMessage

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.codecs.alike import model_name
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -22,6 +21,7 @@ from perdure.codecs.fields import (
     text_in,
 )
 from perdure.codecs.media import Media, unknown_part
+from perdure.codecs.shared_keys import model_name
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
     MICROCENTS_PER_DOLLAR,

@@ -26,7 +26,7 @@ from perdure.errors import StoreFull
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.disk.locks import LockBusy
-from perdure.stores.regular import open_regular, open_to_read, read_regular, status_of
+from perdure.stores.regular_files import open_regular, open_to_read, read_regular, status_of
 
 NAME = "feed"
 GAP = 2**20

@@ -24,7 +24,7 @@ from perdure.session.ids import stream_id
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.fsync import sync_folder
 from perdure.stores.jsonl.disk.locks import FolderLocks
-from perdure.stores.regular import (
+from perdure.stores.regular_files import (
     NotRegular,
     check_folder,
     check_only_name,

@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 
 from perdure.errors import StoreUnavailable
 from perdure.stores.access.lock_holder import holder_of, mark
-from perdure.stores.regular import open_regular
+from perdure.stores.regular_files import open_regular
 
 QUICK_WAIT_S = 0.02
 """How long a call waits for a lock in place, before it lets other calls have the thread."""

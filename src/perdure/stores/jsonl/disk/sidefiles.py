@@ -17,7 +17,7 @@ from perdure.errors import CorruptLog, LeaseLost, StoreUnavailable
 from perdure.session.ids import StreamId, blob_hash
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.protocol import EMPTY, Lease
-from perdure.stores.regular import check_folder, read_regular, status_of
+from perdure.stores.regular_files import check_folder, read_regular, status_of
 
 _DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
 

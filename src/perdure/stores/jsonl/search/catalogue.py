@@ -19,9 +19,9 @@ from perdure.session.search.words import VERSION
 from perdure.stores.jsonl.disk.feed import FeedMark
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.rows import Row
-from perdure.stores.jsonl.search.branching import Branching
-from perdure.stores.jsonl.search.partfile import Place
-from perdure.stores.regular import open_to_read, status_of
+from perdure.stores.jsonl.search.branch_members import Branching
+from perdure.stores.jsonl.search.part_file import Place
+from perdure.stores.regular_files import open_to_read, status_of
 
 FORMAT = 1
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.search.catalogue import Catalogue, Piece, decode, encode, is_whole
-from perdure.stores.jsonl.search.partfile import PartFile, Whole, name_of, written
-from perdure.stores.regular import check_folder, open_to_read, read_regular, status_of
+from perdure.stores.jsonl.search.part_file import PartFile, Whole, name_of, written
+from perdure.stores.regular_files import check_folder, open_to_read, read_regular, status_of
 
 KIND = "search"
 LOCK, BUILDING = "search", "indexing"

@@ -9,19 +9,19 @@ from typing import NamedTuple
 from perdure.errors import SessionNotFound
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamHeader
-from perdure.session.search.parts.building import Text
+from perdure.session.search.parts.builder import Text
 from perdure.session.search.parts.pages import FILTER, role_key, tool_key
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import terms
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.index import Log, Tail
-from perdure.stores.jsonl.reading import tree_seq
+from perdure.stores.jsonl.reads import tree_seq
 from perdure.stores.jsonl.rows import Row, lost_row
 from perdure.stores.jsonl.search.catalogue import Known, Written
-from perdure.stores.jsonl.search.partfile import EVERYWHERE, NOWHERE, Place
-from perdure.stores.jsonl.search.places import Places
-from perdure.stores.jsonl.shelf import Shelf
-from perdure.stores.scanning import Found, found_entry
+from perdure.stores.jsonl.search.part_file import EVERYWHERE, NOWHERE, Place
+from perdure.stores.jsonl.search.positions import Places
+from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.scan import Found, found_entry
 
 _KINDS = frozenset(KINDS)
 

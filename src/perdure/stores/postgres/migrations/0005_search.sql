@@ -1,4 +1,4 @@
--- Schema 5: the words of a text in order, beside the different ones (session/search/joined.py).
+-- Schema 5: the words of a text in order, beside the different ones (session/search/phrase_text.py).
 --
 -- What fits and what comes first is decided by them, so a search reads of the log what it shows. The
 -- index is made anew by the next search: pairs of neighbours stand for where they begin, too.

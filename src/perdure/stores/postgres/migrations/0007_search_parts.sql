@@ -16,7 +16,7 @@ ALTER TABLE perdure.search_mark RENAME COLUMN texts TO parts;
 -- A text that can be found. n is the position of its entry; or, negative, that of the birth of the
 -- stream whose first title it is. It is the text number of a part, from 0, and said are the codes of
 -- its words; or, where part is 0, it is in none yet, number is n, and said are its words in order
--- (session/search/joined.py). filters, with a space between them, are kept with the part otherwise.
+-- (session/search/phrase_text.py). filters, with a space between them, are kept with the part otherwise.
 CREATE TABLE perdure.search (
     namespace text COLLATE "C" NOT NULL,
     n         bigint NOT NULL,

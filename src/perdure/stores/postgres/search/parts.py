@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import LiteralString
 
-from perdure.session.search.joined import joined
-from perdure.session.search.parts.building import Part, Said, Text, built, texts_in
+from perdure.session.search.parts.builder import Part, Said, Text, built, texts_in
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, Page
+from perdure.session.search.phrase_text import joined
 from perdure.stores.postgres.database import Connected, Statement, asked
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from perdure.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.key import StoreKey
-from perdure.stores.operating.alone import in_turn
-from perdure.stores.sqlite.opening import Site, identity_of, prepare
+from perdure.stores.maintenance.file_lock import in_turn
+from perdure.stores.sqlite.connections import Site, identity_of, prepare
 
 _ENDS = ("", "-wal", "-shm", "-journal")
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)

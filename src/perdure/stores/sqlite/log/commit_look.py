@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from perdure.session.ids import StreamId
 from perdure.stores.sqlite.rows import Connection
-from perdure.stores.watching import Place
+from perdure.stores.wakeups import Place
 
 _NEWEST = """
 SELECT (SELECT max(n) FROM entry), (SELECT max(no) FROM stream), (SELECT streams FROM removed)

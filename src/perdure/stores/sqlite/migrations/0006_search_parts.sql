@@ -8,7 +8,7 @@ DROP TABLE search_time;
 DROP TABLE search_mark;
 
 -- A text that is in no part yet. n is the position of the entry, or, negative, the number of the
--- stream whose first title it is; said are its words in order (session/search/joined.py), filters
+-- stream whose first title it is; said are its words in order (session/search/phrase_text.py), filters
 -- what the filters ask for, with a space between them.
 CREATE TABLE search_loose (
     n       INTEGER PRIMARY KEY,

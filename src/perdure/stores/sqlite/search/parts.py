@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from perdure.session.search.joined import joined
-from perdure.session.search.parts.building import Part, Said, Text, texts_in
+from perdure.session.search.parts.builder import Part, Said, Text, texts_in
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, Page
 from perdure.session.search.parts.postings import MOST_TEXTS
+from perdure.session.search.phrase_text import joined
 from perdure.stores.sqlite.rows import Row, Tables
 
 _ADD_LOOSE = "INSERT INTO search_loose VALUES (?, ?, ?, ?, ?, ?)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.apps.cli.surface.completing import Candidate, Completion
+from perdure.apps.cli.surface.completion import Candidate, Completion
 from perdure.apps.cli.surface.shells import SCRIPTS, answer, asked
 
 BREAKS = " \t\n\"'@><=;|&(:"

@@ -1,6 +1,6 @@
 from perdure.client.agents.agent import AgentSettings
 from perdure.client.agents.files.document import AgentFile, FiledDelegation
-from perdure.workflow.reading import AGENT_KEYS
+from perdure.workflow.reader import AGENT_KEYS
 
 REFUSED = {"input_schema", "output_schema"}
 

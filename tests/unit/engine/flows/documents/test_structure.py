@@ -7,7 +7,7 @@ from hypothesis import given
 
 from perdure.engine.flows.documents.structure import faults_of, in_order
 from perdure.workflow.document import Workflow
-from perdure.workflow.reading import Located, located
+from perdure.workflow.reader import Located, located
 from tests.fakes.documents import document, documents
 
 TEXT = """\

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from perdure.engine.flows.files.contracts import contracts
-from perdure.engine.flows.telling.entry import Contracts
+from perdure.engine.flows.prompts.entry import Contracts
 
 
 def test_every_contract_is_a_text_of_the_package() -> None:

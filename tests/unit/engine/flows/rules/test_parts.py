@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from perdure.engine.flows.rules.finishing import Ended
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork, order_in_parallel
+from perdure.engine.flows.rules.node_end import Ended
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
-from perdure.engine.flows.rules.runnable import runnable
+from perdure.engine.flows.rules.ready_nodes import runnable
 from perdure.session.flows.kinds import (
     ForwardPassClosed,
     HandoffMade,

@@ -7,7 +7,7 @@ import msgspec
 
 from perdure.codecs.lines import lines_of
 from perdure.interop.formats.pi.migration import migrated, needs_migration, replaced
-from perdure.interop.formats.pi.reading import parse
+from perdure.interop.formats.pi.reader import parse
 from tests.fakes.sources import path_of, pi_file, texts_on
 
 

@@ -1,0 +1,160 @@
+"""Questions that come up while a turn runs: its own, and those of the agents it has invoked.
+
+One is asked at a time. A question that somebody answers elsewhere is not waited for any longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from perdure.apps.cli.exits import NeedsAnswer
+from perdure.apps.terminal.event_lines import Teller
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.questions import asked_below
+from perdure.client.reads import OpenQuestion
+from perdure.client.store import Store
+from perdure.errors import AlreadyAnswered, QuestionClosed
+from perdure.events.projection import events_of
+from perdure.events.types import AnyEvent, Event
+from perdure.session.ids import entry_place
+from perdure.stores.wakeups import change
+from perdure.tools.builtin.delegation import INVOKE_AGENT
+
+ELSEWHERE = "it was answered elsewhere"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A question that a turn waits for. `asker` is the invoked agent that asks it, if one does."""
+
+    id: str
+    text: str
+    choices: tuple[str, ...]
+    asker: str | None = None
+    arguments: dict[str, object] | None = None
+    bound: dict[str, str] | None = None
+    diff: str | None = None
+    grant: str | None = None
+
+    @property
+    def told(self) -> str:
+        """The question as a person is told it."""
+        if self.asker is None:
+            return self.text
+        return f"{self.asker} (session {entry_place(self.id)[0]}) asks: {self.text}"
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What a person answers."""
+
+    choice: str
+    note: str | None = None
+
+
+Ask = Callable[[Asked], Awaitable[Given]]
+"""Asks a person for an answer, or raises NeedsAnswer."""
+
+
+class Asking:
+    """Has the questions of one chat's turns answered with `ask`; None: nobody can be asked."""
+
+    def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
+        self._store = store
+        self._chat = chat
+        self._teller = teller
+        self._ask = ask
+        self._turn = asyncio.Lock()
+
+    async def ask(self, asked: Asked) -> None:
+        """Have `asked` answered, by whoever is there or elsewhere.
+
+        Raises: NeedsAnswer when there is nobody to ask.
+        """
+        if self._ask is None:
+            raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.told)
+        async with self._turn:
+            asking = asyncio.ensure_future(self._ask(asked))
+            elsewhere = asyncio.ensure_future(self._answered(asked.id))
+            try:
+                await asyncio.wait((asking, elsewhere), return_when=asyncio.FIRST_COMPLETED)
+                if asking.done():
+                    given, by = asking.result(), getpass.getuser()
+                    await self._store.answer(asked.id, given.choice, by=by, note=given.note)
+                else:
+                    self._teller.remark(ELSEWHERE)
+            except (AlreadyAnswered, QuestionClosed):
+                self._teller.remark(ELSEWHERE)
+            finally:
+                await cancelled((asking, elsewhere))
+
+    async def below(self) -> None:
+        """Have what invoked agents ask answered, as long as this runs.
+
+        Raises: NeedsAnswer when there is nobody to ask.
+        """
+        if INVOKE_AGENT not in self._chat.agent.registry.names:
+            return
+        changes = self._store.backend.changes()
+        seen: set[str] = set()
+        while True:
+            at = self._store.outside.clock.now_ms()
+            for each in await asked_below(self._store.backend, self._chat.id, at):
+                waiting = each.question
+                if waiting.id not in seen:
+                    seen.add(waiting.id)
+                    await self._tell(waiting.id)
+                    await self.ask(_asked(waiting, each.asker))
+            await change(changes, self._store.backend.address)
+
+    async def _tell(self, question: str) -> None:
+        """Tell whoever is told of events that an invoked agent asks."""
+        stream, seq = entry_place(question)
+        (entry,) = await self._store.backend.entries(stream, seq - 1, 1)
+        for event in events_of(entry):
+            self._teller.tell(event)
+
+    async def _answered(self, question: str) -> None:
+        """Wait until nobody has to answer `question` any more."""
+        session = await self._store.open(entry_place(question)[0])
+        changes = self._store.backend.changes(session.id)
+        while question in {each.id for each in await session.questions()}:
+            await change(changes, self._store.backend.address)
+
+
+async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
+    """What the chat's own session waits for now."""
+    return tuple(map(_asked, await chat.session.questions()))
+
+
+def question_in(event: AnyEvent) -> Asked | None:
+    """The question that `event` asks."""
+    if not isinstance(event, Event) or event.type != "inbox:question":
+        return None
+    return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
+
+
+async def cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """End `tasks`, and wait until they have ended."""
+    waiting = [task for task in tasks if not task.done()]
+    for task in waiting:
+        task.cancel()
+    if waiting:
+        await asyncio.wait(waiting)
+
+
+def _asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
+    question = waiting.question
+    return Asked(
+        waiting.id,
+        question.text,
+        question.choices,
+        asker,
+        question.arguments,
+        question.bound,
+        question.diff,
+        question.grant,
+    )

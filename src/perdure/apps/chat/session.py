@@ -1,0 +1,357 @@
+"""Sessions that are to be answered in: starting, resuming, and what stands in the way of that."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from perdure.apps.chat.permissions import TypedPermissions
+from perdure.apps.settings.layers import Configuration
+from perdure.apps.terminal.output import remark
+from perdure.apps.terminal.text import safe
+from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, model_choices, models
+from perdure.bounds.limits import require_within
+from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.restriction import is_within
+from perdure.client.agents.message_secrets import message_of
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.turn import Turn
+from perdure.client.conversation.agent_binding import switched_in
+from perdure.client.conversation.authority import Authority, Withheld, authority_of
+from perdure.client.conversation.role_sessions import require_no_role
+from perdure.client.conversation.workspace import Workspace
+from perdure.client.store import Store
+from perdure.context.compaction import plan_compaction
+from perdure.engine.turns.config import CompactionSettings
+from perdure.errors import ConfigError, TurnOpen
+from perdure.models.prices import Price
+from perdure.models.router import ModelRouter
+from perdure.models.scenario import Scenario
+from perdure.models.scripted_files import FiledScripts
+from perdure.secrets.references import unfilled_in
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.mcp.servers import McpServer
+from perdure.tools.permissions import Permissions
+from perdure.tools.registry import ToolRegistry
+
+NOT_IN_FORCE = (
+    "this session {}: its permissions, tools and open turn are not in force; it continues with "
+    "yours (`perdure sessions show` lists them)"
+)
+GONE = "the session's folder {} does not exist: --cwd DIR moves the session to another one"
+_WHY: Mapping[Withheld, str] = {
+    "imported": "was imported",
+    "unknown": "was not written by your perdure (`perdure store trust` can change that)",
+}
+
+
+class ModelNotHere(ConfigError):
+    """The session goes on with a model that cannot be called from here."""
+
+    code: ClassVar[str] = "model_not_here"
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(
+            f"the session goes on with {model}, which cannot be called here: {reason}; choose "
+            "another with -m (-m scripted:echo works offline)"
+        )
+        self.model = model
+        self.reason = reason
+
+
+class ModelMissing(ConfigError):
+    """A session needs a model, and none was chosen."""
+
+    code: ClassVar[str] = "model_missing"
+
+    def __init__(self, what: str, choices: str) -> None:
+        super().__init__(
+            f"{what} needs a model: name one with -m PROVIDER:NAME, in $PERDURE_MODEL, or as "
+            f"chat.model in your settings; there are {choices}"
+        )
+        self.choices = choices
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who answers in new chats, whom sessions may be resumed or invoked under, prices, servers.
+
+    `lowered` are the ids of a project's agents: they have what is allowed to new chats, but a
+    session keeps what it was started with. Unless `is_model_named`, `agent` has no model of its own
+    and only resumes sessions that have one.
+    """
+
+    agent: Agent
+    others: tuple[Agent, ...] = ()
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    servers: tuple[McpServer, ...] = ()
+    lowered: frozenset[str] = frozenset()
+    is_model_named: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A session that goes on. `turn` was interrupted and runs again; new is what follows `head`."""
+
+    chat: Chat
+    turn: Turn | None
+    head: int
+
+
+class Answering:
+    """Starts and resumes chats in one store, with the models there are and one agent.
+
+    `cast` says which agent and which others it may invoke, as the settings and the command line
+    name them; None: the agent of every chat, with `permissions`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        model: str | None,
+        scenario: Scenario | None,
+        permissions: Permissions | None = None,
+        cast: Cast | None = None,
+        typed: TypedPermissions | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self.store = store
+        self._variables = dict(variables or {})
+        self._typed = typed or TypedPermissions()
+        self._router: ModelRouter = models(scenario)
+        self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
+        chosen = cast or _configured(self._model, permissions)
+        self.agent: Agent = chosen.agent
+        self._is_model_named = chosen.is_model_named or self._model is not None
+        self._lowered = chosen.lowered
+        if self._model is not None:
+            self.agent = msgspec.structs.replace(self.agent, model=self._model)
+        known = [each for each in chosen.others if each.id != self.agent.id]
+        self.runtime = Runtime(
+            store,
+            [self.agent, *known],
+            models=self._router,
+            prices=chosen.prices,
+            mcp_servers=chosen.servers,
+        )
+
+    async def begin(self, cwd: Path | None, said: str) -> Chat:
+        """A new session in `cwd`, or in the current folder; `said` is its first message.
+
+        Raises: ModelMissing; ModelNotHere; LimitExceeded and SecretPasted for a message that the
+        session would refuse: then there is no session.
+        """
+        self.require_choice()
+        self.require(self.agent.model)
+        require_within("message_bytes", len(said.encode(errors="replace")), "the message")
+        if self.agent.on_pasted == "refuse":
+            message_of(said, "refuse")
+        place = f"the instructions of agent {self.agent.id!r}"
+        if warning := unfilled_in(self.agent.instructions, place):
+            remark(safe(warning))
+        workspace = Workspace(cwd, self._variables)
+        chat = await self.runtime.start(self.agent, workspace=workspace)
+        await self._remark_unpriced(self.agent, self.agent)
+        return chat
+
+    async def go_on(self, session: str, cwd: Path | None = None) -> Resumed:
+        """An existing session; a turn of it that was interrupted runs on.
+
+        Its agent is the one it was started under, with the tools and permissions it was given. What
+        the command line says narrows them, or is granted to the session and recorded. With `cwd` or
+        variables it moves there. A session whose agent is not in force here gets the agent of this
+        command, and works in `cwd`, or in the current folder.
+        Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld when another process works
+        in it; TurnOpen when a grant or a move is to be recorded in the middle of a turn;
+        FlowRefusal for the role of a flow that is not completed.
+        """
+        handle = await self.store.open(session)
+        header = (await self.store.backend.state(handle.id)).header
+        await require_no_role(self.store.backend, self.store.outside.clock, header, "resume")
+        known = await authority_of(self.store.backend, handle.id)
+        if known.bound is None or known.withheld is not None:
+            origin = (await handle.info()).origin
+            self.require_choice("an imported session" if origin == "import" else "the session")
+        window = await self.store.backend.context_window(handle.id, handle.leaf, 1)
+        wanted = self._model or switched_in(window)
+        if wanted is not None:
+            self.require(wanted)
+        agent = self._agent_of(known)
+        if self._typed.is_any and known.withheld is None and known.bound is not None:
+            agent = await self._as_typed(handle.id, agent)
+        place = Workspace(cwd, self._variables) if cwd or self._variables else None
+        chat = await self.runtime.resume(handle.id, agent, workspace=place)
+        is_granting = self._typed.is_any and agent is self.agent  # typed by who resumes it
+        if is_granting and not is_within(agent.permissions, chat.agent.permissions):
+            await self.runtime.grant(handle.id, agent, by=getpass.getuser())
+            chat = await self.runtime.resume(handle.id, agent, workspace=place)
+        if known.withheld is not None:
+            remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
+        _remark_gone(chat)
+        await self._remark_unpriced(chat.agent, agent)
+        if chat.turn is not None:
+            await chat.turn.started()
+        return Resumed(chat, chat.turn, handle.head)
+
+    async def _remark_unpriced(self, agent: Agent, caps: Agent) -> None:
+        host = self.runtime.host
+        warning = await host.unpriced_warning(agent, host.budget_of(caps))
+        if warning is not None:
+            remark(f"{warning}; its price goes into [models.prices] of your settings")
+
+    async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
+        """`agent` with the permissions that the command line names, granted if they are wider."""
+        kept = agent.permissions
+        allowed = self._typed.applied(kept)
+        if is_within(allowed, kept):
+            return msgspec.structs.replace(agent, permissions=allowed)
+        if agent.id != self.agent.id:
+            raise ConfigError(
+                f"what {agent.id} may do is in its agent file; --approve, --allow-command, "
+                "--allow-domain and --scope can only narrow it"
+            )
+        names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
+        tools = tuple(BUILTIN[name] for name in names)
+        agent = msgspec.structs.replace(agent.with_tools(tools), permissions=allowed)
+        await self.runtime.grant(session, agent, by=getpass.getuser())
+        return agent
+
+    def _agent_of(self, known: Authority) -> Agent:
+        """The agent to resume a session with: one of a file by its id, else as it was started."""
+        if known.bound is None or known.withheld is not None:
+            return self.agent
+        snapshot = known.bound.agent or {}
+        filed = self.runtime.host.agents.get(str(snapshot.get("id")))
+        if filed is not None and filed.id in self._lowered:
+            kept = agent_of(snapshot, filed.registry)
+            return msgspec.structs.replace(filed, permissions=kept.permissions)
+        if filed is not None and filed.id != AGENT:
+            return filed
+        kept = agent_of(snapshot, ToolRegistry(tuple(BUILTIN.values())))
+        own = self.agent if kept.id == AGENT else kept  # no file has it: its own caps hold
+        return msgspec.structs.replace(
+            self.agent.with_tools(kept.registry.tools),
+            permissions=kept.permissions,
+            limits=own.limits,
+            max_cost_microcents=own.max_cost_microcents,
+            on_exceed=own.on_exceed,
+        )
+
+    def require_choice(self, what: str = "a new session") -> None:
+        """Make sure that a model was chosen for `what`. Raises: ModelMissing."""
+        if not self._is_model_named:
+            raise ModelMissing(what, model_choices(os.environ))
+
+    async def use_model(self, chat: Chat) -> None:
+        """Let the session go on with the model that was asked for, if it is another one."""
+        context = await chat.session.context()
+        now = context.model or chat.agent.model
+        if self._model is not None and self._model != now:
+            await chat.set_model(self._model)
+        else:
+            self.require(now)
+
+    async def close(self) -> None:
+        """Let go of the models."""
+        await self._router.aclose()
+
+    def require(self, model: str) -> None:
+        """Make sure that `model` can be called from here.
+
+        Raises: ModelNotHere.
+        """
+        try:
+            client = self._router.client_for(model)
+            if isinstance(client, FiledScripts):
+                client.require(model)
+        except ConfigError as error:
+            raise ModelNotHere(model, str(error)) from error
+
+
+def _remark_gone(chat: Chat) -> None:
+    folder = chat.workspace.working_dir
+    if not Path(folder).is_dir():
+        remark(GONE.format(safe(folder)))
+
+
+def _configured(model: str | None, permissions: Permissions | None) -> Cast:
+    """The agent of every chat with `model`, else that of the settings."""
+    settings = Configuration(Path(), os.environ)
+    named = model or settings.model
+    agent = chat_agent(named, permissions=permissions, **settings.timeouts)
+    return Cast(agent, is_model_named=named is not None)
+
+
+async def compacted(
+    store: Store, session: str, model: str | None, focus: str | None
+) -> Entry | None:
+    """Compact the session now; the compaction, or None when there is nothing to compact.
+
+    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed.
+    """
+    answering = Answering(store, model=model, scenario=None)
+    try:
+        async with answering.runtime:
+            stream = StreamId(session)
+            state = await store.backend.state(stream)
+            if state.open_turn is not None:
+                raise TurnOpen(session, state.open_turn)
+            handle = await store.open(stream)
+            wanted = model or (await handle.context()).model
+            if wanted is not None:
+                answering.require(wanted)
+            window = await store.backend.context_window(stream, state.leaf)
+            settings = await _compaction_of(store, stream, answering.agent)
+            kept = settings.keep_recent_tokens
+            is_by_node = settings.strategy == "node"
+            if not is_by_node and plan_compaction(window, keep_recent_tokens=kept) is None:
+                return None  # and the session gets no agent by it, if it has none
+            chat = (await answering.go_on(session)).chat
+            await answering.use_model(chat)
+            return await chat.compact(focus)
+    finally:
+        await answering.close()
+
+
+async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
+    """How `session` is compacted: as its own agent says, or `agent` where none is in force."""
+    known = await authority_of(store.backend, session)
+    if known.bound is None or known.bound.agent is None or known.withheld is not None:
+        return agent.compaction
+    return agent_of(known.bound.agent, ToolRegistry(())).compaction
+
+
+async def branched(
+    store: Store, session: str, entry: str | None, model: str | None, focus: str | None
+) -> Entry | None:
+    """Go on from `entry` and have the branch that is left summarised there; None: it is there.
+
+    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked;
+    FlowRefusal for the role of a flow that is not completed.
+    """
+    answering = Answering(store, model=model, scenario=None)
+    try:
+        async with answering.runtime:
+            stream = StreamId(session)
+            state = await store.backend.state(stream)
+            await require_no_role(store.backend, store.outside.clock, state.header, "branch")
+            if state.open_turn is not None:
+                raise TurnOpen(session, state.open_turn)
+            chat = (await answering.go_on(session)).chat
+            target = None if entry is None else (await chat.session.path(entry))[-1].id
+            if target == state.leaf:
+                return None
+            await answering.use_model(chat)
+            return await chat.branch(target, focus)
+    finally:
+        await answering.close()

@@ -1,0 +1,116 @@
+"""A difference as lines for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perdure.apps.cli.diff.comparison import Difference
+from perdure.apps.terminal.output import counted
+from perdure.apps.terminal.previews import WHO_WIDTH, preview_of
+from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import clipped, padded
+from perdure.session.clock import timestamp
+from perdure.session.codec import role_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+
+_TEXT_CELLS = 200
+_NUMBER_CELLS = 6
+_LEAST_WHAT = 8
+_NO_ENTRY = "before its first entry"
+
+
+def difference_data(found: Difference, leaves: Sequence[EntryId | None]) -> dict[str, object]:
+    """`found` as JSON; `leaves` are the ends of the two branches."""
+    parting = found.parting
+    return {
+        "shared": len(found.shared),
+        "parting": None if parting is None else parting.id,
+        "branches": [
+            {"leaf": leaf, "entries": [_entry_data(entry) for entry in entries]}
+            for leaf, entries in zip(leaves, (found.first, found.second), strict=True)
+        ],
+    }
+
+
+def _entry_data(entry: Entry) -> dict[str, object]:
+    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": timestamp(entry.at)}
+    if role := role_of(entry):
+        data["role"] = role
+    return data | {"text": preview_of(entry, _TEXT_CELLS).what}
+
+
+def difference_lines(
+    found: Difference,
+    leaves: Sequence[EntryId | None],
+    own: StreamId,
+    width: int,
+    style: Style,
+    *,
+    limit: int | None = None,
+) -> Iterator[str]:
+    """`found` in lines of at most `width` cells; of each side at most about `limit` entries."""
+    first, second = (_name(leaf, own) for leaf in leaves)
+    if found.is_none:
+        yield f"{first} and {second} end the same branch of {_entries(found.shared)}."
+        return
+    parting = found.parting
+    if parting is None:
+        yield "They share nothing: each begins at a root of its own."
+    else:
+        yield f"They share {_entries(found.shared)} and part after"
+        yield _row(" ", parting, own, width, style)
+    for sign, name, entries in (("-", first, found.first), ("+", second, found.second)):
+        yield ""
+        if not entries:
+            yield f"{sign} {name} ends there."
+            continue
+        yield style.paint(f"{sign} {name} has {_entries(entries)} of its own", "strong")
+        yield from _rows(sign, entries, own, width, style, limit=limit)
+
+
+def _entries(entries: Sequence[Entry]) -> str:
+    return counted(len(entries), "entry", "entries")
+
+
+def _name(leaf: EntryId | None, own: StreamId) -> str:
+    return _NO_ENTRY if leaf is None else f"entry {_number(leaf, own)}"
+
+
+def _number(entry: EntryId, own: StreamId) -> str:
+    stream, _, seq = entry.rpartition("/")
+    return seq if stream == own else entry
+
+
+def _rows(
+    sign: str,
+    entries: Sequence[Entry],
+    own: StreamId,
+    width: int,
+    style: Style,
+    *,
+    limit: int | None,
+) -> Iterator[str]:
+    """The entries; where they are more than `limit`, the first and last with a count between."""
+    if limit is None or len(entries) <= limit:
+        kept, last = entries, entries[:0]
+    else:
+        kept, last = entries[: (limit + 1) // 2], entries[len(entries) - limit // 2 :]
+    for entry in kept:
+        yield _row(sign, entry, own, width, style)
+    hidden = len(entries) - len(kept) - len(last)
+    if hidden:
+        mark = "┆" if style.is_unicode else ":"
+        yield style.paint(f"{sign} {mark} {hidden:,} more; --all shows them", "faint")
+    for entry in last:
+        yield _row(sign, entry, own, width, style)
+
+
+def _row(sign: str, entry: Entry, own: StreamId, width: int, style: Style) -> str:
+    number = _number(entry.id, own).rjust(_NUMBER_CELLS)
+    room = max(width - len(number) - WHO_WIDTH - 4, _LEAST_WHAT)
+    preview = preview_of(entry, room)
+    who = padded(clipped(preview.who, WHO_WIDTH), WHO_WIDTH)
+    return (
+        f"{sign} {style.paint(number, 'faint')} {style.paint(who, preview.meaning)} {preview.what}"
+    ).rstrip()

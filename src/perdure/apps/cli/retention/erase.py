@@ -1,0 +1,250 @@
+"""``perdure sessions erase`` and ``erasures``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, WholeIdNeeded
+from perdure.apps.cli.options import (
+    JsonOption,
+    NamespaceOption,
+    StoreOption,
+    only_subject,
+    only_text,
+    run,
+)
+from perdure.apps.cli.session_ids import named_session
+from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.terminal.output import counted, local_time, show, show_json, show_lines, size
+from perdure.apps.terminal.text import safe
+from perdure.client.store import Store
+from perdure.errors import AmbiguousId
+from perdure.stores.retention.erase import Certificate, ForkPolicy
+
+_LISTED = 20
+"""Sessions that are named one by one."""
+
+
+def add_to(sessions: typer.Typer) -> None:
+    """Add the commands to ``perdure sessions``."""
+    sessions.command("erase")(erase)
+    sessions.command("erasures")(erasures)
+
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; there is no way back.")]
+
+
+def erase(  # noqa: PLR0913 - one parameter for each option
+    session: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The whole id of the session.")
+    ] = None,
+    *,
+    subject: Annotated[
+        str | None,
+        typer.Option(callback=only_subject, help="All sessions about or with whom this names."),
+    ] = None,
+    is_everything: Annotated[
+        bool, typer.Option("--everything", help="All sessions of the namespace.")
+    ] = False,
+    is_kept_for_forks: Annotated[
+        bool, typer.Option("--keep-for-forks", help="Leave forks what they share with it.")
+    ] = False,
+    is_with_forks: Annotated[
+        bool, typer.Option("--with-forks", help="Erase its forks too.")
+    ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the certificate into this new file."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(callback=only_text, help="Who asks; left out: you.")
+    ] = None,
+    is_sure: YesOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Take sessions out of the store, for good: what was said, and all that was made of it.
+
+    The log goes on verifying. A certificate says what was removed, and where copies may remain.
+    Killed in between, the same command finishes it, as does whoever opens the store next.
+
+    Examples:
+        perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --certificate erased.json
+        perdure sessions erase --subject ann@example.org --yes
+    """
+    forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
+    asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
+    return run(lambda: _erased(asked, store, namespace, as_json=as_json))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asks for."""
+
+    session: str | None
+    subject: str | None
+    is_everything: bool
+    forks: ForkPolicy
+    by: str
+    file: Path | None
+    is_sure: bool
+
+
+async def _erased(asked: _Asked, store: str | None, namespace: str, *, as_json: bool) -> int:
+    named = asked.session, asked.subject
+    if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
+        raise UsageMistake("say what to erase: an ID, --subject NAME or --everything, one of them")
+    async with existing_store(store, namespace) as opened:
+        session = None if named[0] is None else await _whole(opened, named[0])
+        _confirm(session or named[1] or f"all of namespace {namespace}", is_sure=asked.is_sure)
+        made = _place_for(asked.file)
+        try:
+            done = await opened.erase(
+                session,
+                subject=asked.subject,
+                everything=asked.is_everything,
+                forks=asked.forks,
+                by=asked.by,
+            )
+        except BaseException:
+            _give_up(made)
+            raise
+    _write(asked.file, done)
+    if as_json:
+        show_json(_data(done))
+    else:
+        show_lines(_lines(done, asked.file))
+    return DONE if done.is_complete else FAILED
+
+
+async def _whole(store: Store, typed: str) -> str:
+    """Return `typed` if it is the whole id of a session. Raises: SessionNotFound, PathNotFound."""
+    try:
+        found = await named_session(store, typed)
+    except AmbiguousId as error:
+        raise WholeIdNeeded(typed, error.candidates) from None
+    if found != typed:
+        raise WholeIdNeeded(typed, (found,))
+    return found
+
+
+def _fork_policy(*, is_kept: bool, is_with: bool) -> ForkPolicy:
+    if is_kept and is_with:
+        raise UsageMistake("--keep-for-forks and --with-forks exclude each other")
+    if is_kept:
+        return "keep"
+    return "erase" if is_with else "refuse"
+
+
+def _me() -> str:
+    return os.environ.get("USER") or os.environ.get("USERNAME") or "the command line"
+
+
+def _confirm(what: str, *, is_sure: bool) -> None:
+    if is_sure:
+        return
+    if not sys.stdin.isatty():
+        raise UsageMistake("erasing cannot be taken back: add --yes to say that it is meant")
+    if not typer.confirm(f"Erase {safe(what)} for good?", err=True):
+        raise UsageMistake("nothing was erased")
+
+
+def _place_for(file: Path | None) -> Path | None:
+    """The file, made now, so that a certificate is never without a place; None where it was there.
+
+    Raises: PathExists, unless it is the empty one of a command that was killed; UsageMistake.
+    """
+    if file is None:
+        return None
+    try:
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError as error:
+        if not file.is_file() or file.stat().st_size:
+            raise PathExists(str(file)) from error
+        return None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageMistake(f"the certificate cannot be written to {file}: {reason}") from error
+    return file
+
+
+def _give_up(made: Path | None) -> None:
+    if made is not None:
+        with suppress(OSError):
+            made.unlink()
+
+
+def _write(file: Path | None, certificate: Certificate) -> None:
+    if file is not None:
+        content = msgspec.json.format(msgspec.json.encode(certificate), indent=2)
+        with file.open("wb") as out:
+            out.write(content + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+
+
+def _data(certificate: Certificate) -> Any:
+    return msgspec.to_builtins(certificate)
+
+
+def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
+    count = counted(len(certificate.sessions), "session")
+    entries = counted(certificate.entries, "entry", "entries")
+    yield f"erased {count}: {entries}, {size(certificate.bytes)} (certificate {certificate.id})"
+    for session in certificate.sessions[:_LISTED]:
+        what = "erased" if session.is_whole else "lost summaries of it"
+        line = f"  {session.session} {what}: {counted(session.entries, 'entry', 'entries')}"
+        if session.kept:
+            forks = ", ".join(session.kept_for[:5])
+            line += f"; kept for {forks}: " + ", ".join(f"{a}-{b}" for a, b in session.kept[:5])
+        yield line
+    if len(certificate.sessions) > _LISTED:
+        yield f"  … and {len(certificate.sessions) - _LISTED} more"
+    for name, number in msgspec.structs.asdict(certificate.removed).items():
+        if number:
+            yield f"  removed {number:,} {name.replace('_', ' ')}"
+    if certificate.copies:
+        yield "Copies may remain:"
+    for copy in certificate.copies:
+        place = f" in {copy.session}" if copy.session else ""
+        yield f"  {copy.kind}{place}: {safe(copy.what)}"
+    if file is not None:
+        yield f"The certificate is in {safe(str(file))}"
+    if not certificate.is_complete:
+        yield "It is not complete: the same command goes on with it."
+
+
+def erasures(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """List what was erased: the certificates of the namespace, the oldest first.
+
+    Examples:
+        perdure sessions erasures --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            found = await opened.erasures()
+        if as_json:
+            show_json([_data(certificate) for certificate in found])
+            return
+        for each in found:
+            sessions = counted(len(each.sessions), "session")
+            state = "" if each.is_complete else ", not complete"
+            show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {sessions}{state}")
+
+    return run(work)

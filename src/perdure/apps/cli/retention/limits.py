@@ -1,0 +1,299 @@
+"""``perdure store retention`` and ``perdure store quota``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import StoreNotFound, UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.store_access import (
+    NAMESPACE,
+    existing_store,
+    is_missing,
+    store_address,
+    writable_store,
+)
+from perdure.apps.terminal.output import counted, show, show_json, show_lines, size
+from perdure.client import retention
+from perdure.stores.retention.policy import Removed, Retention
+from perdure.stores.retention.quotas import Quota, Usage
+
+_SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_BYTES = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_NONE = "none"
+
+_RETENTION = """How long sessions are kept: look, set, carry out.
+
+Examples:
+    perdure store retention set --max-idle 90d
+    perdure store retention apply
+"""
+_QUOTA = """How much a namespace may hold.
+
+Examples:
+    perdure store quota set --max-bytes 2GB
+"""
+
+retention_commands = typer.Typer(help=_RETENTION, no_args_is_help=True)
+quota_commands = typer.Typer(help=_QUOTA, no_args_is_help=True)
+
+
+def add_to(store_commands: typer.Typer) -> None:
+    """Add the commands to ``perdure store``."""
+    store_commands.add_typer(retention_commands, name="retention")
+    store_commands.add_typer(quota_commands, name="quota")
+
+
+AgeOption = Annotated[
+    str | None,
+    typer.Option("--max-age", metavar="TIME", help="Since it was made: 90d, 12h; or none."),
+]
+IdleOption = Annotated[
+    str | None,
+    typer.Option("--max-idle", metavar="TIME", help="Since its newest message; or none."),
+]
+SessionsOption = Annotated[
+    str | None,
+    typer.Option("--max-sessions", metavar="N", help="So many sessions; or none."),
+]
+EntriesOption = Annotated[
+    str | None, typer.Option("--max-entries", metavar="N", help="So many entries; or none.")
+]
+BytesOption = Annotated[
+    str | None, typer.Option("--max-bytes", metavar="SIZE", help="So much: 500MB, 2GB; or none.")
+]
+
+
+@retention_commands.command("show")
+def show_retention(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show how long the namespace keeps its sessions.
+
+    Examples:
+        perdure store retention show
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            policy = await retention.retention(opened)
+        _tell(policy, "every session is kept", as_json=as_json)
+
+    return run(work)
+
+
+@retention_commands.command("set")
+def set_retention(
+    *,
+    max_age: AgeOption = None,
+    max_idle: IdleOption = None,
+    max_sessions: SessionsOption = None,
+    max_bytes: BytesOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Set how long sessions are kept; what is not named stays as it is. Removes nothing yet.
+
+    Examples:
+        perdure store retention set --max-idle 90d --max-bytes 5GB
+    """
+    address = _existing(store)
+
+    async def work() -> None:
+        async with writable_store(address, namespace) as opened:
+            old = await retention.retention(opened)
+            policy = Retention(
+                max_age_s=_changed(old.max_age_s, max_age, _seconds),
+                max_idle_s=_changed(old.max_idle_s, max_idle, _seconds),
+                max_sessions=_changed(old.max_sessions, max_sessions, _number),
+                max_bytes=_changed(old.max_bytes, max_bytes, _size),
+            )
+            await retention.set_retention(opened, policy)
+        _tell(policy, "every session is kept", as_json=as_json)
+
+    return run(work)
+
+
+@retention_commands.command("apply")
+def apply_retention(
+    *,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would go, and what is held.")
+    ] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Remove the sessions that are to go, while others write, and give the space back.
+
+    A session goes whole. One that a fork shares stays, as does one in which a turn is open or a
+    question waits.
+
+    Examples:
+        perdure store retention apply
+    """
+    address = _existing(store)
+
+    async def work() -> None:
+        async with writable_store(address, namespace) as opened:
+            done = await retention.apply_retention(opened, is_dry_run=is_dry_run)
+        if as_json:
+            show_json({**_data(done), "is_done": not is_dry_run})
+        else:
+            show_lines(_removed_lines(done, is_dry_run=is_dry_run))
+
+    return run(work)
+
+
+def _existing(store: str | None) -> str:
+    """The store to change. Raises: StoreNotFound when nobody has made it yet."""
+    address = store_address(store)
+    if is_missing(address):
+        raise StoreNotFound(address)
+    return address
+
+
+def _removed_lines(done: Removed, *, is_dry_run: bool) -> Iterator[str]:
+    verb = "would go" if is_dry_run else "went"
+    for each in done.plan.expiring:
+        yield f"{each.stream}  {verb}: {each.why}, {size(each.bytes)}"
+    for held in done.plan.held:
+        yield f"{held.stream}  stays: held by {held.hold} (else it {verb}: {held.why})"
+    if is_dry_run:
+        yield f"{counted(len(done.plan.expiring), 'session')} would go; nothing was changed"
+        return
+    yield f"removed {counted(done.sessions, 'session')}, {size(done.bytes)} of content"
+    yield f"gave {size(done.freed_bytes)} back"
+
+
+@quota_commands.command("show")
+def show_quota(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show what the namespace may hold, and what it holds.
+
+    Examples:
+        perdure store quota show --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            limits, used = await retention.quota(opened)
+        _tell_quota(limits, used, as_json=as_json)
+
+    return run(work)
+
+
+@quota_commands.command("set")
+def set_quota(
+    *,
+    max_sessions: SessionsOption = None,
+    max_entries: EntriesOption = None,
+    max_bytes: BytesOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Set what the namespace may hold; what is not named stays as it is.
+
+    Examples:
+        perdure store quota set --max-sessions 10000 --max-bytes 2GB
+    """
+    address = _existing(store)
+
+    async def work() -> None:
+        async with writable_store(address, namespace) as opened:
+            old, _ = await retention.quota(opened)
+            wanted = Quota(
+                max_sessions=_changed(old.max_sessions, max_sessions, _number),
+                max_entries=_changed(old.max_entries, max_entries, _number),
+                max_bytes=_changed(old.max_bytes, max_bytes, _size),
+            )
+            await retention.set_quota(opened, wanted)
+            limits, used = await retention.quota(opened)
+        _tell_quota(limits, used, as_json=as_json)
+
+    return run(work)
+
+
+def _tell_quota(limits: Quota, used: Usage, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"quota": _data(limits), "usage": _data(used)})
+        return
+    for name in ("sessions", "entries", "bytes"):
+        limit = getattr(limits, f"max_{name}")
+        most = "" if limit is None else f" of {_spelled(f'max_{name}', limit)}"
+        held = size(used.bytes) if name == "bytes" else f"{getattr(used, name):,}"
+        show(f"{name:<8}  {held}{most}")
+
+
+def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(_data(policy))
+        return
+    told = {name: value for name, value in _data(policy).items() if value is not None}
+    for name, value in told.items():
+        show(f"{_SAID[name]:<40}  {_spelled(name, value)}")
+    if not told:
+        show(nothing)
+
+
+_SAID = {
+    "max_age_s": "sessions go, once they were made, after",
+    "max_idle_s": "sessions go, once nobody says a word, after",
+    "max_sessions": "of sessions there are at most",
+    "max_bytes": "of content there is at most",
+}
+"""Each limit of a policy -> what it says."""
+
+
+def _spelled(name: str, value: int) -> str:
+    """A limit as it can be typed: times and sizes in the largest unit they are whole in."""
+    units = _SECONDS if name.endswith("_s") else _BYTES if name == "max_bytes" else {}
+    for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
+        if unit and value and value % factor == 0:
+            return f"{value // factor}{unit}"
+    return f"{value:,}"
+
+
+def _data(value: msgspec.Struct) -> dict[str, Any]:
+    named = msgspec.structs.asdict(value)
+    return {name: msgspec.to_builtins(each) for name, each in named.items()}
+
+
+def _changed(old: int | None, typed: str | None, read: Any) -> int | None:
+    if typed is None:
+        return old
+    return None if typed == _NONE else read(typed)
+
+
+def _seconds(typed: str) -> int:
+    found = re.fullmatch(r"(\d{1,6})([mhdw])", typed)
+    if found is None:
+        raise UsageMistake(f"{typed!r} is no time: say 90d, 12h, 30m or 4w, or none")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def _size(typed: str) -> int:
+    found = re.fullmatch(r"(\d{1,12})(kB|MB|GB)?", typed)
+    if found is None:
+        raise UsageMistake(f"{typed!r} is no size: say 500MB or 2GB, or none")
+    return int(found[1]) * _BYTES[found[2] or ""]
+
+
+def _number(typed: str) -> int:
+    if not re.fullmatch(r"\d{1,12}", typed):
+        raise UsageMistake(f"{typed!r} is no number: say one, or none")
+    return int(typed)

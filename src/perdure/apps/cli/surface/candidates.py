@@ -1,0 +1,123 @@
+"""What only a store and this machine know about a word that is being typed.
+
+Asked at each press of a key: it only looks, it never makes a store, and it asks nobody anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from perdure.apps.cli.session_ids import opened_session
+from perdure.apps.cli.surface.completion import Candidate, Completion
+from perdure.apps.settings.lookup import setting
+from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.terminal.output import local_day
+from perdure.apps.terminal.previews import preview_of
+from perdure.client.agents.providers import provider_states
+from perdure.client.store import Store
+from perdure.models.catalogue import ECHO
+from perdure.session.info import SessionInfo
+
+OFFLINE = ECHO.partition(":")[0]
+MOST_SESSIONS = 100
+MOST_ENTRIES = 500
+_PREVIEW_CELLS = 60
+
+Result = TypeVar("Result")
+
+
+class StoreLookup:
+    """`Lookup` in the store and namespace that `words`, what was typed so far, name."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._store = _given(words, "--store")
+        self._namespace = (
+            _given(words, "--namespace")
+            or os.environ.get("PERDURE_NAMESPACE")
+            or setting("store.namespace")
+            or NAMESPACE
+        )
+
+    def sessions(self, typed: str) -> Completion:
+        """The sessions whose id begins with `typed`, else those whose title holds it; or files."""
+        if typed.startswith((".", "~")) or "/" in typed:
+            return Completion(mode="files")
+
+        async def look(store: Store) -> list[SessionInfo]:
+            return await store.recent(MOST_SESSIONS, scope="all", query=typed or None)
+
+        found = self._ask(look)
+        by_id = tuple(_session(info) for info in found if info.id.startswith(typed))
+        if by_id:
+            return Completion(by_id)
+        by_title = tuple(_session(info) for info in found)
+        return Completion(by_title, is_replacing=True) if by_title else Completion(mode="files")
+
+    def entries(self, session: str) -> list[Candidate]:
+        """The entries of `session`, the newest first."""
+
+        async def look(store: Store) -> list[Candidate]:
+            handle = await opened_session(store, session)
+            tree = await store.backend.tree(handle.id)
+            previews = [(each, preview_of(each, _PREVIEW_CELLS)) for each in tree[-MOST_ENTRIES:]]
+            return [
+                Candidate(
+                    str(entry.seq) if entry.stream == handle.id else entry.id,
+                    f"{preview.who}: {preview.what}",
+                )
+                for entry, preview in reversed(previews)
+            ]
+
+        return self._ask(look)
+
+    def questions(self) -> list[Candidate]:
+        """What waits for an answer."""
+
+        async def look(store: Store) -> list[Candidate]:
+            return [Candidate(each.id, each.question.text) for each in await store.questions()]
+
+        return self._ask(look)
+
+    def choices(self, question: str) -> list[Candidate]:
+        """The answers that `question` takes."""
+
+        async def look(store: Store) -> list[Candidate]:
+            asked = [each for each in await store.questions() if each.id.startswith(question)]
+            choices = dict.fromkeys(choice for each in asked for choice in each.question.choices)
+            return [Candidate(choice) for choice in choices]
+
+        return self._ask(look)
+
+    def models(self) -> list[Candidate]:
+        """The offline model, and the providers that are set up."""
+        states = provider_states(os.environ)
+        ready = [state for state in states if state.status in ("configured", "default address")]
+        return [
+            Candidate(ECHO, "offline"),
+            *(Candidate(f"{each.name}:", each.status) for each in ready if each.name != OFFLINE),
+        ]
+
+    def _ask(self, look: Callable[[Store], Awaitable[Result]]) -> Result:
+        async def asked() -> Result:
+            async with existing_store(self._store, self._namespace) as store:
+                return await look(store)
+
+        return asyncio.run(asked())
+
+
+def _session(info: SessionInfo) -> Candidate:
+    return Candidate(info.id, f"{local_day(info.updated_at)} {info.name}".strip())
+
+
+def _given(words: Sequence[str], option: str) -> str | None:
+    """The value that `words` give `option`, the last one counting."""
+    value = None
+    for number, word in enumerate(words):
+        if word == option and number + 1 < len(words):
+            value = words[number + 1]
+        elif word.startswith(f"{option}="):
+            value = word.partition("=")[2]
+    return value

@@ -1,0 +1,184 @@
+"""``perdure agents``: the agent files there are, what they say, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
+from perdure.apps.cli.options import JsonOption
+from perdure.apps.settings.agents import agents_here, is_file_name
+from perdure.apps.terminal.output import out_style, show, show_json, show_lines, width
+from perdure.apps.terminal.tables import Column, table
+from perdure.apps.terminal.text import safe
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.files.lookup import Filed, agent_named
+from perdure.client.agents.files.reader import agent_in
+from perdure.client.agents.files.writer import agent_text
+from perdure.errors import ConfigError, InvalidAgentFile
+
+agents = typer.Typer(no_args_is_help=True)
+
+AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id, or its file.")]
+FilesArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILE", help="Agent files; left out: all that are found."),
+]
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure agents`` known."""
+    program.add_typer(agents, name="agents")
+
+
+@agents.callback()
+def agents_itself() -> None:
+    """Look at agents: the files .perdure/agents/*.agent.yaml of the project, and your own.
+
+    Your own are in ~/.config/perdure/agents. `perdure chat --agent ID` talks with one.
+
+    Examples:
+        perdure agents list
+        perdure agents show helper
+        perdure agents validate
+    """
+
+
+@agents.command("list")
+def list_agents(*, as_json: JsonOption = False) -> int:
+    """List the agents that can be named here, the project's first.
+
+    Examples:
+        perdure agents list
+        perdure agents list --json
+    """
+    found = agents_here(Path(), os.environ)
+    if as_json:
+        show_json([_row(filed) for filed in found])
+    elif found:
+        show_lines(_table(found))
+    else:
+        show("No agent files here yet; `perdure init` writes one as an example.")
+    return DONE
+
+
+@agents.command("show")
+def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
+    """Show an agent whole: every setting, its tools by name, as a file that says the same.
+
+    Examples:
+        perdure agents show helper
+        perdure agents show ./helper.agent.yaml --json
+
+    Exit codes:
+        2  no or several agents have that id, or its file has faults
+    """
+    found = _named(agent)
+    if as_json:
+        show_json({**_row(found), "agent": None if found.agent is None else found.agent.snapshot()})
+    elif found.agent is not None:
+        style = out_style()
+        show(style.paint(f"# {safe(str(found.file))}", "faint"))
+        show_lines(safe(line) for line in agent_text(found.agent).splitlines())
+    return DONE
+
+
+@agents.command("validate")
+def validate(files: FilesArgument = None, *, as_json: JsonOption = False) -> int:
+    """Check agent files: every fault, each with its line.
+
+    Examples:
+        perdure agents validate
+        perdure agents validate helper.agent.yaml --json
+
+    Exit codes:
+        1  a file has faults, or two files have the same id
+        3  a file is not there
+    """
+    found = agents_here(Path(), os.environ) if not files else tuple(map(_filed, files))
+    told = [{**_row(filed), "faults": list(_faults(filed, found))} for filed in found]
+    has_faults = any(each["faults"] for each in told)
+    if as_json:
+        show_json(told)
+    else:
+        show_lines(_judged(found))
+    return FAILED if has_faults else DONE
+
+
+def _named(agent: str) -> Filed:
+    if is_file_name(agent):
+        return Filed(Path(agent), "user", agent=agent_in(Path(agent)))
+    return agent_named(agent, agents_here(Path(), os.environ))
+
+
+def _filed(file: Path) -> Filed:
+    if not file.is_file():
+        raise PathNotFound(str(file))
+    try:
+        return Filed(file, "user", agent=agent_in(file))
+    except ConfigError as error:
+        return Filed(file, "user", error=error)
+
+
+def _faults(filed: Filed, found: Sequence[Filed]) -> Iterator[str]:
+    if isinstance(filed.error, InvalidAgentFile):
+        yield from filed.error.faults
+    elif filed.error is not None:
+        yield str(filed.error)
+    others = [each.file for each in found if each.id == filed.id and each.file != filed.file]
+    for other in others:
+        yield f"{other} is the agent {filed.id!r} too; give one another id"
+
+
+def _row(filed: Filed) -> dict[str, object]:
+    agent = filed.agent
+    return {
+        "id": filed.id,
+        "name": None if agent is None else agent.name,
+        "description": None if agent is None else agent.description,
+        "model": None if agent is None else agent.model,
+        "source": filed.place,
+        "path": str(filed.file),
+        "ok": agent is not None,
+    }
+
+
+def _table(found: Sequence[Filed]) -> Iterator[str]:
+    columns = (
+        Column("agent", "strong"),
+        Column("of"),
+        Column("model"),
+        Column("what it is for", gives_way=True),
+    )
+    rows = [
+        (
+            safe(filed.id),
+            filed.place,
+            "-" if filed.agent is None else safe(filed.agent.model),
+            _purpose(filed.agent),
+        )
+        for filed in found
+    ]
+    yield from table(columns, rows, width(), out_style())
+
+
+def _purpose(agent: Agent | None) -> str:
+    if agent is None:
+        return "cannot be read: perdure agents validate says why"
+    return safe(agent.description or agent.name or "")
+
+
+def _judged(found: Sequence[Filed]) -> Iterator[str]:
+    style = out_style()
+    if not found:
+        yield "No agent files here yet; `perdure init` writes one as an example."
+    for filed in found:
+        faults = list(_faults(filed, found))
+        word = style.paint("faults", "warning") if faults else style.paint("ok", "good")
+        yield f"{word}  {safe(str(filed.file))}"
+        for fault in faults:
+            yield f"    {safe(fault)}"

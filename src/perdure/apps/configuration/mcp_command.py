@@ -1,0 +1,204 @@
+"""``perdure mcp``: the MCP servers that agents may use, and what one of them offers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE
+from perdure.apps.cli.options import JsonOption, run
+from perdure.apps.settings.agents import agents_here
+from perdure.apps.settings.layers import Configuration, FaultyServer
+from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
+from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, width
+from perdure.apps.terminal.tables import Column, table
+from perdure.apps.terminal.text import one_line, safe
+from perdure.client.agents.files.lookup import Filed
+from perdure.client.agents.files.reader import agent_in
+from perdure.errors import InvalidSettings
+from perdure.secrets.vault import Vault
+from perdure.tools.mcp.connection import Connection
+from perdure.tools.mcp.server_tools import Offer, offered
+from perdure.tools.mcp.servers import McpServer
+
+mcp = typer.Typer(no_args_is_help=True)
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure mcp`` known."""
+    program.add_typer(mcp, name="mcp")
+
+
+@mcp.callback()
+def mcp_itself() -> None:
+    """Look at MCP servers: those of your settings, and those that stand in agent files.
+
+    A server of the settings is [mcp.servers.NAME]; agents name it, and `chat.mcp_servers` gives it
+    to the agent of every chat.
+
+    Examples:
+        perdure mcp list
+        perdure mcp test git
+    """
+
+
+@mcp.command("list")
+def list_servers(*, as_json: JsonOption = False) -> int:
+    """List the servers there are, and where each is configured. Starts and asks none.
+
+    One that cannot be used is listed, too, with every fault and its line.
+
+    Examples:
+        perdure mcp list
+        perdure mcp list --json
+    """
+    configuration = Configuration(Path(), os.environ, is_lenient=True)
+    known = known_servers(configuration, agents_here(Path(), os.environ))
+    faulty = configuration.faulty_servers
+    if as_json:
+        show_json([*map(_row, known), *map(_faulty_row, faulty)])
+    elif known or faulty:
+        show_lines(_table(known) if known else ())
+        show_lines(_faults(faulty))
+    else:
+        show("No MCP servers here; docs/guides/mcp.md says how to add one.")
+    return DONE
+
+
+@mcp.command("test")
+def try_server(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The server, as it is listed.")],
+    *,
+    agent: Annotated[
+        Path | None,
+        typer.Option("--agent", metavar="FILE", help="Look for it in this agent file."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Connect to a server, and show which of its tools an agent gets, and which not and why.
+
+    It is started, or asked, as for a session in this folder, and ended again. No tool is called.
+
+    Examples:
+        perdure mcp test git
+        perdure mcp test docs --agent helper.agent.yaml --json
+
+    Exit codes:
+        1  it cannot be used
+        2  there is no such server, or several, or its settings have faults
+    """
+    configuration = Configuration(Path(), os.environ, is_lenient=True)
+    if agent is None:
+        known = known_servers(configuration, agents_here(Path(), os.environ))
+        for each in configuration.faulty_servers:
+            if each.name == name:
+                raise InvalidSettings(str(each.file), each.faults)
+    else:
+        filed = Filed(agent, "user", agent=agent_in(agent))
+        known = known_servers(configuration, (filed,))
+        known = tuple(each for each in known if each.file is not None)
+    server = server_named(name, known).server
+
+    async def work() -> None:
+        offer = await _offered(server)
+        if as_json:
+            show_json(_data(offer))
+        else:
+            show_lines(_told(offer))
+
+    return run(work)
+
+
+async def _offered(server: McpServer) -> Offer:
+    """What `server` offers. Raises: McpUnavailable."""
+    connection = Connection(server, Vault(os.environ), Path())
+    try:
+        return await offered(connection)
+    finally:
+        await connection.close()
+
+
+def _row(known: Known) -> dict[str, object]:
+    return {
+        "name": known.server.name,
+        "source": known.source,
+        "path": None if known.file is None else str(known.file),
+        "transport": "http" if known.server.is_remote else "stdio",
+        "where": _where(known.server),
+        "ok": True,
+    }
+
+
+def _faulty_row(faulty: FaultyServer) -> dict[str, object]:
+    return {
+        "name": faulty.name,
+        "source": SETTINGS,
+        "path": str(faulty.file),
+        "transport": None,
+        "where": None,
+        "ok": False,
+        "faults": list(faulty.faults),
+    }
+
+
+def _faults(faulty: Sequence[FaultyServer]) -> Iterator[str]:
+    style = out_style()
+    for each in faulty:
+        word = style.paint("faults", "warning")
+        yield f"{word}  {safe(each.name)} ({safe(str(each.file))}) cannot be used:"
+        for fault in each.faults:
+            yield f"    {safe(fault)}"
+
+
+def _where(server: McpServer) -> str:
+    if server.is_remote:
+        return server.destination.host
+    return server.command or ""
+
+
+def _table(known: Sequence[Known]) -> Iterator[str]:
+    columns = (
+        Column("server", "strong"),
+        Column("of"),
+        Column("is"),
+        Column("at", gives_way=True),
+    )
+    rows = [
+        (
+            safe(each.server.name),
+            safe(each.source),
+            "http" if each.server.is_remote else "a program",
+            safe(_where(each.server)),
+        )
+        for each in known
+    ]
+    yield from table(columns, rows, width(), out_style())
+
+
+def _data(offer: Offer) -> dict[str, object]:
+    return {
+        "name": offer.server,
+        "tools": [
+            {"name": spec.name, "effect": spec.effect, "approved_as": spec.action}
+            for spec in offer.tools
+        ],
+        "left_out": msgspec.to_builtins(offer.left_out),
+    }
+
+
+def _told(offer: Offer) -> Iterator[str]:
+    style = out_style()
+    tools = counted(len(offer.tools), "tool")
+    left = f", {len(offer.left_out)} left out" if offer.left_out else ""
+    yield f"{style.paint('ok', 'good')}  {safe(offer.server)} answers: {tools}{left}"
+    for spec in offer.tools:
+        asked = "runs without approval" if spec.action is None else f"approved as {spec.action}"
+        about = one_line(spec.description, max(20, width() - len(spec.name) - len(asked) - 8))
+        yield f"  {style.paint(spec.name, 'tool')}  {style.paint(asked, 'faint')}  {safe(about)}"
+    for each in offer.left_out:
+        yield f"  {style.paint('left out', 'warning')}  {safe(each.tool)}: {safe(each.reason)}"

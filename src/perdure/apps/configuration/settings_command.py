@@ -1,0 +1,139 @@
+"""``perdure config``: which setting counts, where it comes from, and what it goes before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE
+from perdure.apps.cli.options import JsonOption
+from perdure.apps.settings.document import BUILT_IN
+from perdure.apps.settings.layers import Configuration, Explained, Said
+from perdure.apps.settings.paths import agent_folders
+from perdure.apps.terminal.output import out_style, show_json, show_lines
+from perdure.apps.terminal.text import safe
+from perdure.secrets.mask import masked
+
+config = typer.Typer(no_args_is_help=True)
+
+KeyArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="KEY", help="The setting, such as chat.model; left out: all."),
+]
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure config`` known."""
+    program.add_typer(config, name="config")
+
+
+@config.callback()
+def config_itself() -> None:
+    """Show which settings count, and where they come from.
+
+    Settings are read from your file, the project's file and the environment; options on the command
+    line go before all of them. A project's file may only name a namespace and lower what you allow.
+
+    Examples:
+        perdure config explain
+        perdure config explain chat.fs_scope
+        perdure config path
+    """
+
+
+@config.command("explain")
+def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> int:
+    """Show the value of each setting, the file and line it comes from, and what it goes before.
+
+    Examples:
+        perdure config explain
+        perdure config explain chat.model --json
+
+    Exit codes:
+        2  there is no such setting, or a file holds what nobody reads
+    """
+    configuration = Configuration(Path(), os.environ)
+    keys = list(BUILT_IN) if key is None else [key]
+    explained = [configuration.explained(each) for each in keys]
+    if as_json:
+        show_json([_data(each) for each in explained])
+    else:
+        show_lines(_lines(explained))
+    return DONE
+
+
+@config.command("path")
+def path(*, as_json: JsonOption = False) -> int:
+    """Show the files that settings and agents are read from, whether they are there or not.
+
+    Examples:
+        perdure config path
+        perdure config path --json
+    """
+    configuration = Configuration(Path(), os.environ)
+    files = [("user", configuration.person_file)]
+    if configuration.project_file is not None:
+        files.append(("project", configuration.project_file))
+    files.extend((f"{place} agents", f) for place, f in agent_folders(Path(), os.environ).items())
+    if as_json:
+        show_json([{"source": s, "path": str(f), "exists": f.exists()} for s, f in files])
+    else:
+        widest = max(len(source) for source, _ in files)
+        show_lines(
+            f"{source.ljust(widest)}  {safe(str(f))}{'' if f.exists() else '  (not there)'}"
+            for source, f in files
+        )
+    return DONE
+
+
+def _data(explained: Explained) -> dict[str, object]:
+    said = explained.said
+    return {
+        "key": explained.key,
+        "value": _plain(said.value),
+        "source": said.source,
+        "where": said.where,
+        "overrides": [
+            {
+                "value": _plain(other.value),
+                "source": other.source,
+                "where": other.where,
+                **({} if other.note is None else {"note": other.note}),
+            }
+            for other in explained.overrides
+        ],
+    }
+
+
+def _plain(value: object) -> object:
+    return masked(value) if isinstance(value, str) else msgspec.to_builtins(value)
+
+
+def _lines(explained: list[Explained]) -> Iterator[str]:
+    style = out_style()
+    widest = max(len(each.key) for each in explained)
+    for each in explained:
+        key = style.paint(each.key.ljust(widest), "strong")
+        yield f"{key}  {_shown(each.said)}  {style.paint(_from(each.said), 'faint')}"
+        for other in each.overrides:
+            why = "not taken" if other.note else "goes before"
+            note = f" ({other.note})" if other.note else ""
+            told = f"{why} {_shown(other)}  {_from(other)}{note}"
+            yield f"{' ' * widest}    {style.paint(told, 'faint')}"
+
+
+def _shown(said: Said) -> str:
+    if said.value is None:
+        return "none"
+    plain = _plain(said.value)
+    text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    return safe(text)
+
+
+def _from(said: Said) -> str:
+    return f"[{said.source}{'' if said.where is None else f' {safe(said.where)}'}]"

@@ -1,0 +1,322 @@
+"""Commands by which people decide in a flow, from any process.
+
+A decision is in the log when its command returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Literal
+
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
+from perdure.apps.flow.options import ByOption, FlowArgument, opened_flow, person
+from perdure.apps.store_access import NAMESPACE
+from perdure.apps.terminal.output import show, show_json
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.role_setup import no_tool
+from perdure.errors import ConfigError
+from perdure.session.flows.kinds import ConsentMode, ImprovementMode
+from perdure.session.flows.run import FlowState
+from perdure.tools.builtin.catalogue import BUILTIN
+
+Decide = Callable[[Flow], Awaitable[FlowState]]
+
+
+def _decided(
+    store: str | None, namespace: str, flow: str, decide: Decide, told: str, *, as_json: bool
+) -> int:
+    """Open the flow, decide, and say so."""
+
+    async def work() -> None:
+        async with opened_flow(store, namespace, flow) as (_, handle):
+            state = await decide(handle)
+        if as_json:
+            show_json({"flow": handle.id, "status": state.run.status})
+        else:
+            hint = f"; if no process runs the flow, `perdure flow resume {handle.id}` continues it"
+            show(told if state.run.status == "completed" else told + hint)
+
+    return run(work)
+
+
+def reply(
+    flow: FlowArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", callback=only_text, help="Your words.")],
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="NODE", help="A node or a role; left out: the only one that waits."),
+    ] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Reply to a node that asks, stopped, or waits for a handoff.
+
+    Examples:
+        perdure flow reply 20260527T14 "Take the night train."
+        perdure flow reply 20260527T14 "Go on." --to build
+
+    Exit codes:
+        4  it does not wait for a reply, or has one
+    """
+    if not text.strip():
+        raise UsageMistake("the reply is empty; write it in quotes")
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.reply(text, to, by=person(by)),
+        "Replied",
+        as_json=as_json,
+    )
+
+
+def approve(
+    flow: FlowArgument,
+    node: Annotated[
+        str | None, typer.Argument(metavar="NODE", help="Left out: the only one that waits.")
+    ] = None,
+    *,
+    is_declined: Annotated[
+        bool, typer.Option("--decline", help="Decline it; the node then waits for a reply.")
+    ] = False,
+    note: Annotated[
+        str | None, typer.Option(metavar="TEXT", callback=only_text, help="Why it is declined.")
+    ] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Approve a handoff that waits for you, or decline it.
+
+    Examples:
+        perdure flow approve 20260527T14
+        perdure flow approve 20260527T14 plan --decline --note "Ask the hotel first."
+
+    Exit codes:
+        4  no handoff of it waits
+    """
+    if note is not None and not is_declined:
+        raise UsageMistake("--note is the reason for declining a handoff: add --decline")
+
+    async def decide(handle: Flow) -> FlowState:
+        if is_declined:
+            return await handle.decline(node, note, by=person(by))
+        return await handle.approve(node, by=person(by))
+
+    told = "Declined" if is_declined else "Approved"
+    return _decided(store, namespace, flow, decide, told, as_json=as_json)
+
+
+def stop(
+    flow: FlowArgument,
+    target: Annotated[str, typer.Argument(metavar="NODE", help="A node or a role at work.")],
+    *,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """End the turn of a node, in whichever process it runs; the node then waits for a reply.
+
+    Examples:
+        perdure flow stop 20260527T14 build
+
+    Exit codes:
+        4  it is not at work
+    """
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.stop(target, by=person(by)),
+        f"{target} is being stopped",
+        as_json=as_json,
+    )
+
+
+def improve(
+    flow: FlowArgument,
+    mode: Annotated[
+        ImprovementMode, typer.Argument(metavar="MODE", help="One of graph-based, parallel, none.")
+    ],
+    *,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Choose how the roles look back at a flow whose work is closed.
+
+    graph-based: each role after those it handed work to, with their findings. parallel: all at
+    once, the owner last. none: the flow is completed.
+
+    Examples:
+        perdure flow improve 20260527T14 graph-based
+
+    Exit codes:
+        4  the flow does not wait for that choice
+    """
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.choose_improvement(mode, by=person(by)),
+        f"Looking back: {mode}",
+        as_json=as_json,
+    )
+
+
+def feedback(
+    flow: FlowArgument,
+    choice: Annotated[
+        Literal["grant", "deny"], typer.Argument(metavar="CHOICE", help="One of grant, deny.")
+    ],
+    *,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Decide whether feedback is written from what the roles found.
+
+    Examples:
+        perdure flow feedback 20260527T14 deny
+
+    Exit codes:
+        4  the flow does not wait for that decision
+    """
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.decide_feedback(is_granted=choice == "grant", by=person(by)),
+        "Feedback is written" if choice == "grant" else "No feedback is written",
+        as_json=as_json,
+    )
+
+
+def consent(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    mode: Annotated[
+        ConsentMode | None,
+        typer.Argument(metavar="MODE", help="One of no-access, partial-access, full-access."),
+    ] = None,
+    *,
+    commands: Annotated[
+        list[str] | None,
+        typer.Option("--allow-command", metavar="LINE", help="Allow this exact command."),
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option("--allow-tool", metavar="NAME", help="Allow this MCP tool."),
+    ] = None,
+    is_revoked: Annotated[bool, typer.Option("--revoke", help="Remove these grants.")] = False,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Change what the roles of a flow may do without asking.
+
+    no-access: ask for everything. partial-access: roles write files, and run commands and tools of
+    MCP servers that were allowed, to the letter. full-access: ask for nothing. Open questions that
+    the change allows are answered with it.
+
+    Examples:
+        perdure flow consent 20260527T14 partial-access
+        perdure flow consent 20260527T14 --allow-command "make test"
+        perdure flow consent 20260527T14 --allow-command "make test" --allow-command "make docs"
+        perdure flow consent 20260527T14 --allow-command "make test" --revoke
+
+    Exit codes:
+        2  no role can run it, the mode ignores it, or it is revoked and was not allowed
+    """
+    _check_named(commands, "--allow-command")
+    _check_named(tools, "--allow-tool")
+    if commands and tools:
+        raise UsageMistake("--allow-command and --allow-tool are two decisions: make one")
+    if mode is None and not commands and not tools:
+        raise UsageMistake("name a mode, or what to allow; add --help to see what is possible")
+    if is_revoked and not commands and not tools:
+        raise UsageMistake("--revoke needs --allow-command or --allow-tool: name what to revoke")
+    return _decided(
+        store,
+        namespace,
+        flow,
+        lambda handle: handle.consent(
+            mode,
+            command=tuple(tools or commands or ()) or None,
+            tool="mcp" if tools else "bash",
+            is_revoked=is_revoked,
+            by=person(by),
+        ),
+        "Consent changed",
+        as_json=as_json,
+    )
+
+
+def _check_named(names: Sequence[str] | None, option: str) -> None:
+    """Raises: UsageMistake when one of `names` is empty."""
+    if any(not name.strip() for name in names or ()):
+        raise UsageMistake(f'{option} is empty; name what to allow, e.g. {option} "make test"')
+
+
+def configure(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role instance.")],
+    *,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="As provider:name.")
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="NAME", help="Only this of its tools."),
+    ] = None,
+    skills: Annotated[
+        list[str] | None,
+        typer.Option("--skill", metavar="NAME", help="A skill of the role; none: no skills."),
+    ] = None,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Set the model, tools and skills of a role, from its next turn on.
+
+    Choose skills before the role begins: they are part of its first prompt. Without options the
+    role works as its agent and its own files say.
+
+    Examples:
+        perdure flow configure 20260527T14 developer_2 -m openai:gpt-5
+        perdure flow configure 20260527T14 reviewer --tool read_file --skill careful-reading
+        perdure flow configure 20260527T14 reviewer  # as it is, where it waits for that
+
+    Exit codes:
+        2  unknown skill, tool or model
+        4  the workflow has no such role, or the role has begun and its skills are fixed
+    """
+    taught = None if skills is None else [name for name in skills if name != "none"]
+
+    async def decide(handle: Flow) -> FlowState:
+        if tools and role not in (await handle.state()).sessions:
+            _check_tools(role, tools)
+        return await handle.configure(
+            role, model=model, tools=tools or None, skills=taught, by=person(by)
+        )
+
+    return _decided(store, namespace, flow, decide, f"{role} is configured", as_json=as_json)
+
+
+def _check_tools(role: str, names: Sequence[str]) -> None:
+    """Raises: ConfigError for what no role of a command line begins with."""
+    unknown = [name for name in names if name not in BUILTIN]
+    if unknown:
+        told = no_tool(role, unknown, BUILTIN)
+        raise ConfigError(f"{told}; tools of a program are named in it, with `Flow.configure`")

@@ -1,0 +1,151 @@
+"""Who works in a workflow document: agents of the file, agent files, or ones made for the run.
+
+An agent of the file may touch what the command line says, and no more. Nodes may refer to an agent
+that nobody defines, as exports of imported sessions do: where a model is named it is made, with
+those of the tools that the nodes name which there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.flow.roles import Acting
+from perdure.apps.settings.agents import agents_here, chosen_agent
+from perdure.apps.settings.layers import Configuration
+from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.delegation.restriction import within
+from perdure.client.flows.documents.agents import bound_agents
+from perdure.engine.flows.documents.document_flow import agent_refs
+from perdure.errors import ConfigError
+from perdure.secrets.references import unfilled_in
+from perdure.session.flows.kinds import DocumentBound
+from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.registry import ToolRegistry
+from perdure.workflow.document import AgentNode
+from perdure.workflow.reader import Located
+
+INSTRUCTIONS = """You work on one step of a workflow of several. What you are told is all you are
+given; your answer, as you write it, is what the next step gets."""
+
+
+class Cast(msgspec.Struct, frozen=True):
+    """The agents, and the workflow as they can run it; `remarks` say what differs from the file."""
+
+    agents: tuple[Agent, ...]
+    located: Located
+    remarks: tuple[str, ...] = ()
+
+
+def cast_of(found: Located, acting: Acting) -> Cast:
+    """Who works in `found`. An agent that is missing, or faulty, is left to who checks the whole.
+
+    Raises: InvalidAgentFile; ConfigError for an agent file that cannot be used.
+    """
+    own, _ = bound_agents(found, {})
+    filed = agents_here(Path(), os.environ)
+    agents: list[Agent] = []
+    remarks: list[str] = []
+    made: dict[str, Agent] = {}
+    for ref in agent_refs(found.workflow):
+        if ref in own:
+            allowed = msgspec.structs.replace(own[ref], permissions=acting.permissions)
+            agents.append(_acting(allowed, acting))
+        elif any(each.id == ref for each in filed):
+            chosen = chosen_agent(ref, filed, acting.permissions)
+            agents.append(_acting(chosen.agent, acting))
+            remarks += chosen.notes
+        elif _is_defined(found, ref):
+            continue  # with faults, which are told with all the others
+        elif (model := _model_for_all(acting)) is not None:
+            made[ref] = _made(found, ref, model, acting)
+    for agent in agents:
+        warning = unfilled_in(agent.instructions, f"the instructions of agent {agent.id!r}")
+        remarks += [] if warning is None else [warning]
+    located, more = _without_unknown(found, made)
+    return Cast((*agents, *made.values()), located, (*remarks, *more))
+
+
+def _is_defined(found: Located, ref: str) -> bool:
+    return any(agent.get("id") == ref for agent in found.workflow.agents)
+
+
+def _acting(agent: Agent, acting: Acting) -> Agent:
+    """`agent` with the model that all agents are to have, if one is named."""
+    model = _model_for_all(acting)
+    return agent if model is None else msgspec.structs.replace(agent, model=model, fallbacks=())
+
+
+def _model_for_all(acting: Acting) -> str | None:
+    """The model that the command line names for every agent."""
+    if acting.model is None and acting.scenario is not None:
+        return f"scripted:{acting.scenario.name}"
+    return acting.model
+
+
+def _made(found: Located, ref: str, model: str, acting: Acting) -> Agent:
+    """An agent that nobody defines, with what its nodes used of what there is."""
+    named = [
+        tool
+        for node in found.workflow.nodes
+        if isinstance(node, AgentNode) and node.agent_ref == ref
+        for tool in node.tools
+    ]
+    tools = [name for name in dict.fromkeys(named) if name in BUILTIN]
+    configuration = Configuration(Path(), os.environ)
+    return Agent(
+        ref,
+        model=model,
+        instructions=INSTRUCTIONS,
+        tools=tools,
+        permissions=acting.permissions,
+        **configuration.timeouts,
+        **configuration.budget,
+    )
+
+
+def _without_unknown(found: Located, made: Mapping[str, Agent]) -> tuple[Located, tuple[str, ...]]:
+    """`found` with no node of `made` that names a tool there is not, and what is said then."""
+    missing: dict[str, None] = {}
+    nodes = list(found.workflow.nodes)
+    for number, node in enumerate(nodes):
+        if isinstance(node, AgentNode) and node.agent_ref in made:
+            kept = tuple(tool for tool in node.tools if tool in BUILTIN)
+            missing.update(dict.fromkeys(tool for tool in node.tools if tool not in BUILTIN))
+            nodes[number] = msgspec.structs.replace(node, tools=kept)
+    workflow = msgspec.structs.replace(found.workflow, nodes=tuple(nodes))
+    told = [f"agent {ref!r} is made for this run, with {a.model}" for ref, a in made.items()]
+    if missing:
+        told.append(f"tools that there are not here, and it works without: {', '.join(missing)}")
+    return msgspec.structs.replace(found, workflow=workflow), tuple(told)
+
+
+def recast(document: DocumentBound, acting: Acting, *, is_foreign: bool) -> tuple[Agent, ...]:
+    """The agents of a flow that began before, with what the log cannot hold of those in files.
+
+    Those of a received flow get no more than the command line and the settings allow.
+
+    Raises: ConfigError when they cannot be read by this version, or when another model is asked
+    for: what they work with was said when the flow began.
+    """
+    if acting.model is not None:
+        raise ConfigError(
+            "what the agents of this flow work with was said when it began; `perdure flow "
+            "configure ID ROLE -m MODEL` changes it for one of them"
+        )
+    filed = agents_here(Path(), os.environ)
+    agents: list[Agent] = []
+    for ref, snapshot in document.agents.items():
+        if any(each.id == ref for each in filed):
+            agents.append(chosen_agent(ref, filed, acting.permissions).agent)
+            continue
+        names = [name for name in tool_names(snapshot) if name in BUILTIN]
+        agent = agent_of(snapshot, ToolRegistry(tuple(BUILTIN[name] for name in names)))
+        if is_foreign:
+            allowed = within(agent.permissions, acting.permissions)
+            agent = msgspec.structs.replace(agent, permissions=allowed)
+        agents.append(agent)
+    return tuple(agents)

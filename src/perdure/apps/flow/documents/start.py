@@ -1,0 +1,122 @@
+"""``perdure flow run`` and ``resume`` with a workflow document, known by what the file says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.options import named_values
+from perdure.apps.flow.documents.agents import cast_of, recast
+from perdure.apps.flow.options import flows_of
+from perdure.apps.flow.roles import Acting
+from perdure.apps.terminal.output import remark
+from perdure.client.flows.documents.start import checked
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.engine.flows.documents.input_check import from_texts, untold
+from perdure.engine.flows.documents.structure import in_order
+from perdure.errors import InvalidWorkflow
+from perdure.session.flows.kinds import Configuring, ConsentMode, Dimension, RunSettings
+from perdure.session.flows.run import FlowState
+from perdure.workflow.reader import Located
+
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="NAME=VALUE", help="An input of a workflow document."),
+]
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What was said on the command line of a new flow.
+
+    `configuring` and `roles` only of one of roles; `settings` is what is kept for `resume`.
+    """
+
+    workspace: Path
+    acting: Acting
+    inputs: Sequence[str] = ()
+    record: Path | None = None
+    project: str | None = None
+    id: str | None = None
+    consent: ConsentMode = "no-access"
+    configuring: Mapping[Dimension, Configuring] = {}
+    roles: Sequence[str] = ()
+    settings: RunSettings = RunSettings()
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A document that can be run, who works in it, and what it is given."""
+
+    located: Located
+    acting: Acting
+    inputs: dict[str, object]
+
+
+def prepared(found: Located, given: Given) -> Prepared:
+    """The document `found`, before anything of its flow is there. Blocks.
+
+    Raises: InvalidWorkflow with every fault; ConfigError; UsageMistake.
+    """
+    inputs = from_texts(found.workflow, named_values(given.inputs, "--input"))
+    cast = cast_of(found, given.acting)
+    checked(cast.located, {agent.id: agent for agent in cast.agents}, given.workspace)
+    for each in cast.remarks:
+        remark(each)
+    acting = msgspec.structs.replace(given.acting, agents=cast.agents)
+    return Prepared(cast.located, acting, inputs)
+
+
+@asynccontextmanager
+async def begun(store: Store, document: Prepared, given: Given) -> AsyncGenerator[Flow]:
+    """A new flow of a document.
+
+    Raises: ConfigError; SecretPasted; SessionExists.
+    """
+    async with flows_of(store, document.acting, is_run=True) as flows:
+        yield await flows.start(
+            document.located,
+            workspace=given.workspace,
+            project=given.project,
+            id=given.id,
+            record_folder=None if given.record is None else given.record.absolute(),
+            consent=given.consent,
+            inputs=document.inputs,
+            settings=given.settings,
+        )
+
+
+@asynccontextmanager
+async def resumed(
+    store: Store,
+    state: FlowState,
+    acting: Acting,
+    workspace: Path | None,
+    settings: RunSettings | None,
+) -> AsyncGenerator[Flow]:
+    """The flow that stands at `state`, to be run on.
+
+    Raises: ConfigError; FlowRefusal when its files are not here.
+    """
+    assert state.document is not None
+    agents = recast(state.document, acting, is_foreign=state.is_foreign)
+    async with flows_of(
+        store, msgspec.structs.replace(acting, agents=agents), is_run=True
+    ) as flows:
+        yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
+
+
+def faults_in(found: Located, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return all that keeps the document `found` from being run, and what only needs a warning."""
+    cast = cast_of(found, Acting(()))
+    inputs = {each.name: "" for each in found.workflow.inputs}
+    warnings = (*cast.remarks, *in_order(untold(cast.located, inputs)))
+    try:
+        checked(cast.located, {agent.id: agent for agent in cast.agents}, workspace)
+    except InvalidWorkflow as error:
+        return error.faults, warnings
+    return (), warnings

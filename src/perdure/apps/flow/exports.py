@@ -1,0 +1,142 @@
+"""``perdure flow export`` and ``delete``: flows as folders, and flows that are no longer there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from perdure.apps.cli.exits import PathExists, UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
+from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
+from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.terminal.output import counted, remark, show, show_json
+from perdure.apps.terminal.text import safe
+from perdure.engine.flows.documents.document_flow import workflow_text_of
+from perdure.interop.a_society.exports import export_flow
+from perdure.interop.a_society.folder import FORMAT
+from perdure.stores.maintenance.file_lock import alone_in
+
+WORKFLOW = "record/workflow.yaml"
+"""Where an exported folder has the workflow, so that it can be imported anywhere."""
+
+
+def export(
+    flow: FlowArgument,
+    *,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="DIR", parser=named_path, help="The folder to make."
+        ),
+    ],
+    format: Annotated[
+        Literal["a-society"], typer.Option(metavar="FORMAT", help="What to write.")
+    ] = FORMAT,
+    is_forced: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Write a flow as a folder: its state, each role's transcript and feed, its record.
+
+    The record is the workflow, the artifacts and the findings. `perdure import DIR --format
+    a-society` reads the folder, on any machine.
+
+    Examples:
+        perdure flow export 20260527T14 -o flows/trip
+
+    Exit codes:
+        4  a file is there already, and --force is not given
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            id = await opened.find(flow, only="flow")
+            exported = await export_flow(opened.backend, id)
+            state = await flows.look(id).state()
+        files = exported.files
+        files[WORKFLOW] = workflow_text_of(state).encode()
+        _write(output, files, is_forced=is_forced)
+        for told in exported.left_out:
+            remark(f"not exported: {safe(told)}")
+        if as_json:
+            told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
+            show_json(told)
+        else:
+            show(f"wrote {counted(len(files), 'file')} to {output}")
+
+    return run(work)
+
+
+def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
+    """Write `files`; none of them where one is in the way, or another export writes there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with alone_in(folder):
+            for path in files:
+                if (folder / path).exists() and not is_forced:
+                    raise PathExists(str(folder / path))
+            for path, content in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(content)
+    except BlockingIOError as error:
+        raise PathExists(str(folder)) from error
+
+
+def delete(
+    flow: FlowArgument,
+    *,
+    is_with_record: Annotated[
+        bool, typer.Option("--with-record", help="Remove its record folder, too.")
+    ] = False,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; there is no way back.")
+    ] = False,
+    by: ByOption = None,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Take a flow and the sessions of its roles and selectors out of the store, for good.
+
+    Its record folder stays, the files in it are yours; with --with-record it is removed, unless
+    something else is in it. A flow at work is not deleted.
+
+    Examples:
+        perdure flow delete 20260527T14 --yes
+        perdure flow delete 20260527T14 --with-record --yes
+
+    Exit codes:
+        2  nobody said that it is meant
+        4  a role is at work, or the record folder cannot be removed
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            id = await opened.find(flow, only="flow")
+            folder = (await flows.look(id).state()).run.record_folder_path
+            if not is_sure:
+                _confirm(f"flow {id} and {folder}" if is_with_record else f"flow {id}")
+            record = "remove" if is_with_record else "keep"
+            gone = await flows.delete(id, record=record, by=person(by))
+        if as_json:
+            left = gone.record if gone.is_record_left else None
+            show_json({"flow": id, "sessions": len(gone.sessions), "record_left": left})
+            return
+        show(f"deleted {id} and {counted(len(gone.sessions), 'session')}")
+        if gone.is_record_left:
+            show(f"its record folder is left: {safe(str(gone.record))}")
+        elif is_with_record:
+            show(f"and its record folder: {safe(str(gone.record))}")
+
+    return run(work)
+
+
+def _confirm(what: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageMistake("deleting cannot be taken back: add --yes to say that it is meant")
+    if not typer.confirm(f"Delete {what} for good?", err=True):
+        raise UsageMistake("nothing was deleted")

@@ -1,0 +1,190 @@
+"""``perdure import --format a-society``: the flows in folders as A-Society has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
+from perdure.apps.store_access import writable_store
+from perdure.apps.terminal.advice import message_of
+from perdure.apps.terminal.output import counted, remark, show, show_failure, show_json
+from perdure.apps.terminal.text import safe
+from perdure.client.erase import free_flow_ids, taken
+from perdure.client.store import Store
+from perdure.engine.flows.files.graph_file import CANONICAL, drawn_graph
+from perdure.engine.flows.files.required_readings import project_folder
+from perdure.engine.flows.rules.improvement import order_by_graph, order_in_parallel
+from perdure.errors import FormatError, InvalidWorkflow, PerdureError, SessionExists, Unsupported
+from perdure.interop.a_society.folder import (
+    FORMAT,
+    FlowFolder,
+    Readable,
+    flow_folders,
+    flow_id_in,
+    read_folder,
+)
+from perdure.interop.a_society.imports import import_flow
+from perdure.interop.a_society.record import RECORD, WORKFLOW
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.run import FlowRun
+from perdure.session.ids import StreamId
+from perdure.tools.paths.project_files import text_inside
+from perdure.workflow.reader import is_document
+
+
+class FolderOutcome(msgspec.Struct, frozen=True):
+    """What became of a folder; without `error` its flow is in the store.
+
+    `is_erased`: the flow was erased before, and nothing was imported.
+    """
+
+    folder: Path
+    flow: str
+    roles: int = 0
+    error: PerdureError | None = None
+    left_out: tuple[str, ...] = ()
+    is_erased: bool = False
+
+
+async def imported(
+    paths: Sequence[Path],
+    store: str | None,
+    namespace: str,
+    *,
+    workspace: Path | None = None,
+    again: bool = False,
+    as_json: bool,
+) -> int:
+    """Import every flow below `paths`; the exit code. Those that cannot be opened are named."""
+    folders = [
+        (folder, Readable(path, workspace)) for path in paths for folder in flow_folders(path)
+    ]
+    if not folders:
+        raise NothingToImport(paths, "flow.json, up to two folders further down,")
+    async with writable_store(store, namespace) as opened:
+        if not opened.backend.capabilities.multi_stream_commit:
+            raise Unsupported("flows", opened.backend.address.partition(":")[0])
+        outcomes = [
+            await import_folder(opened, folder, readable, again=again)
+            for folder, readable in folders
+        ]
+    for outcome in outcomes:
+        _tell(outcome, as_json=as_json)
+    failures = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if not failures:
+        return DONE
+    return exit_code_of(failures[0]) if len(outcomes) == 1 else FAILED
+
+
+async def import_folder(
+    store: Store, folder: Path, readable: Readable | None = None, *, again: bool = False
+) -> FolderOutcome:
+    """Import the flow in `folder`; what cannot be imported is an error of the outcome.
+
+    Reads what is `readable`, by default `folder` alone. A flow that was erased stays erased; with
+    `again` it is imported under its own id.
+    """
+    try:
+        read = await asyncio.to_thread(read_folder, folder, readable)
+        graph = await asyncio.to_thread(_graph, folder, read)
+        id = StreamId(read.run["flowId"])
+        sessions = [StreamId(f"{id}__{role.role}") for role in read.roles]
+        epochs = await free_flow_ids(store.backend, id, sessions, is_reused=again)
+        if epochs is None:
+            return FolderOutcome(folder, id, is_erased=True)
+        at, order = store.outside.clock.now_ms(), _order(read, graph)
+        flow = await import_flow(store.backend, read, graph, at, order, above=epochs)
+    except SessionExists as error:
+        why = await taken(store.backend, StreamId(error.stream))
+        return FolderOutcome(folder, flow_id_in(folder), error=why)
+    except PerdureError as error:
+        return FolderOutcome(folder, flow_id_in(folder), error=error)
+    return FolderOutcome(
+        folder, flow, len(read.roles), left_out=tuple(read.record.left_out.values())
+    )
+
+
+def _order(read: FlowFolder, graph: Graph) -> Graph | None:
+    """In which order the roles look back, where they had begun to: it follows from the graph."""
+    phase = msgspec.convert(read.run, FlowRun).improvement_phase
+    if phase is None or phase.mode is None or phase.mode == "none":
+        return None
+    return order_by_graph(graph) if phase.mode == "graph-based" else order_in_parallel(graph)
+
+
+def _graph(folder: Path, read: FlowFolder) -> Graph:
+    """The flow's workflow, as its record draws it. Blocks.
+
+    The project's own workflow lies below it only where its workspace may be read.
+    """
+    if read.record_folder is None or not (read.record_folder / WORKFLOW).is_file():
+        raise FormatError(
+            str(folder),
+            f"its workflow is missing: there is no {folder / RECORD / WORKFLOW}; if its record is "
+            f"in its workspace, name that with `--workspace DIR`",
+        )
+    text = text_inside(read.record_folder, WORKFLOW, record=read.record_folder)
+    place = read.record_folder / WORKFLOW
+    if is_document(text):
+        raise FormatError(
+            str(folder),
+            f"its flow ran the workflow document {place}, and what that worked with is "
+            f"not in the folder; begin it anew with `perdure flow run {place}`",
+        )
+    if read.workspace is not None:
+        project = project_folder(read.workspace, read.run["projectNamespace"])
+        return drawn_graph(text, str(place), project)
+    try:
+        return drawn_graph(text, str(place), None)
+    except InvalidWorkflow as error:
+        hint = f"if {CANONICAL} of its project says the rest, name its workspace: --workspace DIR"
+        raise InvalidWorkflow(str(place), (*error.faults, hint)) from None
+
+
+def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
+    error = outcome.error
+    if as_json:
+        told: dict[str, object] = {
+            "flow": outcome.flow,
+            "format": FORMAT,
+            "folder": str(outcome.folder),
+            "openable": error is None or error.code != "format_error",
+            "erased": outcome.is_erased,
+        }
+        show_json(told if error is None else {**told, "error": _message(outcome, error)})
+    elif outcome.is_erased:
+        show(f"{outcome.flow}  nothing new  from {outcome.folder}")
+        remark(f"flow {safe(outcome.flow)} was erased; nothing was imported")
+        remark("`perdure import --again` imports it under its own id")
+    elif error is None:
+        show(f"{outcome.flow}  {counted(outcome.roles, 'role')}  from {outcome.folder}")
+        for reason in outcome.left_out:
+            remark(f"not imported: {safe(reason)}")
+    else:
+        show_failure(error.code, _message(outcome, error), as_json=False)
+
+
+def _message(outcome: FolderOutcome, error: PerdureError) -> str:
+    """`error` with the folder that it is about."""
+    if isinstance(error, SessionExists):
+        return f"{outcome.folder}: {_why_taken(safe(outcome.flow), error)}"
+    place = str(outcome.folder)
+    told = message_of(error)
+    return told if told.startswith(place) else f"{place}: {told}"
+
+
+def _why_taken(flow: str, error: SessionExists) -> str:
+    """Why the flow `flow` cannot be imported under its ids, and what to do."""
+    session, elsewhere = safe(error.stream), "import the flow into another store: --store ADDRESS"
+    if session == flow and not error.is_erased:
+        return f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"
+    if not error.is_erased:
+        return f"the id of its session {session!r} is taken by another session; {elsewhere}"
+    return (
+        f"nothing was imported: its session {session!r} was erased, but a fork was made of it, so "
+        f"the id cannot be used again, even after that fork is erased; {elsewhere}"
+    )

@@ -1,0 +1,170 @@
+"""``--watch``: the graph of a flow as it changes, drawn in place, or a line a change.
+
+Everything shown is read from the log, so it does not matter which process runs the flow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+
+from rich.live import Live
+from rich.text import Text
+
+from perdure.apps.flow.picture.description import feed_lines, newest_words, picture, wait_data
+from perdure.apps.flow.picture.node_status import overlaid, standing
+from perdure.apps.terminal.output import out_style, show, show_json, width
+from perdure.apps.terminal.text import safe
+from perdure.client.flows.feeds import Feeds
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.session.codec import body_of
+from perdure.session.flows.feed import FeedItem, FeedPoint, feed_after
+from perdure.session.flows.fold import flow_state, state_after
+from perdure.session.flows.run import FlowState
+
+PAUSE_S = 0.1
+"""Between two pictures at least, whatever happens."""
+
+
+class Followed:
+    """What is known of a flow and of its roles' feeds, read on from where it stood."""
+
+    def __init__(self, store: Store, flow: Flow) -> None:
+        self.flow = flow
+        self._backend = store.backend
+        self._feeds = Feeds(store.backend, flow.id)
+        self._known: FlowState | None = None
+        self._points: dict[str, FeedPoint] = {}
+        self._items: dict[str, dict[str, FeedItem]] = {}
+
+    async def read(self, state: FlowState) -> list[FeedItem]:
+        """The items that came or changed, of all roles, in the order in which they came."""
+        found: dict[str, FeedItem] = {}
+        for role, (entry, body) in await self._feeds.log_of_all(state.sessions, self._points):
+            point, items = feed_after(self._points.get(role, FeedPoint(role)), entry, body)
+            self._points[role] = point
+            found.update((item.id, item) for item in items)
+            self._items.setdefault(role, {}).update((item.id, item) for item in items)
+        return [*found.values()]
+
+    async def passed(self, state: FlowState) -> list[FlowState]:
+        """The states the flow went through since the last call, before `state`, oldest first."""
+        known, backend = self._known, self._backend
+        entries = await backend.entries(self.flow.id, after=-1 if known is None else known.head)
+        states: list[FlowState] = []
+        for entry in entries:
+            if entry.seq > state.head:
+                break
+            body = body_of(entry)
+            known = (
+                flow_state([(entry, body)]) if known is None else state_after(known, entry, body)
+            )
+            states.append(known)
+        self._known = known
+        return states[:-1]
+
+    @property
+    def said(self) -> dict[str, str]:
+        """Role instance -> the newest line of its feed."""
+        return {role: newest_words([*items.values()]) for role, items in self._items.items()}
+
+
+async def watched(store: Store, flow: Flow, *, as_json: bool, is_ended: Callable[[], bool]) -> None:
+    """Show `flow` until it is completed, or `is_ended` says so."""
+    followed = Followed(store, flow)
+    if as_json or not sys.stdout.isatty():
+        await _as_lines(store, followed, is_ended, as_json=as_json)
+    else:
+        await _in_place(store, followed, is_ended)
+
+
+async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], bool]) -> None:
+    style = out_style()  # now: while it is drawn, stdout is a stand-in
+    live = Live(
+        auto_refresh=False,
+        vertical_overflow="crop",
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with live:
+        async for state in _states(store, followed.flow, is_ended):
+            await followed.read(state)
+            waiting = await followed.flow.waiting()
+            drawn = picture(overlaid(state, waiting), waiting, style, width(), followed.said)
+            live.update(Text.from_ansi("\n".join(drawn)), refresh=True)
+        live.vertical_overflow = "visible"  # what stays is whole
+        live.refresh()
+
+
+async def _as_lines(
+    store: Store, followed: Followed, is_ended: Callable[[], bool], *, as_json: bool
+) -> None:
+    before: dict[str, str] = {}
+    async for state in _states(store, followed.flow, is_ended):
+        for item in await followed.read(state):
+            if item.type == "tool":
+                continue  # its outcome is told
+            if as_json:
+                show_json(item, is_flushed=True)
+                continue
+            role = item.id.rpartition("_")[0]
+            for line in feed_lines([item], out_style(), width() - len(role) - 2):
+                show(f"{safe(role)}  {line}", is_flushed=True)
+        # A look can come late: what the log went through since the last one is told all the same.
+        passed = await followed.passed(state)
+        seen = overlaid(state, await followed.flow.waiting())
+        for each in (*passed, seen):
+            now = {node.id: standing(each, node) for node in each.graph.nodes}
+            _tell_changes(each.run.status, _changed(before, now), as_json=as_json)
+            before = dict(now)
+    if as_json:
+        for each in await followed.flow.waiting():
+            show_json({"waiting": wait_data(followed.flow.id, each)}, is_flushed=True)
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    return {id: stands for id, stands in now.items() if before.get(id, "pending") != stands}
+
+
+def _tell_changes(status: str, changed: Mapping[str, str], *, as_json: bool) -> None:
+    if as_json and changed:
+        show_json({"status": status, "nodes": changed}, is_flushed=True)
+    elif changed:
+        told = ", ".join(f"{id} {stands}" for id, stands in changed.items())
+        show(f"[{status.replace('_', ' ')}] {told}", is_flushed=True)
+
+
+async def _states(
+    store: Store, flow: Flow, is_ended: Callable[[], bool]
+) -> AsyncIterator[FlowState]:
+    """Where the flow stands, again after every change, and once more at the end."""
+    async for _ in changes_of(store):
+        was_ended = is_ended()
+        state = await flow.state()
+        yield state
+        if was_ended or state.run.status == "completed":
+            return
+
+
+async def changes_of(store: Store) -> AsyncIterator[None]:
+    """Yield at once, after every change of the store, and every now and then."""
+    changes = store.backend.changes()
+    changed: asyncio.Future[None] = asyncio.ensure_future(_next(changes))
+    try:
+        while True:
+            yield
+            await asyncio.wait((changed,), timeout=PAUSE_S)
+            if changed.done():
+                changed = asyncio.ensure_future(_next(changes))
+                await asyncio.sleep(PAUSE_S / 2)
+    finally:
+        changed.cancel()
+        with suppress(asyncio.CancelledError, StopAsyncIteration):
+            await changed
+
+
+async def _next(changes: AsyncIterator[None]) -> None:
+    await anext(changes)

@@ -1,0 +1,429 @@
+"""``perdure flow run`` and ``resume``: work until nothing is left that needs no person."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
+from perdure.apps.cli.options import (
+    JsonOption,
+    ModelOption,
+    NamespaceOption,
+    StoreOption,
+    model_names,
+    named_path,
+    run,
+    stored_path,
+)
+from perdure.apps.flow.added_permissions import grant_added
+from perdure.apps.flow.documents.results import output_data, output_lines
+from perdure.apps.flow.documents.start import Given, InputsOption, begun, prepared, resumed
+from perdure.apps.flow.files import graph_in
+from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
+from perdure.apps.flow.options import (
+    FlowArgument,
+    ProjectOption,
+    RoleCommandsOption,
+    RoleDomainsOption,
+    ScenarioOption,
+    WaitOption,
+    WatchOption,
+    WorkspaceOption,
+    flows_of,
+    person,
+)
+from perdure.apps.flow.picture.description import lost_lines, picture, wait_data, waits
+from perdure.apps.flow.picture.live import Followed, changes_of, watched
+from perdure.apps.flow.picture.node_status import is_blocked, overlaid
+from perdure.apps.flow.roles import (
+    Acting,
+    configuring_in,
+    is_choosing,
+    model_of_roles,
+    models_before,
+    roles_in,
+    roles_of,
+)
+from perdure.apps.flow.run_settings import (
+    acting_of,
+    new_settings,
+    resumed_settings,
+    scenario_folder,
+    typed_settings,
+)
+from perdure.apps.store_access import NAMESPACE, existing_store, writable_store
+from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines, width
+from perdure.apps.terminal.text import safe
+from perdure.apps.wiring import require_providers
+from perdure.client.flows.documents.outputs import outputs_of
+from perdure.client.flows.documents.start import document_in
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.engine.flows.lost_roles import lost_roles
+from perdure.session.flows.kinds import ConsentMode, RunSettings
+from perdure.session.flows.run import FlowState, RoleConfiguration
+
+ConsentOption = Annotated[
+    ConsentMode,
+    typer.Option(metavar="MODE", help="What roles may do unasked: no-, partial-, full-access."),
+]
+
+ConfiguringOption = Annotated[
+    str,
+    typer.Option(
+        "--configure",
+        metavar="WHO",
+        help=(
+            "Who says what roles work with: given (agents and files), ask (you), auto (a model, "
+            "then you); or each: model=auto,skills=ask."
+        ),
+    ),
+]
+
+RolesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--role",
+        metavar="WORDS",
+        help='What a role works with: "ROLE model=NAME skills=A,B".',
+    ),
+]
+
+OfferedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--offer",
+        metavar="MODEL",
+        callback=model_names,
+        help="You can choose this model.",
+    ),
+]
+
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        parser=stored_path,
+        help="The folder of what is handed over; left out: .perdure/records/ID in the workspace.",
+    ),
+]
+
+
+def begin(  # noqa: PLR0913 - each is an option of the command
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
+    *,
+    workspace: Annotated[
+        Path,
+        typer.Option(metavar="DIR", parser=stored_path, help="The folder the roles work in."),
+    ] = Path(),
+    record: RecordOption = None,
+    project: ProjectOption = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The flow's id; left out: a new one.")
+    ] = None,
+    consent: ConsentOption = "no-access",
+    configuring: ConfiguringOption = "given",
+    roles: RolesOption = None,
+    offered: OfferedOption = None,
+    model: ModelOption = None,
+    scenario: ScenarioOption = None,
+    commands: RoleCommandsOption = None,
+    domains: RoleDomainsOption = None,
+    inputs: InputsOption = None,
+    is_watching: WatchOption = False,
+    is_waiting: WaitOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Begin a flow and run it until it is done or waits for you.
+
+    If this process ends, `perdure flow resume` continues the flow, here or on another machine.
+
+    Examples:
+        perdure flow run workflow.yaml --watch
+        perdure flow run workflow.yaml -m anthropic:claude-opus-4-5 --consent partial-access
+        perdure flow run workflow.yaml -m openai:gpt-5 --wait  # answer in another terminal
+        perdure flow run workflow.yaml --scenario scenario.yaml  # offline, scripted
+        perdure flow run session.workflow.yaml --input message="and for Sunday?"
+        perdure flow run workflow.yaml --role "reviewer model=openai:gpt-5 skills=careful-reading"
+        perdure flow run workflow.yaml --configure ask --offer openai:gpt-5 --offer scripted:echo
+        perdure flow run workflow.yaml --configure model=ask,skills=auto
+
+    Exit codes:
+        0  the flow is completed
+        1  it waits for a person: `perdure flow show` says for what
+        2  an error in the workflow, or in a file it refers to
+    """
+    if not file.is_file():
+        raise PathNotFound(str(file))
+    typed = typed_settings(model, scenario, commands, domains, offered)
+    settings = new_settings(typed, os.environ)
+    said = Given(
+        workspace,
+        acting_of(settings, os.environ),
+        inputs or (),
+        record,
+        project,
+        id,
+        consent,
+        configuring_in(configuring),
+        roles or (),
+        settings,
+    )
+    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
+    return run(lambda: _begun(store, namespace, file, said, shown))
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """How a flow is shown while it runs; whether the command waits for people to answer."""
+
+    is_watching: bool
+    is_waiting: bool
+    as_json: bool
+
+
+async def _begun(store: str | None, namespace: str, file: Path, said: Given, shown: Shown) -> int:
+    """A flow of what is in `file`, begun and run; the exit code."""
+    document = await asyncio.to_thread(document_in, file)
+    if document is not None and (
+        is_choosing(said.configuring) or said.roles or said.acting.offered
+    ):
+        raise UsageMistake("a workflow document says itself what its agents work with")
+    if document is None and said.inputs:
+        raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
+    ready = None if document is None else await asyncio.to_thread(prepared, document, said)
+    acting = said.acting if document is not None else await _acting(file, said)
+    chosen = roles_in(said.roles)
+    _require_providers(acting, chosen)
+    if document is None and said.record is None and acting.scenario is not None:
+        folder = scenario_folder(acting.scenario)
+        if folder is not None:
+            told = f"the scenario writes into {safe(folder)}/, which is not the record folder"
+            remark(f"{told}; to hand those files over, add --record {safe(folder)}")
+    async with writable_store(store, namespace) as opened:
+        if ready is not None:
+            beginning = begun(opened, ready, said)
+        else:
+            beginning = _of_roles(opened, file, acting, said, chosen)
+        async with beginning as flow:
+            remark(f"flow {safe(flow.id)}")
+            return await worked(opened, flow, shown)
+
+
+def _require_providers(acting: Acting, chosen: Mapping[str, RoleConfiguration]) -> None:
+    """Refuse models of unknown providers before anything is written. Raises: ConfigError."""
+    if acting.scenario is None:
+        of_roles = (each.model for each in chosen.values())
+        require_providers((acting.model, *acting.offered, *of_roles))
+
+
+async def _acting(file: Path, said: Given) -> Acting:
+    """Who works in the workflow of roles in `file`."""
+    graph = await asyncio.to_thread(graph_in, file, said.workspace, said.project)
+    acting = said.acting
+    used = (
+        acting.model
+        if acting.scenario is not None
+        else model_of_roles(acting.model, acting.offered)
+    )
+    return msgspec.structs.replace(acting, roles=roles_of(graph), model=used)
+
+
+@asynccontextmanager
+async def _of_roles(
+    store: Store,
+    file: Path,
+    acting: Acting,
+    said: Given,
+    chosen: Mapping[str, RoleConfiguration],
+) -> AsyncGenerator[Flow]:
+    """A new flow of the workflow of roles in `file`."""
+    async with flows_of(store, acting, is_run=True) as flows:
+        yield await flows.start(
+            file,
+            workspace=said.workspace,
+            project=said.project,
+            id=said.id,
+            record_folder=None if said.record is None else said.record.absolute(),
+            consent=said.consent,
+            configuring=said.configuring,
+            roles=chosen,
+            settings=msgspec.structs.replace(said.settings, model=acting.model),
+        )
+
+
+def resume(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    *,
+    workspace: WorkspaceOption = None,
+    offered: OfferedOption = None,
+    model: ModelOption = None,
+    scenario: ScenarioOption = None,
+    commands: RoleCommandsOption = None,
+    domains: RoleDomainsOption = None,
+    is_watching: WatchOption = False,
+    is_waiting: WaitOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Continue a flow with the settings of `flow run`, until it is done or waits for you.
+
+    Turns that another process left open are continued. Several processes may run one flow.
+    Options given here replace the stored ones and are stored: a model replaces a scenario and the
+    reverse. --allow-command and --allow-domain with what is allowed already limit roles to that;
+    anything else is added.
+
+    Examples:
+        perdure flow resume 20260527T14 --watch
+        perdure flow resume 20260527T14 --wait  # answer in another terminal
+        perdure flow resume 20260527T14 -m openai:gpt-5  # from now on
+        perdure flow resume 20260527T14 --workspace ~/moved/here
+
+    Exit codes:
+        0  the flow is completed
+        1  it waits for a person
+        4  its files are not on this machine: name them with --workspace
+    """
+    typed = typed_settings(model, scenario, commands, domains, offered)
+    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
+
+    async def work() -> int:
+        async with existing_store(store, namespace) as opened:
+            async with flows_of(opened) as flows:
+                state = await flows.state(await opened.find(flow, only="flow"))
+            async with resumed_flow(opened, state, typed, workspace) as found:
+                return await worked(opened, found, shown)
+
+    return run(work)
+
+
+@asynccontextmanager
+async def resumed_flow(
+    store: Store,
+    state: FlowState,
+    typed: RunSettings,
+    workspace: Path | None,
+    *,
+    is_for_one_call: bool = False,
+) -> AsyncGenerator[Flow]:
+    """The flow that stands at `state`, with what it was run with before and what is `typed`.
+
+    With `is_for_one_call` the settings are not stored, and the typed model is of that call: it is a
+    role's only where nothing else says what the role's is.
+    """
+    settings = resumed_settings(state.settings, typed, os.environ)
+    acting = await asyncio.to_thread(acting_of, settings, os.environ)
+    if not is_for_one_call:
+        _require_providers(acting, {})
+    last: tuple[str, ...] = ()
+    if is_for_one_call and typed.model is not None:
+        last = (typed.model,)
+        of_roles = None if state.settings is None else state.settings.model
+        typed = msgspec.structs.replace(typed, model=None)
+        settings = msgspec.structs.replace(settings, model=of_roles)
+    if state.document is not None:
+        acting = msgspec.structs.replace(acting, model=typed.model)  # its own agents name theirs
+        kept = None if is_for_one_call else settings
+        async with resumed(store, state, acting, workspace, kept) as found:
+            yield found
+        return
+    if acting.scenario is None:
+        before = await models_before(store, state)
+        used = model_of_roles(settings.model, (*before, *settings.offered, *last))
+        settings = msgspec.structs.replace(settings, model=used)
+    acting = msgspec.structs.replace(acting, roles=roles_of(state.graph), model=settings.model)
+    if state.settings is not None:
+        await grant_added(store, state, acting, person(None))
+    async with flows_of(store, acting, is_run=not is_for_one_call) as flows:
+        kept = None if is_for_one_call else settings
+        yield await flows.open(state.run.flow_id, workspace=workspace, settings=kept)
+
+
+async def worked(store: Store, flow: Flow, shown: Shown) -> int:
+    """Run `flow` and show it; the exit code."""
+    running = asyncio.ensure_future(flow.run(until_completed=shown.is_waiting))
+    is_drawn = shown.is_watching and not shown.as_json and sys.stdout.isatty()
+    beside = [asyncio.ensure_future(_blocked(store, flow))]
+    stays = is_drawn or shown.is_waiting
+    ends = (running,) if stays else (running, *beside)
+    if shown.is_waiting and not shown.is_watching:
+        beside.append(asyncio.ensure_future(_announced(store, flow, as_json=shown.as_json)))
+    try:
+        if shown.is_watching:
+            await watched(
+                store,
+                flow,
+                as_json=shown.as_json,
+                is_ended=lambda: any(each.done() for each in ends),
+            )
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    except asyncio.CancelledError:
+        remark(f"suspended; `perdure flow resume {flow.id}` continues it")
+        raise
+    finally:
+        for each in (running, *beside):
+            each.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await each
+    return await _ended(store, flow, is_drawn=is_drawn, as_json=shown.as_json)
+
+
+async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
+    """Show where `flow` stands once it does not run here any more; the exit code."""
+    state = await flow.state()
+    waiting = await flow.waiting()
+    outputs = await outputs_of(store.backend, state)
+    code = DONE if state.run.status == "completed" else FAILED
+    if as_json:
+        told = [wait_data(flow.id, each) for each in waiting]
+        lost = await lost_roles(store.backend, state)
+        summary = {"flow": flow.id, "status": state.run.status, "waiting": told}
+        faults = await graph_faults(state)
+        summary |= {"lostRoles": lost} if lost else {}
+        summary |= {"workflowFaults": faults} if faults else {}
+        show_json({**summary, **output_data(state, outputs)})
+        return code
+    if not is_drawn:
+        followed = Followed(store, flow)
+        await followed.read(state)
+        show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
+    show_lines(graph_fault_lines(await graph_faults(state), out_style()))
+    show_lines(output_lines(outputs, out_style()))
+    return code
+
+
+async def _announced(store: Store, flow: Flow, *, as_json: bool) -> None:
+    """Show each thing that waits for a person once, as it comes up."""
+    known: set[str | None] = set()
+    async for _ in changes_of(store):
+        for each in await flow.waiting():
+            if each.question in known:
+                continue
+            known.add(each.question)
+            if as_json:
+                show_json({"waiting": wait_data(flow.id, each)}, is_flushed=True)
+                continue
+            show("Waiting for you:", is_flushed=True)
+            for line in waits(flow.id, (each,)):
+                show(line, is_flushed=True)
+
+
+async def _blocked(store: Store, flow: Flow) -> None:
+    """Return once every role at work waits for consent: the process need not wait with them."""
+    async for _ in changes_of(store):
+        if is_blocked(await flow.state(), await flow.waiting()):
+            return

@@ -1,0 +1,286 @@
+"""``perdure flow list``, ``show``, ``graph``, ``validate``: looking, which changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path, run
+from perdure.apps.flow.documents.results import output_data, output_lines
+from perdure.apps.flow.files import faults_of, graph_in
+from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
+from perdure.apps.flow.list_rows import listed, row_data, row_lines
+from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
+from perdure.apps.flow.picture.description import feed_lines, head, lost_lines, picture
+from perdure.apps.flow.picture.live import Followed, watched
+from perdure.apps.flow.picture.node_status import overlaid
+from perdure.apps.flow.picture.render import GraphFormat, drawn
+from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.terminal.advice import advised
+from perdure.apps.terminal.output import (
+    out_style,
+    remark,
+    show,
+    show_json,
+    show_lines,
+    width,
+)
+from perdure.apps.terminal.text import safe
+from perdure.client.flows.documents.outputs import outputs_of
+from perdure.client.flows.feeds import Feeds
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.engine.flows.lost_roles import lost_roles
+from perdure.engine.flows.runner import can_continue
+from perdure.errors import SessionNotFound
+from perdure.session.codec import body_of
+from perdure.session.flows.role_session import role_session
+from perdure.session.ids import StreamId
+
+FolderOption = Annotated[
+    Path,
+    typer.Option(
+        "--workspace",
+        metavar="DIR",
+        parser=named_path,
+        help="The folder the roles would work in.",
+    ),
+]
+
+LOOKS = 3
+"""How often a flow is seen without a process before that is reported."""
+
+BETWEEN_LOOKS_S = 0.1
+
+
+def list_flows(
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """List the flows, the newest first, each with what it waits for.
+
+    A flow that a newer perdure wrote is listed too, as one that cannot be opened here.
+
+    Examples:
+        perdure flow list
+        perdure flow list --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            rows = await listed(opened, flows)
+            backend = opened.backend
+        if as_json:
+            show_json([row_data(row) for row in rows])
+        elif rows:
+            show_lines(row_lines(rows, out_style(), width()))
+        elif backend.capabilities.multi_stream_commit:
+            show("There are no flows yet: `perdure flow run FILE` begins one.")
+        else:
+            kind = backend.address.partition(":")[0]
+            show(f"A {kind} store cannot hold flows; name another store: --store sqlite:///FILE")
+
+    return run(work)
+
+
+def show_flow(  # noqa: PLR0913 - each is an option of the command
+    flow: FlowArgument,
+    *,
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="Only this role instance: its feed.")
+    ] = None,
+    is_feed: Annotated[
+        bool, typer.Option("--feed", help="With --json: the feed, not the session.")
+    ] = False,
+    after: Annotated[
+        str | None, typer.Option(metavar="ITEM", help="Of the feed what comes after this item.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Of the feed at most so many items.")
+    ] = None,
+    is_watching: WatchOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show how a flow stands, or what one of its roles does.
+
+    --json is the flow's state; with --role the role's session, with --feed too its feed.
+
+    Examples:
+        perdure flow show 20260527T14
+        perdure flow show 20260527T14 --watch         # while another process runs it
+        perdure flow show 20260527T14 --role owner    # what it thought, said and did
+        perdure flow show 20260527T14 --role owner --json
+    """
+    if role is None and (is_feed or after is not None or limit is not None):
+        raise UsageMistake("a feed is a role's: name it with --role ROLE")
+    if is_watching and role is not None:
+        raise UsageMistake("--watch shows all roles: leave out --role")
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            id = await opened.find(flow, only="flow")
+            handle = flows.look(id)
+            if is_watching:
+                await watched(opened, handle, as_json=as_json, is_ended=lambda: False)
+            elif role is not None and as_json and not is_feed:
+                await _session(opened, handle, role)
+            elif role is not None:
+                await _feed(opened, handle, role, after, limit, as_json=as_json)
+            elif as_json:
+                show_json(await _state_data(opened, handle))
+            else:
+                await _picture(opened, handle)
+
+    return run(work)
+
+
+async def _state_data(store: Store, flow: Flow) -> dict[str, object]:
+    """The flow's state, its outputs, its processes and its lost roles."""
+    seen = overlaid(await flow.state(), await flow.waiting())
+    return {
+        **msgspec.to_builtins(seen.run),
+        **output_data(seen, await outputs_of(store.backend, seen)),
+        "workers": await flow.workers(),
+        "lostRoles": await lost_roles(store.backend, seen),
+        "workflowFaults": await graph_faults(seen),
+    }
+
+
+async def _picture(store: Store, flow: Flow) -> None:
+    followed = Followed(store, flow)
+    state = await flow.state()
+    await followed.read(state)
+    waiting = await flow.waiting()
+    show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
+    show_lines(graph_fault_lines(await graph_faults(state), out_style()))
+    if await _is_left_alone(flow):
+        show()
+        told = f"No process runs this flow: `perdure flow resume {flow.id}` continues it."
+        show(out_style().paint(told, "warning"))
+    show_lines(output_lines(await outputs_of(store.backend, state), out_style()))
+
+
+async def _is_left_alone(flow: Flow) -> bool:
+    """Whether the flow could continue, and no process has it at work."""
+    for _ in range(LOOKS):  # a process that waits for people begins within that time
+        if not can_continue(await flow.state()) or await flow.workers():
+            return False
+        await asyncio.sleep(BETWEEN_LOOKS_S)
+    return True
+
+
+async def _session(store: Store, flow: Flow, role: str) -> None:
+    id = await _stream(flow, role)
+    entries = await store.backend.entries(id)
+    log = ((entry, body_of(entry)) for entry in entries if not entry.is_erased)
+    show_json(role_session(role, id, log))
+
+
+async def _feed(
+    store: Store, flow: Flow, role: str, after: str | None, limit: int | None, *, as_json: bool
+) -> None:
+    await _stream(flow, role)
+    try:
+        items = await Feeds(store.backend, flow.id).page(role, after=after, limit=limit)
+    except ValueError as error:
+        raise UsageMistake(f"{error}; leave out --after to begin with the first") from error
+    if as_json:
+        show_json(items)
+        return
+    show_lines(head(await flow.state(), out_style()))
+    show()
+    show_lines(feed_lines(items, out_style(), width()))
+
+
+async def _stream(flow: Flow, role: str) -> StreamId:
+    state = await flow.state()
+    if role not in state.sessions:
+        raise RoleNotFound(flow.id, role, tuple(state.sessions), state.graph.roles)
+    return state.sessions[role]
+
+
+class RoleNotFound(SessionNotFound):
+    """A role of a flow has no session."""
+
+    def __init__(
+        self, flow: str, role: str, begun: tuple[str, ...], roles: tuple[str, ...]
+    ) -> None:
+        super().__init__(f"{flow}__{role}")
+        if role in roles:
+            told = f"has not begun; there is something to see of: {', '.join(begun) or 'nobody'}"
+        else:
+            told = f"is none of its roles; it has: {', '.join(roles)}"
+        self.args = (f"flow {flow!r}: {role!r} {told}",)
+
+
+def graph(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow, or the file of a workflow.")],
+    *,
+    format: Annotated[GraphFormat, typer.Option(help="How it is drawn.")] = "text",
+    workspace: FolderOption = Path(),
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+) -> int:
+    """Draw the graph of a flow as it stands, or that of a workflow file.
+
+    Examples:
+        perdure flow graph workflow.yaml
+        perdure flow graph 20260527T14 --format mermaid
+        perdure flow graph workflow.yaml --format dot | dot -Tsvg -o workflow.svg
+    """
+
+    async def work() -> None:
+        if await asyncio.to_thread(Path(flow).is_file):
+            of_file = graph_in(Path(flow), workspace)
+            show_lines(drawn(of_file, format, out_style(), width()))
+            return
+        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+            state = await flows.state(await opened.find(flow, only="flow"))
+        show_lines(drawn(state.graph, format, out_style(), width(), state))
+
+    return run(work)
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
+    *,
+    workspace: FolderOption = Path(),
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say everything that is wrong with a workflow, with lines; draw it where nothing is.
+
+    What its nodes and roles have to read is looked up too, in the project's index.
+
+    Examples:
+        perdure flow validate workflow.yaml
+
+    Exit codes:
+        2  something is wrong
+    """
+    if not file.is_file():
+        raise PathNotFound(str(file))
+    found_faults, warnings = faults_of(file, workspace, project)
+    faults = tuple(advised(fault) for fault in found_faults)
+    if as_json:
+        show_json({"ok": not faults, "faults": faults, "warnings": warnings})
+        return USAGE if faults else DONE
+    for warning in warnings:
+        remark(safe(warning))
+    if not faults:
+        found = graph_in(file, workspace, project)
+        show_lines(drawn(found, "text", out_style(), width()))
+        return DONE
+    show(f"{safe(str(file))}: {len(faults)} to put right")
+    show_lines(f"  {safe(fault)}" for fault in faults)
+    return USAGE

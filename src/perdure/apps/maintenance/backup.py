@@ -1,0 +1,127 @@
+"""``perdure store backup`` and ``restore``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import PathNotFound, UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.maintenance.rekey import existing_address
+from perdure.apps.maintenance.trust import TrustOption, trusted
+from perdure.apps.progress import progress_bar
+from perdure.apps.store_access import NAMESPACE, store_address
+from perdure.apps.terminal.output import counted, show, show_json, size
+from perdure.apps.terminal.text import safe
+from perdure.client.maintenance.backup import back_up
+from perdure.client.maintenance.restore import restore as restored
+
+
+def _folder(text: str) -> Path:
+    """`text` as a path. An empty one, as of a variable that is not set, is not the folder here."""
+    if not text:
+        raise typer.BadParameter("an empty path names nothing; name a folder")
+    return Path(text)
+
+
+def backup(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", parser=_folder, help="A new folder that becomes the backup."
+        ),
+    ],
+    *,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Back the store up into a new folder while others write to it, and check every hash of it.
+
+    Of an SQLite store all namespaces, encrypted with its own key; of others this namespace.
+
+    Examples:
+        perdure store backup backups/2026-11-21
+    """
+    address = existing_address(store)
+
+    async def work() -> None:
+        bar = progress_bar("backup")
+        manifest = await back_up(address, folder, namespace=namespace, on_progress=bar)
+        if as_json:
+            show_json({**msgspec.structs.asdict(manifest), "folder": str(folder)})
+            return
+        entries = counted(manifest.entries, "entry", "entries")
+        show(f"{safe(str(folder))}: {entries} in {counted(manifest.streams, 'log')}")
+        kept = "encrypted with the store's key" if manifest.is_encrypted else "plain"
+        show(f"{size(manifest.bytes)}, {kept}; every hash was checked")
+
+    return run(work)
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", parser=_folder, help="A backup.")],
+    *,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="WHEN",
+            help="As it was then: a time such as 2026-11-21T14:30, or the id of an entry.",
+        ),
+    ] = None,
+    is_forced: Annotated[
+        bool, typer.Option("--force", help="Set the store that is there aside.")
+    ] = False,
+    is_trusting: TrustOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a backup a store again, checked against its manifest. It replaces nothing by itself.
+
+    Permissions and open turns that your perdure wrote stay in force.
+
+    Examples:
+        perdure store restore backups/2026-11-21 --store sqlite:///again.db
+    """
+    address = store_address(store)
+    if not folder.is_dir():
+        raise PathNotFound(str(folder))
+    moment = _moment(until)
+
+    async def work() -> None:
+        done = await restored(
+            folder,
+            address,
+            until=moment,
+            namespace=namespace,
+            is_forced=is_forced,
+            on_progress=progress_bar("restore"),
+        )
+        if is_trusting:
+            await trusted(address, namespace)
+        if as_json:
+            show_json(msgspec.structs.asdict(done))
+            return
+        entries = counted(done.entries, "entry", "entries")
+        show(f"{safe(done.store)}: {entries} in {counted(done.streams, 'log')}, every hash checked")
+        if done.aside is not None:
+            show(f"What was there before is kept in {safe(done.aside)}")
+
+    return run(work)
+
+
+def _moment(until: str | None) -> datetime | str | None:
+    """A time, in local time where it names no zone, or the id of an entry."""
+    if until is None or "/" in until:
+        return until
+    try:
+        return datetime.fromisoformat(until).astimezone()
+    except ValueError as error:
+        hint = "use a time such as 2026-11-21T14:30 or the id of an entry such as SESSION/12"
+        raise UsageMistake(f"{until!r} is no moment: {hint}") from error

@@ -1,0 +1,125 @@
+"""``perdure store copy``: sessions from a store to another, of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import CONFLICT, DONE, FAILED, UsageMistake
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.maintenance.rekey import existing_address
+from perdure.apps.maintenance.trust import TrustOption
+from perdure.apps.progress import progress_bar
+from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.terminal.output import counted, show_json, show_lines
+from perdure.apps.terminal.text import safe
+from perdure.client.clock import SystemClock
+from perdure.client.keys import canonical, key_in_file
+from perdure.client.maintenance.copy import copy_sessions
+from perdure.client.open import open as open_store
+from perdure.client.open import trust_folder
+from perdure.client.store import Store
+from perdure.session.ids import StreamId
+from perdure.stores.maintenance.copy import CopyReport
+
+
+def copy(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="Where to: sqlite:///FILE, jsonl:///FOLDER or postgresql://USER@HOST/DATABASE.",
+        ),
+    ],
+    *,
+    sessions: Annotated[
+        list[str] | None,
+        typer.Option("--session", metavar="ID", help="Only this session."),
+    ] = None,
+    target_namespace: Annotated[
+        str | None,
+        typer.Option("--target-namespace", metavar="NAME", help="The namespace there, if another."),
+    ] = None,
+    target_key_file: Annotated[
+        Path | None,
+        typer.Option("--target-key-file", metavar="FILE", help="The key of the target, in a file."),
+    ] = None,
+    is_trusting: TrustOption = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Copy all sessions to another store of any kind, checked by their hashes.
+
+    Writers go on meanwhile; run it again to go on after a kill, or to add what is new.
+
+    Examples:
+        perdure store copy postgresql://me@host/agents --store sqlite:///agents.db
+    """
+    address = existing_address(store)
+    if canonical(address) == canonical(target) and (target_namespace or namespace) == namespace:
+        raise UsageMistake("source and target are the same; name another store or namespace")
+
+    async def work() -> int:
+        key = None if target_key_file is None else key_in_file(target_key_file, target)
+        async with (
+            existing_store(address, namespace) as source,
+            open_store(target, namespace=target_namespace or namespace, key=key) as there,
+        ):
+            report = await _copied(source, there, sessions, is_trusting=is_trusting)
+        if as_json:
+            show_json(copy_data(report))
+        else:
+            show_lines(copy_lines(report, target))
+        return exit_of(report)
+
+    return run(work)
+
+
+async def _copied(
+    source: Store, there: Store, sessions: list[str] | None, *, is_trusting: bool
+) -> CopyReport:
+    chosen = [await source.find(each) for each in sessions or ()] or None
+    report = await copy_sessions(source, there, sessions=chosen, on_progress=progress_bar("copy"))
+    if is_trusting:
+        copied = [StreamId(each.stream) for each in report.streams]
+        await trust_folder().trust(there.backend, SystemClock().now_ms(), copied)
+    return report
+
+
+def exit_of(report: CopyReport) -> int:
+    """The exit code for a copy."""
+    if any(each.outcome == "conflict" for each in report.streams):
+        return CONFLICT
+    return DONE if report.is_whole else FAILED
+
+
+def copy_data(report: CopyReport) -> dict[str, object]:
+    """`report` as JSON data."""
+    return {
+        "ok": report.is_whole,
+        "entries": report.added,
+        "contents": report.contents,
+        "lost_contents": list(report.lost_contents),
+        "sessions": [msgspec.structs.asdict(each) for each in report.streams],
+    }
+
+
+def copy_lines(report: CopyReport, target: str) -> Iterator[str]:
+    """`report` for people."""
+    logs = counted(len(report.streams), "log")
+    entries = counted(report.added, "new entry", "new entries")
+    yield f"{logs}, {entries} and {counted(report.contents, 'content')} in {safe(target)}"
+    for each in report.streams:
+        if each.reason is not None:
+            yield f"  {safe(each.stream)}: {each.outcome}: {safe(each.reason)}"
+    for name in report.lost_contents:
+        yield f"  the content {name} is damaged and was left out"
+    if report.is_whole:
+        yield "Every head hash was compared."
+    else:
+        yield "Not everything was copied, see above; what is there is whole."

@@ -1,0 +1,196 @@
+"""``perdure store rekey``: encrypt a store, give it another key, or make it plain.
+
+A new key is kept, in a file or in the keyring, before the store takes it, so that a kill at any
+moment leaves no store without its key. It is never shown, and never an argument of the command.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.exits import PathExists, StoreNotFound, UsageMistake
+from perdure.apps.cli.options import JsonOption, StoreOption, run
+from perdure.apps.store_access import is_missing, store_address
+from perdure.apps.terminal.output import show, show_json
+from perdure.apps.terminal.text import safe
+from perdure.client.keys import (
+    NEXT,
+    canonical,
+    configured_key,
+    forget_key,
+    keep_key,
+    keep_next_key,
+    key_in_file,
+    write_key_file,
+)
+from perdure.client.maintenance.whole_store import is_encrypted
+from perdure.client.maintenance.whole_store import rekey as rekeyed
+from perdure.errors import PerdureError, StoreUnavailable
+from perdure.stores.key import KEY_BYTES, StoreKey
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line says about the new key."""
+
+    file: Path | None
+    is_generated: bool
+    is_plain: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """The key a store is to have, and where it is kept: ``file``, ``keyring`` or ``environment``.
+
+    `made` is the file that was made for it.
+    """
+
+    key: StoreKey | None
+    place: str | None = None
+    file: Path | None = None
+    made: Path | None = None
+
+
+def existing_address(store: str | None) -> str:
+    """The store a command works on. Raises: StoreNotFound when nobody has made it yet."""
+    address = store_address(store)
+    if is_missing(address):
+        raise StoreNotFound(address)
+    return address
+
+
+def rekey(
+    *,
+    new_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--new-key-file",
+            metavar="FILE",
+            help="The new key: 64 hexadecimal digits in a file that only you may read.",
+        ),
+    ] = None,
+    is_generated: Annotated[
+        bool,
+        typer.Option(
+            "--generate",
+            help="Make a new key, for the system's keyring or, with --new-key-file, that file.",
+        ),
+    ] = False,
+    is_plain: Annotated[
+        bool, typer.Option("--plain", help="Take the encryption away: anybody can read it then.")
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Encrypt the store, give it another key, or make it plain.
+
+    Nobody else may have it open. A plain store takes the key that PERDURE_KEY or PERDURE_KEY_FILE
+    holds when no other is named. An encrypted copy takes the store's place in one step; killed
+    before, nothing has changed.
+
+    Examples:
+        perdure store rekey --generate  # a new key, kept in the system's keyring
+        perdure store rekey --new-key-file ~/.perdure.key
+        perdure store rekey --plain     # take the encryption away
+
+    Exit codes:
+        2  the key is missing or wrong
+        4  somebody has the store open
+    """
+    address = existing_address(store)
+    wanted = Wanted(new_key_file, is_generated, is_plain)
+
+    async def work() -> None:
+        change = _change(address, wanted, was_encrypted=await is_encrypted(address))
+        try:
+            await rekeyed(address, change.key, on_progress=_progress)
+        except PerdureError as error:
+            if change.made is not None and not isinstance(error, StoreUnavailable):
+                change.made.unlink()  # the store did not take it
+            raise
+        _settle(address, change)
+        if as_json:
+            show_json(_data(address, change))
+        else:
+            _tell(address, change)
+
+    return run(work)
+
+
+def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:
+    if wanted.is_plain:
+        if wanted.file is not None or wanted.is_generated:
+            raise UsageMistake("--plain takes no key; leave out --new-key-file and --generate")
+        return Change(None)
+    if wanted.is_generated:
+        return _generated(address, wanted.file)
+    if wanted.file is not None:
+        return Change(key_in_file(wanted.file, address), "file", wanted.file)
+    configured = None if was_encrypted else configured_key(None, os.environ, address)
+    if configured is None:
+        raise UsageMistake("say which key: --generate, --new-key-file FILE, or --plain for none")
+    return Change(configured, "environment")
+
+
+def _generated(address: str, file: Path | None) -> Change:
+    key = StoreKey(secrets.token_bytes(KEY_BYTES))
+    if file is not None:
+        try:
+            write_key_file(file, key)
+        except FileExistsError as error:
+            raise PathExists(str(file)) from error
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise UsageMistake(f"the key file {file} cannot be written: {reason}") from error
+        return Change(key, "file", file, file)
+    if not keep_next_key(address, key):
+        raise UsageMistake("no keyring works here; add --new-key-file FILE to keep the key there")
+    return Change(key, "keyring")
+
+
+def _settle(address: str, change: Change) -> None:
+    """Let the keyring hold the store's key, or none."""
+    if change.place == "keyring" and change.key is not None:
+        keep_key(address, change.key)
+    else:
+        forget_key(canonical(address))
+        forget_key(canonical(address) + NEXT)
+
+
+def _data(address: str, change: Change) -> dict[str, object]:
+    return {
+        "store": address,
+        "is_encrypted": change.key is not None,
+        "key": change.place,
+        "key_file": None if change.file is None else str(change.file.absolute()),
+    }
+
+
+def _tell(address: str, change: Change) -> None:
+    if change.key is None:
+        show(f"{safe(address)} is plain now: anybody who can read the file can read it all")
+        return
+    show(f"{safe(address)} is encrypted with its new key")
+    if change.file is not None:
+        show(f"It opens with PERDURE_KEY_FILE={safe(str(change.file.absolute()))}")
+    if change.place == "keyring":
+        show("The key is in the keyring of this system, and is found there by itself.")
+    for name in ("PERDURE_KEY", "PERDURE_KEY_FILE"):
+        if change.place != "environment" and name in os.environ:
+            show(f"{name} is set here and comes before a keyring: let it name the new key, or none")
+    show("Keep a copy of the key in a safe place: without it nobody can read the store.")
+
+
+def _progress(done: int, total: int) -> None:
+    """Show how far it is, to somebody who watches."""
+    if sys.stderr.isatty():
+        end = "\r\033[K" if done == total else ""
+        sys.stderr.write(f"\rrekey: {100 * done // max(total, 1)} %{end}")
+        sys.stderr.flush()

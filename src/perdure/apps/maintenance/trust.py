@@ -1,0 +1,92 @@
+"""``perdure store trust``: which stores are trusted, and trusting one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.options import JsonOption, NamespaceOption, run
+from perdure.apps.maintenance.rekey import existing_address
+from perdure.apps.store_access import NAMESPACE, existing_store, file_address
+from perdure.apps.terminal.output import counted, local_time, show, show_json
+from perdure.apps.terminal.text import safe
+from perdure.client.clock import SystemClock
+from perdure.client.open import check_address, trust_folder
+from perdure.client.trust import TrustedStore, streams_of
+
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Keep permissions and open turns also where your perdure did not write them.",
+    ),
+]
+
+
+def trust(
+    store: Annotated[
+        str | None,
+        typer.Argument(metavar="STORE", help="A store's address or file; left out: list them."),
+    ] = None,
+    *,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """List the stores you trusted, or trust a store as it is now.
+
+    perdure recognizes the sessions that it wrote for you. Sessions and flows from elsewhere run
+    with your own permissions: theirs are ignored, and an open turn ends as interrupted. Trusting a
+    store applies the permissions in it. Entries that are added later are not trusted, and imported
+    sessions never are.
+
+    Examples:
+        perdure store trust                       # what was trusted, and when
+        perdure store trust sqlite:///received.db
+        perdure store trust ~/from-my-laptop.db
+    """
+    if store is None:
+        return run(lambda: _list(as_json=as_json))
+    address = existing_address(_address(store))
+
+    async def work() -> None:
+        done = await trusted(address, namespace)
+        if as_json:
+            show_json(msgspec.structs.asdict(done))
+        else:
+            show(f"{safe(done.address)} is trusted as it is now: {_counts(done)}")
+
+    return run(work)
+
+
+async def trusted(address: str, namespace: str) -> TrustedStore:
+    """Trust what is in the store at `address` now.
+
+    Raises: ConfigError when the user's data folder cannot be used; as `perdure.open`.
+    """
+    folder, at = trust_folder(), SystemClock().now_ms()
+    async with existing_store(address, namespace) as opened:
+        return await folder.trust(opened.backend, at, await streams_of(opened.backend))
+
+
+async def _list(*, as_json: bool) -> None:
+    found = trust_folder().stores()
+    if as_json:
+        show_json([msgspec.structs.asdict(each) for each in found])
+        return
+    for each in found:
+        show(f"{local_time(each.at)}  {safe(each.address)} ({safe(each.namespace)})")
+        show(f"  {_counts(each)}")
+    if not found:
+        show("No store was trusted. Your perdure recognizes what it wrote itself.")
+
+
+def _counts(done: TrustedStore) -> str:
+    entries = counted(done.entries, "entry", "entries")
+    return f"{entries} in {counted(done.streams, 'log')}"
+
+
+def _address(store: str) -> str:
+    return check_address(store) if ":" in store else file_address(Path(store).expanduser())

@@ -1,0 +1,271 @@
+"""Invoking another agent: its session is opened once, its turn run to the end, its answer given.
+
+The session's id is computed from the call, so a call that is repeated after a crash finds the
+session that was opened before, and goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.agents.delegation.restriction import carved, narrowed_child, resumed_agent
+from perdure.client.agents.message_secrets import message_of, screened
+from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.lineage import (
+    child_id,
+    delegated_to,
+    first_turn,
+    invocations_in,
+    started_in,
+)
+from perdure.client.conversation.workspace import Workspace, kept_workspace
+from perdure.client.store import Store
+from perdure.engine.turns.config import Budget
+from perdure.engine.turns.recovery import carried
+from perdure.engine.turns.session_turns import SessionTurns, Signals
+from perdure.engine.turns.state import TurnState
+from perdure.errors import (
+    ConfigError,
+    LeaseHeld,
+    LeaseLost,
+    SessionExists,
+    SessionNotFound,
+    ToolError,
+    TurnOpen,
+)
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.ledger import Delegated
+from perdure.session.notes import Invocation, SessionStarted
+from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.tools.builtin.delegation import INVOKE_AGENT
+from perdure.tools.registry import ToolRegistry
+from perdure.tools.spec import ToolCall, ToolOutput
+
+_WAIT_S = 0.2
+
+
+class Hosting(Protocol):
+    """What is needed of a `Host`."""
+
+    store: Store
+    agents: dict[str, Agent]
+
+    def running(
+        self,
+        stream: StreamId,
+        agent: Agent,
+        workspace: Workspace,
+        *,
+        prompt: str | None,
+        budget: Budget | None = None,
+        invoked_by: tuple[StreamId, ...] = (),
+    ) -> SessionTurns:
+        """What runs the turns of a session."""
+        ...
+
+
+class Invoking:
+    """The `Delegation` of one session: `agent`, narrowed as it is there, invokes those of `host`.
+
+    `budget` is the session's, of which each child gets what is left.
+    """
+
+    def __init__(
+        self,
+        host: Hosting,
+        stream: StreamId,
+        agent: Agent,
+        workspace: Workspace,
+        *,
+        budget: Budget,
+        invoked_by: tuple[StreamId, ...] = (),
+    ) -> None:
+        self._host = host
+        self._store = host.store.backend
+        self._stream = stream
+        self._agent = agent
+        self._workspace = workspace
+        self._budget = budget
+        self._invoked_by = (*invoked_by, stream)
+
+    async def invoke(
+        self, call: ToolCall, agent: str, said: str, *, is_aborted: Callable[[], bool]
+    ) -> ToolOutput:
+        """See `Delegation`."""
+        child = await self._child(call.idempotency_key)
+        try:
+            await self._store.state(child)
+        except SessionNotFound:
+            await self._open(child, call, agent)
+        ended = await self._ended(child, call.tool, said, is_aborted)
+        return _told(agent, ended, await delegated_to(self._store, child))
+
+    async def delegated(self, key: str) -> Delegated | None:
+        """See `Delegation`."""
+        return await delegated_to(self._store, await self._child(key))
+
+    async def _child(self, key: str) -> StreamId:
+        state = await self._store.state(self._stream)
+        return child_id(self._stream, state.info.created_at, key)
+
+    # ------------------------------------------------------------ opening
+
+    async def _open(self, child: StreamId, call: ToolCall, named: str) -> None:
+        """Open the session of `child`, unless somebody did meanwhile.
+
+        Raises: ToolError where the agent is unknown, a limit is reached, or no money is left.
+        """
+        state = await self._store.state(self._stream)
+        agent = await self._narrowed(call.tool, named, state)
+        prompt = _filled(call.tool, agent, self._workspace)
+        at = self._host.store.outside.clock.now_ms()
+        header = StreamHeader(
+            id=child,
+            created_at=at,
+            origin="subagent",
+            cwd=self._workspace.working_dir,
+            parent=self._stream,
+            subject=state.header.subject,
+        )
+        invoked = Invocation(self._stream, call.id, call.idempotency_key)
+        workspace = msgspec.structs.replace(self._workspace, scope=agent.permissions.scope)
+        place = msgspec.to_builtins(workspace)
+        started = SessionStarted(agent.snapshot(), place, prompt, invoked)
+        write = Write(stream=child, create=header, entries=(new_side(started),))
+        try:
+            await self._store.commit(Commit(writes=(write,), at=at))
+        except SessionExists:
+            return  # another attempt of this very call
+
+    async def _narrowed(self, tool: str, named: str, state: StreamState) -> Agent:
+        known = self._host.agents
+        if named not in known:
+            raise ToolError(tool, f"there is no agent {named!r}; there are: {_names(known)}")
+        parent = self._agent
+        if parent.max_depth < 1:
+            raise ToolError(tool, "agents are nested too deep here; do it yourself")
+        if await invocations_in(self._store, self._stream) >= parent.max_agents:
+            raise ToolError(
+                tool, f"this session has invoked its {parent.max_agents} agents; do it yourself"
+            )
+        child = known[named]
+        so_far = await carried(self._store, self._stream, state.head)
+        limit = max(self._budget.max_cost_microcents, so_far.limit_microcents or 0)
+        budget = carved(child.budget, self._budget, limit, so_far.spent)
+        if budget is None:
+            raise ToolError(tool, "nothing is left of what this session may spend")
+        return narrowed_child(child, parent, parent.registry, budget)
+
+    # ------------------------------------------------------------ running
+
+    async def _ended(
+        self, child: StreamId, tool: str, said: str, is_aborted: Callable[[], bool]
+    ) -> TurnState:
+        """The child's turn, begun or gone on with as it needs, once it is over."""
+        clock = self._host.store.outside.clock
+        while (ended := await first_turn(self._store, child)) is None:
+            running = await self._running(child, tool)
+            state = await self._store.state(child)
+            work = running.lost_turn
+            if state.open_turn is None:
+                message = await screened(message_of(said, "warn"), "warn")
+                work = partial(running.new_turn, message, ())
+            try:
+                await _performed(work, is_aborted)
+            except (LeaseHeld, LeaseLost, TurnOpen):
+                # Another process runs it, or died with it: what comes of it is in the log.
+                await clock.sleep(_WAIT_S)
+        return ended
+
+    async def _running(self, child: StreamId, tool: str) -> SessionTurns:
+        started = await started_in(self._store, child)
+        if started is None or started.agent is None:
+            raise ToolError(tool, "the session of the agent it invoked cannot be read")
+        if (await authority_of(self._store, child)).withheld is not None:
+            raise ToolError(tool, f"session {child} was not opened by this user's perdure")
+        kept = agent_of(started.agent, self._agent.registry)
+        agent = msgspec.structs.replace(resumed_agent(kept, self._agent), hooks=None)
+        workspace = kept_workspace(started.workspace)
+        return self._host.running(
+            child,
+            agent,
+            workspace,
+            prompt=started.system_prompt,
+            budget=agent.budget,
+            invoked_by=self._invoked_by,
+        )
+
+
+async def _performed(
+    work: Callable[[Signals], Coroutine[Any, Any, TurnState]], is_aborted: Callable[[], bool]
+) -> None:
+    """Run a turn. When this is cancelled the turn is aborted, or only no longer performed here."""
+    signals = Signals()
+    task = asyncio.ensure_future(work(signals))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if is_aborted():
+            signals.stopping.ask()
+        else:
+            task.cancel()
+        await asyncio.wait((task,))
+        raise
+    finally:
+        if task.done() and not task.cancelled():
+            task.exception()
+        if signals.begun.done() and not signals.begun.cancelled():
+            signals.begun.exception()
+
+
+def _filled(tool: str, agent: Agent, workspace: Workspace) -> str | None:
+    try:
+        agent.tools_in(workspace)
+        return agent.system_prompt(workspace)
+    except ConfigError as error:
+        raise ToolError(tool, str(error)) from error
+
+
+def _told(agent: str, ended: TurnState, below: Delegated | None) -> ToolOutput:
+    """What whoever invoked `agent` is told of its turn."""
+    finished, answer = ended.finished, ended.answer
+    text = "" if answer is None else answer.text
+    assert finished is not None
+    if finished.end == "stop":
+        return ToolOutput(text or f"{agent} ended without an answer", delegated=below)
+    if finished.end == "length":
+        return ToolOutput(f"{text}\n[the answer of {agent} was cut short]", delegated=below)
+    reason = finished.error or f"its turn was {finished.end}"
+    return ToolOutput(f"{agent} gave no answer: {reason}", is_error=True, delegated=below)
+
+
+def told_of(tools: ToolRegistry, agents: Mapping[str, Agent]) -> ToolRegistry:
+    """`tools`, of which ``invoke_agent`` says which agents there are."""
+    if INVOKE_AGENT not in tools.names:
+        return tools
+    listed = "\n".join(
+        f"- {id}: {agent.description or agent.name or 'no description'}"
+        for id, agent in sorted(agents.items())
+    )
+    return ToolRegistry(
+        tuple(
+            msgspec.structs.replace(
+                spec, description=f"{spec.description}\n\nAgents:\n{listed or 'none'}"
+            )
+            if spec.name == INVOKE_AGENT
+            else spec
+            for spec in tools.tools
+        )
+    )
+
+
+def _names(agents: Mapping[str, Agent]) -> str:
+    return ", ".join(sorted(agents)) or "none"

@@ -1,0 +1,37 @@
+"""What invoked agents ask: it waits for a person, and whoever invoked them waits with it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.client.conversation.lineage import Child, children_of
+from perdure.client.reads import OpenQuestion, open_questions
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import LogReading
+
+
+class AskedBelow(msgspec.Struct, frozen=True):
+    """A question in a session that was opened for a call, and whose session that is."""
+
+    question: OpenQuestion
+    child: Child
+
+    @property
+    def asker(self) -> str:
+        """Who asks, as a person is told."""
+        return self.child.agent or "an agent"
+
+
+async def asked_below(store: LogReading, session: StreamId, at: int) -> list[AskedBelow]:
+    """What waits for a person in the sessions that calls in `session` have opened, however deep.
+
+    Shape: oldest first. Units: `at`, the time now, is Unix milliseconds.
+    """
+    found: list[AskedBelow] = []
+    waiting = [session]
+    while waiting:
+        for child in await children_of(store, waiting.pop()):
+            waiting.append(child.info.id)
+            own = await store.open_questions(child.info.id)
+            found += [AskedBelow(asked, child) for asked in open_questions(own, at)]
+    return sorted(found, key=lambda asked: asked.question.at)

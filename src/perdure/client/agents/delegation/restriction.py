@@ -1,0 +1,179 @@
+"""What an agent may do besides another one: an invoked agent, or the agent of a resumed session.
+
+Pure. Tools, permissions and money of a child are never more than its parent's, so that nothing is
+gained by asking another agent. A session never gets more than the agent it is resumed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.engine.turns.config import Budget
+from perdure.errors import ConfigError
+from perdure.secrets.pasted_keys import PastePolicy
+from perdure.session.ledger import Spending
+from perdure.tools.builtin.delegation import INVOKE_AGENT
+from perdure.tools.commands import ANY_COMMAND, is_allowed, rule_words
+from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions
+from perdure.tools.registry import ToolRegistry
+
+_STRICTEST: tuple[ApprovalMode, ...] = ("plan", "ask", "accept-edits", "auto")
+"""From the mode that lets least happen without a person."""
+
+_PASTED: tuple[PastePolicy, ...] = ("warn", "redact", "refuse")
+"""From the policy that lets most pass."""
+
+
+def within(child: Permissions, parent: Permissions) -> Permissions:
+    """`child`, as far as `parent` has the same."""
+    commands = tuple(dict.fromkeys((*_allowed(child, parent), *_allowed(parent, child))))
+    domains = tuple(host for host in child.allowed_domains if host in parent.allowed_domains)
+    has_search = (child.search_endpoint, child.search_credential) == (
+        parent.search_endpoint,
+        parent.search_credential,
+    )
+    return Permissions(
+        scope=SCOPES[min(SCOPES.index(child.scope), SCOPES.index(parent.scope))],
+        roots=_roots(child, parent),
+        allowed_commands=commands,
+        allowed_command_globs=_globs(child.allowed_command_globs, parent.allowed_command_globs),
+        command_env=_same(child.command_env, parent.command_env),
+        command_timeout_s=min(child.command_timeout_s, parent.command_timeout_s),
+        allowed_domains=domains,
+        credentials={
+            host: text
+            for host, text in _same(child.credentials, parent.credentials).items()
+            if host in domains
+        },
+        search_endpoint=child.search_endpoint if has_search else None,
+        search_credential=child.search_credential if has_search else None,
+        is_search_local=child.is_search_local and parent.is_search_local and has_search,
+        approval=_STRICTEST[
+            min(_STRICTEST.index(child.approval), _STRICTEST.index(parent.approval))
+        ],
+    )
+
+
+def is_within(child: Permissions, parent: Permissions) -> bool:
+    """Whether `child` allows nothing that `parent` does not."""
+    both = within(child, parent)
+    lists = ("roots", "allowed_commands", "allowed_command_globs", "allowed_domains")
+    return all(
+        set(getattr(child, field)) <= set(getattr(both, field))
+        if field in lists
+        else getattr(child, field) == getattr(both, field)
+        for field in Permissions.__struct_fields__
+    )
+
+
+def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
+    """Those commands of `these` that `others` allow too."""
+    for line in these.allowed_commands:
+        argv = rule_words(line, is_glob=False)
+        if is_allowed(argv, others.allowed_commands, others.allowed_command_globs):
+            yield line
+
+
+def _globs(child: tuple[str, ...], parent: tuple[str, ...]) -> tuple[str, ...]:
+    """The globs that both have, where `ANY_COMMAND` of the one covers those of the other."""
+    if ANY_COMMAND in parent:
+        return child
+    return parent if ANY_COMMAND in child else tuple(glob for glob in child if glob in parent)
+
+
+def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
+    """The folders that both reach; ``full`` reaches those of the other."""
+    if parent.scope == "full":
+        return child.roots
+    if child.scope == "full":
+        return parent.roots
+    return tuple(root for root in child.roots if root in parent.roots)
+
+
+def resumed_agent(kept: Agent, today: Agent) -> Agent:
+    """`kept`, the agent of a session, as far as `today`, the one it is resumed with, allows.
+
+    Its tools are those of `today`, so that no other code runs.
+    """
+    names = set(kept.registry.names)
+    return msgspec.structs.replace(
+        kept.with_tools(tuple(spec for spec in today.registry.tools if spec.name in names)),
+        permissions=within(kept.permissions, today.permissions),
+        max_agents=min(kept.max_agents, today.max_agents),
+        max_depth=min(kept.max_depth, today.max_depth),
+        on_pasted=max(kept.on_pasted, today.on_pasted, key=_PASTED.index),
+        hooks=today.hooks,
+    )
+
+
+def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:
+    """`today`, for a session whose own agent is not in force here; its snapshot can only narrow.
+
+    A snapshot that cannot be read, or that never worked here, narrows nothing.
+    """
+    if snapshot is None:
+        return today
+    try:
+        theirs = agent_of(snapshot, ToolRegistry(()))
+    except ConfigError:
+        return today
+    names = set(tool_names(snapshot))
+    return msgspec.structs.replace(
+        today.with_tools(tuple(spec for spec in today.registry.tools if spec.name in names)),
+        permissions=within(theirs.permissions, today.permissions),
+        max_agents=min(theirs.max_agents, today.max_agents),
+        max_depth=min(theirs.max_depth, today.max_depth),
+    )
+
+
+def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in child.items() if parent.get(name) == text}
+
+
+def carved(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
+    """What an invoked agent may spend: what its parent has left, or its own limit where lower.
+
+    `limit` is the parent's limit as it stands, raised by a person or not (0: none). What the child
+    leaves is the parent's again, since only what was spent is counted there.
+    Shape: None where nothing is left.
+    Units: micro-cents.
+    """
+    if not parent.max_cost_microcents:
+        return own
+    left = limit - spent.cost_microcents
+    if parent.on_exceed == "warn":
+        left = max(left, 1)  # it warns from the first call on, as its parent would
+    if left <= 0:
+        return None
+    if own.max_cost_microcents and own.max_cost_microcents <= left:
+        return own
+    return Budget(left, parent.on_exceed)
+
+
+def narrowed_child(child: Agent, parent: Agent, tools: ToolRegistry, budget: Budget) -> Agent:
+    """`child` with those of `tools`, its parent's, that it has itself, under `budget`."""
+    names = child.registry.names
+    servers = tuple(_prefix(server) for server in child.mcp_servers)
+    kept = [
+        spec
+        for spec in tools.tools
+        if spec.name in names or (servers and spec.name.startswith(servers))
+    ]
+    depth = min(child.max_depth, parent.max_depth - 1)
+    if depth <= 0:
+        kept = [spec for spec in kept if spec.name != INVOKE_AGENT]
+    return msgspec.structs.replace(
+        child.with_tools(kept),
+        mcp_servers=(),
+        permissions=within(child.permissions, parent.permissions),
+        max_cost_microcents=budget.max_cost_microcents,
+        on_exceed=budget.on_exceed,
+        max_depth=max(depth, 0),
+    )
+
+
+def _prefix(server: object) -> str:
+    return f"mcp_{server if isinstance(server, str) else getattr(server, 'name', '')}_"

@@ -1,0 +1,91 @@
+"""Agents by id: the files of a project, then those of the person.
+
+An id names one agent. Where two files claim it, or a file's agent cannot be read, that is an error
+for whoever asks for it, and not for who asks for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.files.reader import SUFFIX, agent_in
+from perdure.errors import ConfigError
+from perdure.session.argument_checks.arguments import takes_declared
+
+AgentPlace = Literal["project", "user"]
+
+
+class Filed(msgspec.Struct, frozen=True):
+    """An agent file that was found. Shape: one of `agent` and `error` is there."""
+
+    file: Path
+    place: AgentPlace
+    agent: Agent | None = None
+    error: ConfigError | None = None
+
+    @property
+    def id(self) -> str:
+        """The agent's id; of a file that cannot be read what its name says."""
+        return self.file.name.removesuffix(SUFFIX) if self.agent is None else self.agent.id
+
+
+def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[Filed, ...]:
+    """Every agent file in `folders`, sorted by name within each; a folder may be missing."""
+    found: list[Filed] = []
+    for place, folder in folders.items():
+        for file in sorted(folder.glob(f"*{SUFFIX}")):
+            try:
+                found.append(Filed(file, place, agent=agent_in(file)))
+            except ConfigError as error:
+                found.append(Filed(file, place, error=error))
+    return tuple(found)
+
+
+def agent_named(id: str, found: Sequence[Filed]) -> Filed:
+    """The one of `found` whose agent is called `id`.
+
+    Raises: ConfigError for an id that nobody has or two files claim: a project's agent does not
+    take the place of the person's; what is wrong with its file.
+    """
+    claimed = [filed for filed in found if filed.id == id]
+    if not claimed:
+        known = ", ".join(sorted({filed.id for filed in found})) or "none"
+        raise ConfigError(f"there is no agent {id!r}; there are: {known}")
+    if len(claimed) > 1:
+        files = ", ".join(str(filed.file) for filed in claimed)
+        raise ConfigError(
+            f"several files are the agent {id!r}: {files}; give them other ids, or name the file"
+        )
+    if claimed[0].error is not None:
+        raise claimed[0].error
+    return claimed[0]
+
+
+@takes_declared
+def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
+    """The agents in the files ``*.agent.yaml`` of `folders`, for a `Runtime`.
+
+    Raises: ConfigError when one cannot be read, with every fault and its line, or when two have
+    the same id.
+    """
+    agents: dict[str, Path] = {}
+    loaded: list[Agent] = []
+    for folder in folders:
+        place = Path(folder)
+        if not place.is_dir():
+            raise ConfigError(f"there is no folder {place} with agent files")
+        for file in sorted(place.glob(f"*{SUFFIX}")):
+            agent = agent_in(file)
+            if agent.id in agents:
+                raise ConfigError(
+                    f"{file} and {agents[agent.id]} are both the agent {agent.id!r}; give one "
+                    "another id"
+                )
+            agents[agent.id] = file
+            loaded.append(agent)
+    return tuple(loaded)

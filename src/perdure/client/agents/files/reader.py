@@ -1,0 +1,239 @@
+"""An agent file as an agent: read strictly, refused with all its faults, each with its line.
+
+What the seed's format knows and perdure cannot do is a fault that says so; nothing is left out in
+silence. A file that holds a credential is refused before anything else of it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from perdure.bounds.files import read_named
+from perdure.client.agents.agent import Agent, Fallback
+from perdure.client.agents.files.document import (
+    AgentFile,
+    FiledFallback,
+    FiledMemory,
+    FiledRetry,
+)
+from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors import ConfigError, InvalidAgentFile, WrongArgument
+from perdure.models.catalogue import ECHO, PROVIDERS, is_model_name
+from perdure.models.retry import RetryPolicy
+from perdure.secrets.pasted_keys import credentials_in
+from perdure.session.argument_checks.arguments import takes_declared
+from perdure.tools.permissions import Permissions
+from perdure.yaml.nodes import YamlNode, YamlReader
+from perdure.yaml.typed_reader import read_as
+
+SUFFIX = ".agent.yaml"
+
+_NOT_YET: Mapping[str, str] = {
+    "input_schema": "perdure checks no input of agents; take it out, or say it in system_prompt",
+    "output_schema": "perdure checks no output of agents; take it out, or say it in system_prompt",
+}
+_PROVIDERS: Mapping[str, str] = {"gemini": "google"}
+"""The seed's names for providers that have another here."""
+
+_KEYS: Mapping[str, str] = {"max_output_tokens": "max_tokens", "instructions": "system_prompt"}
+"""What an agent has -> what it is called in a file, where that is another name."""
+
+
+def agent_in(file: Path) -> Agent:
+    """The agent that `file` describes.
+
+    Raises: InvalidAgentFile with every fault and its line; ConfigError when it cannot be read.
+    """
+    try:
+        content = read_named(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read ({error.strerror})") from error
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidAgentFile(str(file), ("line 1: it is not UTF-8",)) from error
+    return agent_of_text(text, str(file))
+
+
+@takes_declared
+def agent_of_text(text: str, name: str = "the agent file") -> Agent:
+    """The agent that the YAML `text` describes; `name` is what errors call it.
+
+    Raises: InvalidAgentFile with every fault and its line.
+    """
+    secrets = tuple(_secrets(text))
+    if secrets:
+        raise InvalidAgentFile(name, secrets)
+    nodes = YamlReader()
+    root = nodes.root(text)
+    if root is None or root.kind != "map":
+        if root is not None:
+            nodes.fault(root, "expected a mapping: id, model, system_prompt, ...")
+        raise InvalidAgentFile(name, nodes.faults)
+    places = {key.text: value for key, value in root.pairs}
+    filed = read_as(nodes, _honoured(nodes, root), AgentFile)
+    if filed is None:
+        raise InvalidAgentFile(name, nodes.faults)
+    agent = _Binding(nodes, places).agent(filed)
+    if agent is None:
+        raise InvalidAgentFile(name, nodes.faults)
+    return agent
+
+
+def _secrets(text: str) -> Iterator[str]:
+    """Where `text` holds credentials; never the values."""
+    for line, kind in credentials_in(text):
+        yield f"line {line}: it holds what looks like a credential ({kind}); take it out"
+
+
+def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
+    """`root` without the keys of the format that perdure cannot honour, which are faults."""
+    kept: list[tuple[YamlNode, YamlNode]] = []
+    for key, value in root.pairs:
+        if key.text in _NOT_YET:
+            nodes.fault(key, f"{key.text!r}: {_NOT_YET[key.text]}")
+        elif key.text == "memory" and value.text == "window":
+            nodes.fault(value, "memory 'window' needs its size: {type: window, window_size: 40}")
+        elif key.text == "mcp_servers" and value.kind == "seq":
+            named = tuple(_named(item) for item in value.items)
+            kept.append((key, YamlNode(value.line, value.kind, items=named)))
+        elif key.text == "retry" and value.kind == "map":
+            kept.append((key, _without_retry_on(nodes, value)))
+        else:
+            kept.append((key, value))
+    return YamlNode(root.line, root.kind, pairs=tuple(kept))
+
+
+def _named(server: YamlNode) -> YamlNode:
+    """The seed's ``{ref: name}`` as the name."""
+    if len(server.pairs) == 1 and server.pairs[0][0].text == "ref":
+        return server.pairs[0][1]
+    return server
+
+
+def _without_retry_on(nodes: YamlReader, node: YamlNode) -> YamlNode:
+    for key, _ in node.pairs:
+        if key.text == "retry_on":
+            nodes.fault(
+                key,
+                "'retry_on': which errors are tried again is fixed (docs/guides/models.md); take "
+                "it out",
+            )
+    left = tuple(pair for pair in node.pairs if pair[0].text != "retry_on")
+    return YamlNode(node.line, node.kind, pairs=left)
+
+
+class _Binding:
+    """An agent file's values as an agent's; faults at the lines of their keys."""
+
+    def __init__(self, nodes: YamlReader, places: Mapping[str, YamlNode]) -> None:
+        self._nodes = nodes
+        self._places = places
+
+    def agent(self, filed: AgentFile) -> Agent | None:
+        model = self._model(self._place("model"), filed.model, filed.provider)
+        links = self._place("fallback_chain").items
+        fallbacks = tuple(map(self._fallback, links, filed.fallback_chain))
+        compaction = self._compaction(filed)
+        if self._nodes.faults:
+            return None
+        delegation = filed.delegation
+        own = {} if delegation is None else msgspec.structs.asdict(delegation)
+        budget = filed.budget
+        money = {} if budget is None else msgspec.structs.asdict(budget)
+        try:
+            return Agent(
+                filed.id,
+                tools=filed.tools,
+                fallbacks=fallbacks,
+                mcp_servers=filed.mcp_servers,
+                model=model,
+                name=filed.name,
+                description=filed.description,
+                instructions=filed.system_prompt,
+                thinking_level=filed.reasoning_effort,
+                on_interrupt=filed.on_interrupt,
+                limits=filed.limits or Limits(),
+                retry=None if filed.retry is None else _policy(filed.retry),
+                compaction=compaction,
+                queue_mode=filed.queue_mode,
+                max_output_tokens=filed.max_tokens,
+                temperature=filed.temperature,
+                restart_on_cut=filed.restart_on_cut,
+                history=filed.history,
+                on_pasted=filed.on_pasted,
+                question_expires_s=filed.question_expires_s,
+                first_byte_timeout_s=filed.first_byte_timeout_s,
+                stream_idle_timeout_s=filed.stream_idle_timeout_s,
+                permissions=filed.permissions or Permissions(),
+                **own,
+                **money,
+            )
+        except (ConfigError, WrongArgument) as error:
+            named = error.argument or "tools"
+            self._fault(_KEYS.get(named, named), str(error))
+            return None
+
+    def _model(self, place: YamlNode, name: str, provider: str | None) -> str:
+        """``provider:name``; a fault where nobody knows the provider."""
+        named, colon, _ = name.partition(":")
+        known = ("scripted", *PROVIDERS)
+        if provider is None:
+            if not colon or named not in known:
+                self._nodes.fault(
+                    place,
+                    f"{name!r} says no provider; write provider:name, of: {', '.join(known)}",
+                )
+            elif not is_model_name(name):
+                self._nodes.fault(place, f"{name!r} names no model; write provider:name")
+            return name
+        ours = _PROVIDERS.get(provider, provider)
+        if ours not in known:
+            self._nodes.fault(
+                place, f"there is no provider {provider!r}; there are: {', '.join(known)}"
+            )
+        whole = name if name.startswith(f"{ours}:") else f"{ours}:{name}"
+        if not is_model_name(whole):
+            self._nodes.fault(place, f"{whole!r} names no model; write provider:name")
+        return whole
+
+    def _fallback(self, place: YamlNode, filed: FiledFallback) -> Fallback:
+        model = self._model(place, filed.model, filed.provider)
+        return Fallback(model if is_model_name(model) else ECHO, filed.max_attempts)
+
+    def _compaction(self, filed: AgentFile) -> CompactionSettings:
+        settings = filed.compaction or CompactionSettings()
+        if "memory" not in self._places:
+            return settings
+        memory = filed.memory
+        if not isinstance(memory, FiledMemory):
+            memory = FiledMemory(memory)
+        is_enabled = memory.type == "summary"
+        if filed.compaction is not None and filed.compaction.is_enabled != is_enabled:
+            self._fault("memory", "memory and compaction.is_enabled disagree; keep one")
+        settings = msgspec.structs.replace(settings, is_enabled=is_enabled)
+        if memory.window_size is None:
+            return settings
+        if settings.max_messages not in (None, memory.window_size):
+            self._fault("memory", "window_size and compaction.max_messages disagree; keep one")
+        return msgspec.structs.replace(settings, max_messages=memory.window_size)
+
+    def _fault(self, key: str, what: str) -> None:
+        self._nodes.fault(self._place(key), what)
+
+    def _place(self, key: str) -> YamlNode:
+        return self._places.get(key, YamlNode(1, "null"))
+
+
+def _policy(filed: FiledRetry) -> RetryPolicy:
+    return RetryPolicy(
+        max_attempts=filed.max,
+        first_wait_s=round(filed.backoff_ms / 1000, 9),
+        factor=filed.factor,
+        cap_s=round(filed.cap_ms / 1000, 9),
+        jitter=filed.jitter,
+        growth=filed.backoff,
+    )

@@ -1,0 +1,96 @@
+"""An agent as a file that reads as the same agent; the same agent is always the same bytes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from perdure.client.agents.agent import Agent, Fallback
+from perdure.client.agents.files.document import (
+    AgentFile,
+    FiledBudget,
+    FiledDelegation,
+    FiledFallback,
+    FiledRetry,
+)
+from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors import ConfigError
+from perdure.models.retry import RetryPolicy
+from perdure.secrets.mask import masked
+from perdure.secrets.pasted_keys import credentials_in
+from perdure.session.argument_checks.arguments import takes_declared
+from perdure.tools.builtin.catalogue import BUILTIN
+from perdure.tools.mcp.servers import McpServer
+from perdure.tools.permissions import Permissions
+from perdure.yaml.writer import yaml_of
+
+
+@takes_declared
+def agent_text(agent: Agent) -> str:
+    """`agent` as the text of an agent file.
+
+    Raises: ConfigError for a tool of the program's own: a file can only name built-in ones; and
+    for what looks like a credential: reading the file would refuse it.
+    """
+    own = [spec.name for spec in agent.registry.tools if BUILTIN.get(spec.name) != spec]
+    if own:
+        raise ConfigError(
+            f"the tools {', '.join(own)} are functions of a program; a file only names built-in "
+            "ones"
+        )
+    delegation = FiledDelegation(agent.max_agents, agent.max_depth)
+    budget = FiledBudget(agent.max_cost_microcents, agent.on_exceed)
+    filed = AgentFile(
+        id=agent.id,
+        name=agent.name,
+        description=agent.description,
+        model=agent.model,
+        system_prompt=agent.instructions,
+        temperature=agent.temperature,
+        max_tokens=agent.max_output_tokens,
+        reasoning_effort=agent.thinking_level,
+        tools=agent.registry.names,
+        retry=None if agent.retry is None else _retry(agent.retry),
+        fallback_chain=tuple(
+            FiledFallback(link.model, max_attempts=link.max_attempts)
+            for link in cast("tuple[Fallback, ...]", agent.fallbacks)
+        ),
+        mcp_servers=cast("tuple[str | McpServer, ...]", agent.mcp_servers),
+        budget=budget if budget != FiledBudget(0) else None,
+        limits=agent.limits if agent.limits != Limits() else None,
+        permissions=agent.permissions if agent.permissions != Permissions() else None,
+        compaction=agent.compaction if agent.compaction != CompactionSettings() else None,
+        delegation=delegation if delegation != FiledDelegation() else None,
+        on_interrupt=agent.on_interrupt,
+        queue_mode=agent.queue_mode,
+        restart_on_cut=agent.restart_on_cut,
+        history=agent.history,
+        on_pasted=agent.on_pasted,
+        question_expires_s=agent.question_expires_s,
+        first_byte_timeout_s=agent.first_byte_timeout_s,
+        stream_idle_timeout_s=agent.stream_idle_timeout_s,
+    )
+    text = yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
+    _refuse_credentials(text, agent.id)
+    return text
+
+
+def _refuse_credentials(text: str, name: str) -> None:
+    kinds = sorted({kind for _, kind in credentials_in(text)})
+    if kinds:
+        raise ConfigError(
+            f"the agent {masked(name)} holds what looks like a credential ({', '.join(kinds)}), "
+            "and an agent file may not; name a secret instead: {{secrets.NAME}}"
+        )
+
+
+def _retry(policy: RetryPolicy) -> FiledRetry:
+    return FiledRetry(
+        policy.max_attempts,
+        policy.growth,
+        round(policy.first_wait_s * 1000, 6),
+        round(policy.cap_s * 1000, 6),
+        policy.factor,
+        policy.jitter,
+    )

@@ -1,0 +1,78 @@
+"""What a person says, looked through for credentials before it is written down for good."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from perdure.errors import WrongArgument
+from perdure.secrets.pasted_keys import PastePolicy, pasted
+from perdure.session.argument_checks.arguments import check_whole
+from perdure.session.messages import Message, Part, TextPart, user
+
+Said = str | Message
+"""What a person says: text, or a message of role ``user``."""
+
+_PLACE = "the message"
+_LONG = 65_536
+"""Longer messages are searched for credentials in a thread. Units: characters."""
+
+_log = logging.getLogger(__name__)
+
+
+def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
+    """`said` as it is to be written under `policy`; a warning goes to the log of the program.
+
+    A long message is only checked: `screened` looks through it before it is written.
+    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, and for what
+    is neither text nor a message that can be kept.
+    """
+    message = user(said) if isinstance(said, str) else said
+    if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+        raise WrongArgument(f"send text, or user('...'), not {type(said).__name__}")
+    if message is said:  # what is made here of text is whole
+        check_whole(message, "Message")
+    if message.role != "user":
+        raise WrongArgument(
+            f"send what a person says, such as user('...'); to add a message of role "
+            f"{message.role} to the conversation, append it to the session"
+        )
+    return message if _is_long(message) else _screened(message, policy)
+
+
+async def screened(message: Message, policy: PastePolicy) -> Message:
+    """A `message` of `message_of` that may be written. A long one is looked through in a thread.
+
+    Raises: SecretPasted under ``refuse``.
+    """
+    if not _is_long(message):
+        return message
+    return await asyncio.to_thread(_screened, message, policy)
+
+
+def _is_long(message: Message) -> bool:
+    return sum(len(part.text) for part in message.parts if isinstance(part, TextPart)) > _LONG
+
+
+def _screened(message: Message, policy: PastePolicy) -> Message:
+    parts: list[Part] = []
+    kinds: set[str] = set()
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            found = pasted(part.text, policy, _PLACE)
+            kinds.update(found.kinds)
+            parts.append(part if found.text == part.text else TextPart(found.text))
+        else:
+            parts.append(part)
+    if kinds and policy == "warn":
+        _log.warning("%s holds what looks like a credential (%s)", _PLACE, ", ".join(sorted(kinds)))
+    return msgspec.structs.replace(message, parts=tuple(parts))
+
+
+def credentials_in(said: Said) -> tuple[str, ...]:
+    """The kinds of credentials that `said` seems to hold, sorted, each once."""
+    message = user(said) if isinstance(said, str) else said
+    texts = (part.text for part in message.parts if isinstance(part, TextPart))
+    return tuple(sorted({kind for text in texts for kind in pasted(text, "warn", _PLACE).kinds}))

@@ -1,0 +1,206 @@
+"""What all sessions of one runtime share: its store, models, agents, prices, limits and keys.
+
+Sessions that are no chats, such as those of a flow's roles, get what their turns run with here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.delegation.invocation import Invoking, told_of
+from perdure.client.agents.notices import OnQuestion, QuestionCalls, unpriced_warning
+from perdure.client.agents.providers import default_models
+from perdure.client.agents.servers import Servers
+from perdure.client.agents.turn_config import Caps, InFlow, terms_of
+from perdure.client.conversation.call_order import CallOrder
+from perdure.client.conversation.scratch import scratch_dir_of
+from perdure.client.conversation.workspace import Workspace
+from perdure.client.processes import is_gone, named_process
+from perdure.client.store import Store
+from perdure.engine.hooks.registry import Hooks
+from perdure.engine.hooks.wrappers import HookedModels
+from perdure.engine.telemetry.activation import chosen_observer, told_models
+from perdure.engine.turns.config import Budget, Limits
+from perdure.engine.turns.environment import (
+    LEASE_TTL_MS,
+    Cooldowns,
+    Environment,
+    PersonWaits,
+    RenewCredentials,
+    Scales,
+)
+from perdure.engine.turns.lease import Claim
+from perdure.engine.turns.session_turns import SessionTurns
+from perdure.errors import ConfigError
+from perdure.models.prices import Costing, Price
+from perdure.models.protocol import ModelClient
+from perdure.models.router import ModelRouter
+from perdure.secrets.vault import Vault
+from perdure.session.ids import StreamId
+from perdure.tools.callbacks import called
+from perdure.tools.mcp.servers import McpServer
+from perdure.tools.permission_check import judge_of
+
+
+class Host:
+    """See `Runtime` for what the arguments mean.
+
+    Raises: ConfigError for two agents of one id.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
+        self,
+        store: Store,
+        agents: Iterable[Agent] = (),
+        *,
+        models: ModelClient | None = None,
+        prices: Mapping[str, Price] | None = None,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        renew_credentials: RenewCredentials | None = None,
+        mcp_servers: Iterable[McpServer] = (),
+        has_traced_content: bool | None = None,
+        owner: str | None = None,
+        lease_ttl_ms: int = LEASE_TTL_MS,
+        on_question: OnQuestion | None = None,
+    ) -> None:
+        self.store = store
+        self.agents: dict[str, Agent] = {}
+        for agent in agents:
+            if agent.id in self.agents:
+                raise ConfigError(f"two agents have the id {agent.id!r}; give one another id")
+            self.agents[agent.id] = agent
+        defaults = default_models(os.environ, store.outside.clock)
+        self._own_models = defaults if models is None else None
+        self.models: ModelClient = defaults if models is None else models
+        self._cost = Costing(prices or {}, self.models)
+        self._limits = limits
+        self._budget = budget
+        self._renew = renew_credentials
+        self._owner = named_process(owner)
+        self._lease_ttl_ms = lease_ttl_ms
+        self._scales = Scales()
+        self._cooldowns = Cooldowns()
+        self._asking = QuestionCalls(store, on_question)
+        self.person_waits = PersonWaits(self._asking.call)
+        self._call_orders: WeakValueDictionary[str, CallOrder] = WeakValueDictionary()
+        self._vault = Vault(os.environ)
+        self._has_traced_content = has_traced_content
+        self.servers = Servers(mcp_servers, self._vault)
+
+    def agent(self, agent: Agent | str) -> Agent:
+        """`agent`, or the one of that id.
+
+        Raises: ConfigError, which says which there are.
+        """
+        if isinstance(agent, Agent):
+            return agent
+        if agent not in self.agents:
+            known = ", ".join(sorted(self.agents)) or "none"
+            raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
+        return self.agents[agent]
+
+    def claim(self, stream: StreamId) -> Claim:
+        """This process's claim to the lease of `stream`."""
+        store, clock = self.store.backend, self.store.outside.clock
+        return Claim(store, stream, clock, self._owner, self._lease_ttl_ms, is_gone)
+
+    def budget_of(self, agent: Agent) -> Budget:
+        """What a session of `agent` may spend: what the runtime says, else what the agent does."""
+        return self._budget or agent.budget
+
+    async def unpriced_warning(self, agent: Agent, budget: Budget) -> str | None:
+        """What to report if `agent` has models without a price under a limited `budget`."""
+        if not budget.max_cost_microcents:
+            return None
+        if self._own_models is None:
+            return unpriced_warning(agent, budget, self._cost)
+        # To look a price up may load the provider's library, which takes seconds.
+        return await asyncio.to_thread(unpriced_warning, agent, budget, self._cost)
+
+    def call_order(self, session: str) -> CallOrder:
+        """The order of the calls to `session`, which all its chats in this runtime share."""
+        order = self._call_orders.get(session)
+        if order is None:
+            order = self._call_orders[session] = CallOrder()
+        return order
+
+    def running(
+        self,
+        stream: StreamId,
+        agent: Agent,
+        workspace: Workspace,
+        *,
+        prompt: str | None,
+        caps: Agent | None = None,
+        flow: InFlow | None = None,
+        budget: Budget | None = None,
+        invoked_by: tuple[StreamId, ...] = (),
+    ) -> SessionTurns:
+        """What runs the turns of session `stream` under `agent`.
+
+        `caps` is whose limits count, `flow` replaces the permissions, `budget` the configured one.
+        """
+        caps, tools = caps or agent, told_of(agent.tools_in(workspace), self.agents)
+        clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
+        observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
+        budget = budget or self.budget_of(caps)
+        delegation = Invoking(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
+        environment = Environment(
+            stream=stream,
+            store=self.store.backend,
+            models=told_models(self.models, observer),
+            tools=tools,
+            clock=clock,
+            random=self.store.outside.random,
+            bus=self.store.bus,
+            owner=self._owner,
+            working_dir=Path(workspace.working_dir),
+            scales=self._scales,
+            lease_ttl_ms=self._lease_ttl_ms,
+            is_gone=is_gone,
+            cooldowns=self._cooldowns,
+            renew_credentials=None if self._renew is None else self._renewed,
+            load_models=self.models.load if isinstance(self.models, ModelRouter) else None,
+            permissions=agent.permissions,
+            vault=self._vault,
+            observer=observer,
+            delegation=delegation,
+            invoked_by=invoked_by,
+            person_waits=self.person_waits,
+            scratch_dir=scratch_dir_of(self.store.backend, stream),
+            record=terms.record,
+            frame_of=terms.frame_of,
+            silence=agent.silence,
+        )
+        today = Caps(self._limits or caps.limits, budget, self._cost, terms.judge, flow is not None)
+        return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
+
+    async def aclose(self) -> None:
+        """Let go of the models that were made here, and end the MCP servers."""
+        await self._asking.aclose()
+        await self.servers.aclose()
+        if self._own_models is not None:
+            await self._own_models.aclose()
+
+    async def _renewed(self, provider: str) -> bool:
+        assert self._renew is not None
+        is_renewed = await called(self._renew, provider)
+        if is_renewed is True and isinstance(self.models, ModelRouter):
+            await self.models.renew(provider)
+        return is_renewed
+
+
+def _turns(
+    environment: Environment, agent: Agent, hooks: Hooks, prompt: str | None, caps: Caps
+) -> SessionTurns:
+    """The turns in `environment`, whose models and tools are asked about with `hooks`."""
+    models = HookedModels(environment.models, hooks, environment.stream)
+    hooked = replace(environment, models=models, hooks=hooks)
+    return SessionTurns(hooked, terms_of(agent, hooked, prompt, caps))

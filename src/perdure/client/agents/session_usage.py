@@ -1,0 +1,132 @@
+"""Where a session stands apart from its conversation: money spent, things allowed, idleness."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from perdure.client.conversation.abandonment import expire_question
+from perdure.client.conversation.authority import authority_of
+from perdure.client.store import Store
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.recovery import carried
+from perdure.errors import HeadConflict
+from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
+from perdure.session.ledger import Spending
+from perdure.session.notes import GrantRevoked, SessionEnded, SideBody
+from perdure.stores.protocol import Commit, StreamState, Write
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a session's turns have left behind.
+
+    `grants` is what tools may do without asking, because somebody answered "always". `parked` says
+    until when which provider is left alone. Units: micro-cents, Unix milliseconds.
+    """
+
+    spent: Spending
+    grants: tuple[str, ...]
+    limit_microcents: int | None
+    parked: dict[str, int]
+
+
+@takes_declared
+async def standing_of(store: Store, session: str) -> Standing:
+    """Where `session` stands; of a fork, what was spent in it and not in its origin.
+
+    What was granted in a turn that is not in force here counts for nothing.
+    Raises: SessionNotFound.
+    """
+    stream = StreamId(session)
+    state = await store.backend.state(stream)
+    so_far = await carried(store.backend, stream, state.head)
+    is_in_force = (await authority_of(store.backend, stream)).turn is None
+    return Standing(
+        so_far.spent,
+        tuple(sorted(so_far.granted)) if is_in_force else (),
+        so_far.limit_microcents if is_in_force else None,
+        dict(so_far.parked),
+    )
+
+
+@takes_declared
+async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
+    """Have `grant` (None: everything granted) asked for again, from the next call on.
+
+    Raises: SessionNotFound.
+    """
+    state = await store.backend.state(StreamId(session))
+    return await _written(store, state.header.id, GrantRevoked(grant))
+
+
+async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
+    """Close the session if nobody said anything for so long; whether it was closed.
+
+    A session in which a turn is open, be it only waiting for an answer, is not idle.
+    """
+    info = state.info
+    if state.open_turn is not None or not _is_silent(store, info, timeout_s):
+        return False
+    try:
+        await _written(store, info.id, SessionEnded(by="idle"), expected_head=state.head)
+    except HeadConflict:  # somebody is not idle
+        return False
+    return True
+
+
+async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
+    """Return the sessions that `expire_or_end` may close: idle ones, and those that ask.
+
+    A turn that waits has asked, so only sessions with an open question can have one that expired.
+    """
+    found = [question.stream for question in await store.backend.open_questions_of_all()]
+    if timeout_s is not None:
+        upto = math.floor(store.outside.clock.now_ms() - timeout_s * 1000)
+        found += await store.backend.idle_sessions(upto)
+    return list(dict.fromkeys(found))
+
+
+def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:
+    """Whether the session is active and nothing was said in it for so long."""
+    if timeout_s is None or info.status != "active":
+        return False
+    return store.outside.clock.now_ms() - info.updated_at >= timeout_s * 1000
+
+
+async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> bool:
+    """Close the open turn of `session` if its question has expired, then do as `end_if_idle`."""
+    stream, clock = StreamId(session), store.outside.clock
+    state = await store.backend.state(stream)
+    if state.header.kind != "session":
+        return False
+    if state.open_turn is not None and await expire_question(store.backend, clock, stream):
+        state = await store.backend.state(stream)
+    return await end_if_idle(store, state, timeout_s)
+
+
+async def note_if_idle(environment: Environment, body: SideBody) -> bool:
+    """Append `body` to the session of `environment` unless a turn is open; whether it was."""
+    store, stream = environment.store, environment.stream
+    while True:
+        state = await store.state(stream)
+        if state.open_turn is not None:
+            return False
+        write = Write(stream=stream, entries=(new_side(body),), expected_head=state.head)
+        try:
+            await store.commit(Commit(writes=(write,), at=environment.clock.now_ms()))
+        except HeadConflict:
+            continue
+        return True
+
+
+async def _written(
+    store: Store, stream: StreamId, body: SideBody, expected_head: int | None = None
+) -> Entry:
+    write = Write(stream=stream, entries=(new_side(body),), expected_head=expected_head)
+    commit = Commit(writes=(write,), at=store.outside.clock.now_ms())
+    return (await store.backend.commit(commit)).entries[0][0]

@@ -1,0 +1,121 @@
+"""What the turns of a session run under, as its agent, its caps and its environment say."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.client.agents.agent import Agent
+from perdure.context.tokens import unscaled_around
+from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
+from perdure.engine.turns.environment import Environment, FrameOf, RequestSettings
+from perdure.engine.turns.session_turns import Terms
+from perdure.models.prices import Cost
+from perdure.models.protocol import ToolDeclaration
+from perdure.secrets.mask import log_failure
+from perdure.session.messages import Usage
+from perdure.tools.callbacks import given_by
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What a session's turns run under besides its agent: caps of today, prices, permissions.
+
+    `ends_when_denied`: a denied tool call ends the turn.
+    """
+
+    limits: Limits
+    budget: Budget
+    cost: Cost
+    judge: Judge
+    ends_when_denied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InFlow:
+    """What a flow decides for a role's session: what may run, and which folder is its record.
+
+    `frame_of` gives what its summaries stand in.
+    """
+
+    judge: Judge
+    record: Path | None = None
+    frame_of: FrameOf | None = None
+
+
+def terms_of(agent: Agent, environment: Environment, system: str | None, caps: Caps) -> Terms:
+    """The terms of a session of `agent` that is told `system`."""
+
+    def config_of(model: str) -> TurnConfig:
+        return _config(agent, environment, caps, model)
+
+    models = tuple(link.model for link in agent.chain)
+    return Terms(models, config_of, _settings(agent, environment, system), agent.history)
+
+
+def _settings(agent: Agent, environment: Environment, system: str | None) -> RequestSettings:
+    declared = tuple(ToolDeclaration(*tool) for tool in environment.tools.declarations())
+    return RequestSettings(
+        system=system,
+        tools=declared,
+        size=unscaled_around(system, declared),
+        thinking_level=agent.thinking_level,
+        max_output_tokens=agent.max_output_tokens,
+        temperature=agent.temperature,
+        max_messages=agent.compaction.max_messages,
+    )
+
+
+def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> TurnConfig:
+    def window_tokens(model: str) -> int | None:
+        try:
+            window: object = given_by(environment.models.info, model).context_window
+        except Exception as error:  # noqa: BLE001 - without it, nothing is compacted beforehand
+            told = "the client of %s could not say what it knows of the model"
+            log_failure(_log, error, told, model)
+            return None
+        return window if isinstance(window, int) else None
+
+    return TurnConfig(
+        agent=agent.id,
+        model=model,
+        tools={
+            spec.name: ToolFacts(spec.effect, spec.on_unknown) for spec in environment.tools.tools
+        },
+        limits=caps.limits,
+        retry=agent.own_retry,
+        compaction=agent.compaction,
+        on_interrupt=agent.on_interrupt,
+        queue_mode=agent.queue_mode,
+        window_tokens=window_tokens(model),
+        fallbacks=tuple(
+            Link(link.model, link.retry, window_tokens(link.model))
+            for link in agent.chain[1:]
+            if link.model != model
+        ),
+        restart_on_cut=agent.restart_on_cut,
+        question_expires_s=agent.question_expires_s,
+        budget=caps.budget,
+        max_output_tokens=agent.max_output_tokens,
+        cost=guarded_cost(caps.cost),
+        judge=caps.judge,
+        ends_when_denied=caps.ends_when_denied,
+    )
+
+
+def guarded_cost(cost: Cost) -> Cost:
+    """`cost`, by which a price is unknown where a price list fails, or returns no price."""
+
+    def guarded(model: str, usage: Usage) -> int | None:
+        try:
+            found: object = given_by(cost, model, usage)
+        except Exception as error:  # noqa: BLE001 - an unknown price counts as over every budget
+            log_failure(_log, error, "the price of %s could not be looked up", model)
+            return None
+        is_price = isinstance(found, int) and not isinstance(found, bool) and found >= 0
+        return found if is_price else None
+
+    return guarded

@@ -1,0 +1,474 @@
+"""The half of a session's handle by which everything gets into its log.
+
+Each call is one commit. What is built on it says what is appended; nothing here decides that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypedDict, cast, overload
+
+import msgspec
+
+from perdure.bounds.limits import require_within
+from perdure.client.clock import Outside
+from perdure.client.conversation.call_order import CallOrder
+from perdure.client.conversation.contexts import ContextReader
+from perdure.client.reads import EntryRef
+from perdure.errors import InvalidEntry, Unsupported, WrongArgument
+from perdure.session.argument_checks.arguments import check_whole, takes_all_declared_but
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef, Sibling
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Custom, CustomMessage, TreeBody
+from perdure.session.media_storage.embedded_base64 import stored_message
+from perdure.session.media_storage.handles import settled_data, settled_message
+from perdure.session.messages import InFlightMessage, Message, decode_message
+from perdure.session.notes import Note, SideBody
+from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.validation.contents import check_contents
+from perdure.stores.validation.forms import TIMES, is_text
+
+Item = Message | InFlightMessage | TreeBody | Note
+"""What is appended: messages, changes of model, extension entries, notes and so on."""
+
+Durable = Message | TreeBody | Note
+"""An `Item` as a log can hold it."""
+
+Parent = EntryRef | Here | None
+"""Where an entry is appended: an entry, `LEAF`, or None for a new root."""
+
+_OF_TOOLS = ("assistant", "tool")
+"""Roles of messages that hold calls of tools, and their results."""
+
+ExpectedLeaf = EntryRef | msgspec.UnsetType | None
+"""Where the caller expects the conversation to stand; None: before the root."""
+
+
+class Appended(list[Entry]):
+    """The entries that a call appended, in order.
+
+    `is_replay`: the idempotency key was known, and these are the entries of the first call.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), *, is_replay: bool = False) -> None:
+        super().__init__(entries)
+        self.is_replay = is_replay
+
+
+class CommittedSessions(list[Appended]):
+    """What a commit to several sessions appended: the entries of each, in the order given.
+
+    `is_replay`: the idempotency key was known, and these are the entries of the first call.
+    """
+
+    def __init__(self, sessions: Iterable[Appended] = (), *, is_replay: bool = False) -> None:
+        super().__init__(sessions)
+        self.is_replay = is_replay
+
+
+class AppendOptions(TypedDict, total=False):
+    """Options of one session's share of `Store.commit`, as `Session.append_many` takes them."""
+
+    parent: Parent
+    expected_head: int | None
+    expected_leaf: ExpectedLeaf
+    contents: tuple[bytes, ...]
+    aliases: Sequence[str | None]
+
+
+class _Prepared(NamedTuple):
+    """A write that is ready to be committed, with its bodies and the contents it names."""
+
+    write: Write
+    bodies: Sequence[Durable]
+    contents: tuple[bytes, ...]
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether every store takes it without handing it to a thread."""
+        size = sum([len(new.body) for new in self.write.entries])
+        return size < _QUICK_BYTES and not self.contents
+
+
+_LIMIT = "message_bytes"
+_MESSAGE = "the message"
+_LARGE = 1_048_576
+"""Characters of text from which on a message is made an entry in a thread."""
+
+_QUICK_BYTES = 65_536
+"""Bytes of entries below which every store takes a commit without handing it to a thread."""
+
+
+@takes_all_declared_but("items")
+class Appender(ContextReader):
+    """What a `Session` appends with."""
+
+    _order = cached_property(lambda _: CallOrder())
+
+    @overload
+    async def append(self, item: Item, /, *, parent: Parent = LEAF) -> Entry: ...
+    @overload
+    async def append(
+        self, item: Item, second: Item, /, *more: Item, parent: Parent = LEAF
+    ) -> list[Entry]: ...
+    async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
+        """Append `items` as one unit, after `parent` and then one after the other.
+
+        Media given as bytes are kept beside the log, and named in it.
+        Durable: all or none, when this returns; a draft's not before its first assistant message.
+        Shape: one item gives its entry, several give a list in the same order.
+        Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
+        `InputLimits.message_bytes`.
+        """
+        entries = await self.append_many(items, parent=parent)
+        return entries[0] if len(entries) == 1 else entries
+
+    async def append_many(
+        self,
+        items: Sequence[Item],
+        *,
+        parent: Parent = LEAF,
+        expected_head: int | None = None,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+        idempotency_key: str | None = None,
+        contents: tuple[bytes, ...] = (),
+        aliases: Sequence[str | None] = (),
+    ) -> Appended:
+        """Append `items` atomically if the session is at the expected head and leaf.
+
+        `contents` are bytes that handles in `items` name, stored beside the log. Contents that no
+        item names are refused. `aliases` are names for the entries, one for each item (None for
+        none): `entry` finds an entry by its alias. A `Note` among the items is about the item
+        before it, a first one about the session.
+        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
+        nothing and returns the first call's entries, with `Appended.is_replay`.
+        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
+        """
+        options = AppendOptions(
+            parent=parent,
+            expected_head=expected_head,
+            expected_leaf=expected_leaf,
+            contents=contents,
+            aliases=aliases,
+        )
+        prepared: _Prepared | None = None
+        if _is_ready(items, options):
+            prepared = await self._prepared(items, options)  # lets no other call run
+            if self._order.is_free and prepared.is_quick:
+                return await self._store(prepared, idempotency_key)
+        async with self._order.place():
+            prepared = prepared or await self._prepared(items, options)
+            return await self._store(prepared, idempotency_key)
+
+    async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
+        """Add `note` about an entry, or about the session; `notes` lists them.
+
+        A note is a side entry: it never moves the leaf, and no context shows it.
+        Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
+        """
+        durable, contents = settled_items([note])
+        async with self._order.place():
+            target = None if about is None else await self._resolve(about)
+            if target is not None:
+                await self._backing.log.entry(self.id, target)
+            new = tuple(new_side(each, target) for each in durable if isinstance(each, Note))
+            return (await self._commit(new, contents=contents))[0]
+
+    async def flush(self) -> None:
+        """Store the session now if it is a draft.
+
+        Raises: SessionExists when its id was taken in the meantime; it then stays a draft.
+        """
+        await self._backing.flush()
+
+    # ------------------------------------------------------------ inside
+
+    async def _prepared(self, items: Sequence[Item], options: AppendOptions) -> _Prepared:
+        """`items` as a write to the session. Raises: as `append_many`; nothing is written then."""
+        if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+            kind = type(items).__name__
+            raise WrongArgument(f"append_many takes a list of messages, not {kind}")
+        if not items:
+            raise WrongArgument("there is nothing to append: give at least one message")
+        parent = options.get("parent", LEAF)
+        if parent is not None and not isinstance(parent, Here):
+            parent = await self._in_tree(parent)
+        durable, taken = settled_items(items)
+        write = Write(
+            stream=self.id,
+            entries=await new_entries(durable, parent, options.get("aliases", ())),
+            expected_head=options.get("expected_head"),
+            expected_leaf=await self._expected(options.get("expected_leaf", msgspec.UNSET)),
+        )
+        return _Prepared(write, durable, (*options.get("contents", ()), *taken))
+
+    async def _store(self, prepared: _Prepared, key: str | None) -> Appended:
+        return await self._commit(
+            prepared.write.entries,
+            bodies=prepared.bodies,
+            expected_head=prepared.write.expected_head,
+            expected_leaf=prepared.write.expected_leaf,
+            key=key,
+            contents=prepared.contents,
+        )
+
+    async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
+        new = (new_side(body, about),)
+        if self._order.is_free:
+            return (await self._commit(new))[0]
+        async with self._order.place():
+            return (await self._commit(new))[0]
+
+    async def _commit(
+        self,
+        entries: tuple[NewEntry, ...],
+        *,
+        bodies: Sequence[Durable] = (),
+        expected_head: int | None = None,
+        expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
+        key: str | None = None,
+        contents: tuple[bytes, ...] = (),
+    ) -> Appended:
+        write = Write(
+            stream=self.id,
+            entries=entries,
+            expected_head=expected_head,
+            expected_leaf=expected_leaf,
+        )
+        if contents:
+            await asyncio.to_thread(check_contents, contents, entries)
+        at = self._outside.clock.now_ms()
+        commit = Commit(writes=(write,), at=at, blobs=contents, idempotency_key=key)
+        committed = await self._backing.commit(commit)
+        appended = committed.entries[0]
+        await self._see(appended, bodies)
+        return Appended(appended, is_replay=committed.is_replay)
+
+    async def _expected(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
+        return leaf if leaf is None or leaf is msgspec.UNSET else await self._resolve(leaf)
+
+    async def _in_tree(self, reference: EntryRef) -> EntryId:
+        """The entry, if it is part of the conversation."""
+        found = await self._backing.log.entry(self.id, await self._resolve(reference))
+        if found.lane != "tree":
+            reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
+            raise InvalidEntry(reason, told=reason)
+        return found.id
+
+
+async def commit_sessions(
+    store: SessionStore,
+    outside: Outside,
+    writes: Sequence[tuple[Appender, Sequence[Item], AppendOptions]],
+    key: str | None,
+) -> CommittedSessions:
+    """Append to several sessions of `store` in one commit. Raises: as `Store.commit`."""
+    if not writes:
+        raise WrongArgument("there is nothing to commit: give a session", argument="writes")
+    if len(writes) > 1 and not store.capabilities.multi_stream_commit:
+        raise Unsupported("multi_stream_commit", store.address.partition(":")[0])
+    for session, _, options in writes:
+        if session._backing.store is not store:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
+            reason = f"session {session.id} was opened in another store"
+            raise WrongArgument(reason, argument="writes")
+        if unknown := set(options) - AppendOptions.__annotations__.keys():
+            known = ", ".join(AppendOptions.__annotations__)
+            reason = f"unknown option {min(unknown)!r}: the options of a write are {known}"
+            raise WrongArgument(reason, argument="writes")
+    prepared = [
+        await session._prepared(items, options)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
+        for session, items, options in writes
+    ]
+    for each in prepared:
+        if each.contents:
+            await asyncio.to_thread(check_contents, each.contents, each.write.entries)
+    for session, _, _ in writes:
+        await session.flush()
+    blobs = tuple(dict.fromkeys(content for each in prepared for content in each.contents))
+    commit = Commit(
+        writes=tuple(each.write for each in prepared),
+        at=outside.clock.now_ms(),
+        idempotency_key=key,
+        blobs=blobs,
+    )
+    committed = await store.commit(commit)
+    for (session, _, _), entries, each in zip(writes, committed.entries, prepared, strict=True):
+        known = () if committed.is_replay else each.bodies
+        await session._see(entries, known)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
+    return CommittedSessions(map(Appended, committed.entries), is_replay=committed.is_replay)
+
+
+def settled(
+    said: str | Message | InFlightMessage,
+) -> tuple[str | Message, tuple[bytes, ...]]:
+    """What a person says as a log can hold it, and what is kept beside it.
+
+    Raises: ValueError for more media than a message can hold; LimitExceeded.
+    """
+    _require_small(said)
+    return settled_message(said) if isinstance(said, InFlightMessage) else (said, ())
+
+
+def settled_items(items: Sequence[Item]) -> tuple[list[Durable], tuple[bytes, ...]]:
+    """`items` as a log can hold them, and what is kept beside it.
+
+    Raises: ValueError for bytes that cannot be kept.
+    """
+    durable: list[Durable] = []
+    contents: dict[bytes, None] = {}
+    for item in items:
+        kept, taken = _settled_item(item)
+        durable.append(kept)
+        contents.update(dict.fromkeys(taken))
+    return durable, tuple(contents)
+
+
+def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
+    _check_item(item)
+    _require_small(item)
+    match item:
+        case Message():
+            if isinstance(item.foreign, dict):  # anything else is refused when it is written
+                settled_data(item.foreign)
+            return stored_message(item) if item.role in _OF_TOOLS else (item, ())
+        case InFlightMessage():
+            settled_data(item.foreign)
+            return settled_message(item)
+        case Custom():
+            data = settled_data(item.data)
+            return msgspec.structs.replace(item, data=data.value), data.contents
+        case Note():
+            data = settled_data(item.data)
+            fields = cast("dict[str, object]", data.value)
+            return msgspec.structs.replace(item, data=fields), data.contents
+        case CustomMessage():
+            data = settled_data(item.details)
+            return msgspec.structs.replace(item, details=data.value), data.contents
+        case _:
+            return item, ()
+
+
+async def new_entries(
+    items: Sequence[Durable], parent: ParentRef, aliases: Sequence[str | None] = ()
+) -> tuple[NewEntry, ...]:
+    """`items` as entries, one after the other. Large ones are made in a thread, one at a time.
+
+    Raises: WrongArgument for `aliases` that are not one for each item; as `_new`.
+    """
+    _check_aliases(aliases, len(items))
+    made: list[NewEntry] = []
+    last: int | None = None  # the item that a note is about
+    for number, item in enumerate(items):
+        if isinstance(item, Note):
+            made.append(new_side(item, None if last is None else Sibling(last)))
+        else:
+            after = parent if last is None else LEAF
+            made.append(
+                await asyncio.to_thread(_new, item, after) if _is_large(item) else _new(item, after)
+            )
+            last = number
+    if not aliases:
+        return tuple(made)
+    named = zip(made, aliases, strict=True)
+    return tuple(msgspec.structs.replace(new, alias=alias) for new, alias in named)
+
+
+def _is_ready(items: Sequence[Item], options: AppendOptions) -> bool:
+    """Whether `items` are prepared without reading the store, and without a thread."""
+    if not isinstance(options.get("parent", LEAF), Here | None):
+        return False
+    if isinstance(options.get("expected_leaf"), Entry | str):
+        return False
+    return isinstance(items, Sequence) and not any(map(_is_large, items))  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+
+
+def _is_large(item: Item | Durable) -> bool:
+    return isinstance(item, Message | InFlightMessage) and _text_bytes(item) > _LARGE
+
+
+def _check_aliases(aliases: Sequence[str | None], items: int) -> None:
+    if not aliases:
+        return
+    if len(aliases) != items:
+        raise WrongArgument(
+            f"aliases holds {len(aliases)} names for {items} items: give one for each, or None",
+            argument="aliases",
+        )
+    given = [alias for alias in aliases if alias is not None]
+    if any(not is_text(alias) for alias in given):
+        raise WrongArgument("an alias is a text that is not empty", argument="aliases")
+    if len(set(given)) < len(given):
+        raise WrongArgument("two items have the same alias", argument="aliases")
+
+
+def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
+    """`item` as an entry.
+
+    Raises: WrongArgument for a message that would be stored and never be read again; LimitExceeded.
+    """
+    try:
+        new = new_tree(item, parent)
+    except InvalidEntry:
+        check_whole(item, type(item).__name__)
+        raise
+    require_within(_LIMIT, len(new.body), _MESSAGE)
+    if isinstance(item, Message) and item.said_at is not None and item.said_at not in TIMES:
+        raise WrongArgument("said_at is a time in Unix milliseconds", argument="said_at")
+    if isinstance(item, Message) and not _is_read_alike(item, new.body):
+        check_whole(item, Message.__name__)
+    return new
+
+
+def _require_small(item: object) -> None:
+    """Refuse a message of too much text before anything is done with it. Raises: LimitExceeded."""
+    require_within(_LIMIT, _text_bytes(item), _MESSAGE)
+
+
+def _text_bytes(item: object) -> int:
+    """Bytes of the text in `item`. Parts of a wrong type count 0; `_new` refuses them."""
+    parts: Any = getattr(item, "parts", (item,))
+    if not isinstance(parts, list | tuple):
+        return 0
+    total = 0
+    for part in cast("Iterable[Any]", parts):  # a loop, as every append comes by
+        text: Any = getattr(part, "text", part)
+        if isinstance(text, str):
+            total += _bytes_of(text)
+    return total
+
+
+def _bytes_of(text: str) -> int:
+    """Bytes of `text` in UTF-8; text that cannot be written is refused later."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _is_read_alike(message: Message, body: bytes) -> bool:
+    """Whether `body` is read as `message`, so that no field holds anything undeclared.
+
+    Reading it takes a tenth of the time that looking at each field takes.
+    """
+    try:
+        is_alike = decode_message(body) == message
+    except (ValueError, RecursionError):
+        return False
+    if is_alike and message.usage is not None:  # JSON has greater numbers than a log
+        check_whole(message.usage, type(message.usage).__name__)
+    return is_alike
+
+
+def _check_item(item: object) -> None:
+    """Refuse what is no part of a conversation, or would be stored and never be read again.
+
+    A message is looked at when it is written (`_new`). Raises: WrongArgument.
+    """
+    # The mistakes everybody makes first; a checker would have told.
+    if isinstance(item, str):
+        raise WrongArgument(f"append messages, not text: user({item[:40]!r})")
+    if not isinstance(item, Message | InFlightMessage | TreeBody | Note):
+        kind = type(item).__name__
+        raise WrongArgument(f"append messages, such as user('...'), not {kind}")
+    if not isinstance(item, Message):
+        check_whole(item, type(item).__name__)

@@ -1,0 +1,39 @@
+"""The scratch directories of the sessions of a store: where each is, and deleting them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.client.processes import this_process
+from perdure.session.ids import StreamId
+from perdure.stores.access.lazy_modules import Later
+from perdure.stores.protocol import SessionStore
+from perdure.stores.retention.erase import Certificate
+
+if TYPE_CHECKING:
+    from perdure.tools.paths import scratch
+else:
+    scratch = Later("perdure.tools.paths.scratch")
+
+
+def scratch_dir_of(store: SessionStore, session: StreamId) -> Path:
+    """The scratch directory of `session`: the same in every process that uses the store here."""
+    place = store.address
+    if place.startswith("memory:"):  # which is another store in every process, and each time
+        place = f"{place} {this_process()} {id(store)}"
+    return scratch.scratch_of(place, store.namespace, session)
+
+
+async def without_scratch(store: SessionStore, certificate: Certificate) -> Certificate:
+    """`certificate`, once the scratch directories on this machine of what it names are deleted."""
+    await delete_scratch(store, [each.session for each in certificate.sessions if each.is_whole])
+    return certificate
+
+
+async def delete_scratch(store: SessionStore, sessions: Iterable[StreamId]) -> None:
+    """Delete the scratch directories on this machine of `sessions`."""
+    for session in sessions:
+        await asyncio.to_thread(scratch.removed, scratch_dir_of(store, session))

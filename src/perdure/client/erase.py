@@ -1,0 +1,145 @@
+"""Erasing, as the handles do it: who asks and when, and a backend that can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import msgspec
+
+from perdure.client.clock import Outside
+from perdure.client.conversation.scratch import without_scratch
+from perdure.client.processes import this_process
+from perdure.errors import SessionExists, SessionNotFound, Unsupported
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import SessionStore
+from perdure.stores.retention.erase import (
+    Certificate,
+    EraseRequest,
+    EraseScope,
+    Erasing,
+    ForkPolicy,
+    is_erased,
+)
+from perdure.stores.retention.policy import Retaining
+
+
+def erasing(backend: SessionStore) -> Erasing:
+    """`backend`, as one that can erase. Raises: Unsupported."""
+    if not isinstance(backend, Erasing):
+        raise Unsupported("erasure", backend.address.partition(":")[0])
+    return backend
+
+
+async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
+    """Make the id of an erased session free if it `is_reused`; otherwise it stays taken.
+
+    Returns the epoch of that session's leases, as far as the store knows it.
+    Raises: SessionExists for the id of an erased session of which the store keeps nothing.
+    """
+    if is_reused and isinstance(backend, Retaining):
+        with suppress(SessionNotFound):
+            state = await backend.state(stream)
+            await backend.remove(stream, is_erased=True)
+            return state.epoch
+    elif not is_reused and not backend.capabilities.erase and await is_erased(backend, stream):
+        raise SessionExists(stream, is_erased=True)
+    return 0
+
+
+async def free_flow_ids(
+    backend: SessionStore, flow: StreamId, sessions: Iterable[StreamId], *, is_reused: bool
+) -> dict[StreamId, int] | None:
+    """Free the ids of the erased flow `flow` and of its erased sessions if they are `is_reused`.
+
+    `sessions` are the ids that the new flow needs beside its own.
+    Shape: stream -> the epoch of its leases, of those that were erased; None where one of these
+    ids is of an erased session and is not to be reused.
+    Raises: SessionExists if one of these ids cannot be used: no id is freed then.
+    """
+    erased: list[StreamId] = []
+    needed = {*sessions, *await _erased_sessions(backend, flow)}
+    for stream in (flow, *sorted(needed)):
+        if await is_erased(backend, stream):
+            erased.append(stream)
+        elif await _exists(backend, stream):
+            raise SessionExists(stream)
+    if not is_reused:
+        return None if erased else {}
+    for stream in erased:
+        await _require_free(backend, stream)
+    # The flow comes last: a killed call can be repeated.
+    return {each: await free_id(backend, each, is_reused=True) for each in reversed(erased)}
+
+
+async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
+    """The erased sessions of the roles and selectors of `flow`. Another flow may be ``flow__x``."""
+    whole = {each.session for done in await erasing(backend).erasures() for each in done.sessions}
+    found: set[StreamId] = set()
+    for stream in whole:
+        with suppress(SessionNotFound):
+            header = (await backend.state(stream)).header
+            if header.origin == "role" and header.parent == flow and header.fork is None:
+                found.add(stream)
+    return found
+
+
+async def _require_free(backend: SessionStore, stream: StreamId) -> None:
+    """Raises: SessionExists if the erased session `stream` cannot be removed, as with a fork."""
+    if isinstance(backend, Retaining):
+        with suppress(SessionNotFound):
+            if await backend.holder(stream) is not None:
+                raise SessionExists(stream, is_erased=True)
+
+
+async def _exists(backend: SessionStore, stream: StreamId) -> bool:
+    with suppress(SessionNotFound):
+        await backend.state(stream)
+        return True
+    return False
+
+
+async def taken(backend: SessionStore, stream: StreamId) -> SessionExists:
+    """The refusal of an id that is taken, which says if the session was erased."""
+    with suppress(SessionNotFound):
+        state = await backend.state(stream)
+        return SessionExists(stream, is_erased=state.info.status == "erased")
+    return SessionExists(stream)
+
+
+async def erase_session(
+    backend: SessionStore,
+    outside: Outside,
+    session: StreamId,
+    forks: ForkPolicy,
+    by: str | None,
+) -> Certificate:
+    """Erase one session. Raises: as ``Erasing.erase``; Unsupported."""
+    asked = _request(outside, "session", session, by)
+    asked = msgspec.structs.replace(asked, forks=forks)
+    return await without_scratch(backend, await erasing(backend).erase(asked))
+
+
+async def erase_subject(
+    backend: SessionStore, outside: Outside, subject: str, by: str | None
+) -> Certificate:
+    """Erase all sessions of `subject`, with their forks and children."""
+    asked = _request(outside, "subject", subject, by)
+    certificate = await without_scratch(backend, await erasing(backend).erase(asked))
+    return msgspec.structs.replace(certificate, subject=subject)
+
+
+async def erase_namespace(backend: SessionStore, outside: Outside, by: str | None) -> Certificate:
+    """Erase every session of the namespace."""
+    asked = _request(outside, "namespace", None, by)
+    return await without_scratch(backend, await erasing(backend).erase(asked))
+
+
+def _request(outside: Outside, scope: EraseScope, name: str | None, by: str | None) -> EraseRequest:
+    return EraseRequest(
+        id=outside.stream_id(None),
+        scope=scope,
+        name=name,
+        by=by or this_process(),
+        at=outside.clock.now_ms(),
+    )

@@ -1,0 +1,133 @@
+"""Deleting a flow: its log and its sessions, and where that is asked for the files it handed over.
+
+Nothing is deleted while anybody is at work. The flow's own log goes last, so what a kill left is
+deleted by asking for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.flows.locations import let_go
+from perdure.client.processes import is_gone, this_process
+from perdure.client.store import Store
+from perdure.engine.flows.files.graph_file import WORKFLOW
+from perdure.engine.turns.environment import LEASE_TTL_MS
+from perdure.engine.turns.lease import Claim, leading
+from perdure.errors import Erased, FlowRefusal, LeaseHeld, SessionNotFound
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """What became of a flow. `sessions` went with it; `record` is the folder of its artifacts."""
+
+    flow: StreamId
+    sessions: tuple[StreamId, ...]
+    record: str
+    is_record_left: bool
+
+
+async def deleted(
+    store: Store, state: FlowState, by: str | None, others: Iterable[FlowState] | None
+) -> Deleted:
+    """Delete the flow that stands at `state`; its record folder too, where `others` are given.
+
+    Shape: `others` are all flows of the store, of which none may use that folder.
+    Durable: when this returns.
+    Raises: FlowRefusal while a role is at work, and when the record folder is not the flow's alone;
+    nothing was deleted then.
+    """
+    flow = state.run.flow_id
+    chose = {id: role for role, ids in state.selectors.items() for id in ids}
+    named = {id: role for role, id in state.sessions.items()} | chose
+    sessions = {id: role for id, role in named.items() if await _is_its_own(store, id, flow)}
+    for session, role in sessions.items():
+        if await _is_led(store, session):
+            told = f"{role} is at work; Flow.stop ends that"
+            raise FlowRefusal(flow, told, role=role)
+    folder = Path(state.run.record_folder_path)
+    if others is not None:
+        await asyncio.to_thread(_removed, folder, state, list(others))
+    for session in (*sessions, flow):
+        with suppress(
+            SessionNotFound, Erased
+        ):  # it was erased before, or by a process that died here
+            await store.erase(session, forks="keep", by=by)
+    if state.is_place_in_force:
+        await asyncio.to_thread(let_go, flow, folder)
+    is_left = await asyncio.to_thread(folder.exists)
+    return Deleted(flow, tuple(sessions), str(folder), is_left)
+
+
+async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:
+    """Whether `session` is a role's of `flow`: its id may be another's since it was removed."""
+    try:
+        header = (await store.backend.state(session)).header
+    except SessionNotFound:
+        return False
+    return header.origin == "role" and header.parent == flow
+
+
+async def _is_led(store: Store, session: StreamId) -> bool:
+    """Whether a process that lives has a turn in `session`."""
+    claim = Claim(
+        store.backend, session, store.outside.clock, this_process(), LEASE_TTL_MS, is_gone
+    )
+    try:
+        async with leading(claim):
+            return False
+    except LeaseHeld:
+        return True
+    except (SessionNotFound, Erased):
+        return False
+
+
+def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
+    """Remove the record folder of the flow at `state`. Blocks. Raises: FlowRefusal."""
+    why = _why_it_stays(folder, state, others)
+    try:
+        if why is None and folder.is_dir():
+            _remove_all(folder)
+    except OSError as error:
+        why = str(error)
+    if why is not None:
+        told = f'its record folder {folder} cannot be removed: {why}; delete it with record="keep"'
+        raise FlowRefusal(state.run.flow_id, told)
+
+
+def _remove_all(folder: Path) -> None:
+    """Remove `folder`, its workflow last: whoever is cut off before that can ask again."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != WORKFLOW:
+            path.unlink()
+    shutil.rmtree(folder)
+
+
+def _why_it_stays(folder: Path, state: FlowState, others: list[FlowState]) -> str | None:
+    """Why the folder is not the flow's alone; None where it is, or is gone."""
+    if not state.is_place_in_force:
+        return "it came with the flow and is not in force"
+    if folder.is_symlink():
+        return "it is a link"
+    if not folder.exists():
+        return None
+    place = folder.resolve()
+    if Path(state.run.workspace_root).resolve().is_relative_to(place):
+        return "the flow's workspace is in it"
+    if not (folder / WORKFLOW).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        return f"there is no {WORKFLOW} in it, so it may be something else by now"
+    for other in others:
+        theirs = Path(other.run.record_folder_path).resolve()
+        is_shared = theirs.is_relative_to(place) or place.is_relative_to(theirs)
+        if other.run.flow_id != state.run.flow_id and is_shared:
+            return f"the flow {other.run.flow_id} has its files there, too"
+    return None

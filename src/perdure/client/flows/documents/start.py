@@ -1,0 +1,230 @@
+"""A flow of a workflow document, as far as it stands before anybody works: checked as a whole.
+
+What is wrong with the file is told at once, then what is wrong with what it was given. What
+templates can name is worked out here, once, and kept in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.agents.agent import Agent
+from perdure.client.conversation.workspace import Workspace, in_folder
+from perdure.client.flows.documents.agents import bound_agents
+from perdure.engine.flows.documents.answers import kept_answer
+from perdure.engine.flows.documents.document_flow import bound, graph_of
+from perdure.engine.flows.documents.input_check import (
+    admitted,
+    inputs_text,
+    unfit_defaults,
+    untold,
+)
+from perdure.engine.flows.documents.structure import DocumentFault, faults_of, in_order
+from perdure.engine.flows.documents.turn_end import input_path
+from perdure.errors import ConfigError, InvalidWorkflow, SecretPasted, ToolError
+from perdure.secrets.pasted_keys import pasted
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import DocumentBound, HandoffTarget, NodePassed
+from perdure.session.ids import StreamId, blob_hash
+from perdure.tools.builtin.files import text_of
+from perdure.tools.paths.jail import Jail
+from perdure.tools.paths.project_files import read_named
+from perdure.workflow.document import AgentNode, InputNode, Workflow
+from perdure.workflow.expressions import template_of
+from perdure.workflow.reader import Located, is_document, located
+from perdure.workflow.substitution import Fillings, ReadFile, filled
+from perdure.workflow.templates import context_names
+from perdure.workflow.writer import serialize
+
+READING = "read_file"
+"""What errors of files that templates name are reported as."""
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """What a new flow's log begins with, beside its ``flow_started``; `blobs` are what it names.
+
+    `start` are the nodes that wait for nothing.
+    """
+
+    graph: Graph
+    start: tuple[str, ...]
+    document: DocumentBound
+    passed: tuple[NodePassed, ...]
+    blobs: tuple[bytes, ...]
+
+    def write_inputs(self, record: Path) -> None:
+        """The inputs as files of the record folder. Blocks. Raises: ConfigError."""
+        for node, content in zip(self.passed, self.blobs, strict=False):
+            kept = kept_answer(record, input_path(node.node), content.decode())
+            if kept is not None and kept.artifact.problem is not None:
+                raise ConfigError(f"the inputs: {kept.artifact.problem}")
+
+
+def document_in(
+    workflow: Graph | Workflow | Located | str | os.PathLike[str],
+) -> Located | None:
+    """`workflow`, or what is in the file of that path, where it is a workflow document.
+
+    Raises: InvalidWorkflow with every fault and its line; ConfigError when it cannot be read.
+    """
+    if isinstance(workflow, Graph):
+        return None
+    if isinstance(workflow, Workflow):
+        return Located(workflow, name=workflow.id)
+    if isinstance(workflow, Located):
+        return workflow
+    path = Path(workflow)
+    try:
+        text = read_named(path)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
+    return located(text, path.name) if is_document(text) else None
+
+
+def document_text(found: Located) -> str:
+    """The file of `found`; written where there was none."""
+    return serialize(found.workflow) if found.text is None else found.text
+
+
+def checked(found: Located, given: Mapping[str, Agent], workspace: Path) -> dict[str, Agent]:
+    """The agents of the workflow `found`, which can be run.
+
+    `given` are those of the program, by id. Raises: InvalidWorkflow with every fault.
+    """
+    agents, faults = bound_agents(found, given)
+    names = in_folder(Workspace(), str(workspace)).names
+    faults += faults_of(found, given, names)
+    faults += unfit_defaults(found)
+    keys = dict.fromkeys((entry.key for entry in found.workflow.context), "")
+    faults += _unfilled(found, agents, {**names, **keys})
+    if not faults:
+        faults += _fixed_context(found, workspace)
+    if faults:
+        raise InvalidWorkflow(found.name, in_order(faults))
+    return agents
+
+
+def _fixed_context(found: Located, workspace: Path) -> list[DocumentFault]:
+    """Return what is wrong with the entries of the context that no input changes. Blocks."""
+    faults: list[DocumentFault] = []
+    for entry in found.workflow.context:
+        template = template_of(entry.value)
+        if any(placeholder.root == "inputs" for placeholder in template.placeholders):
+            continue
+        try:
+            value = filled(template, Fillings(run_id="run"), file_reader(workspace))
+            pasted(value, "refuse", f"ctx.{entry.key}")
+        except ConfigError as error:
+            what = str(error) if isinstance(error, SecretPasted) else f"ctx.{entry.key}: {error}"
+            faults.append((found.lines.context.get(entry.key), what))
+    return faults
+
+
+def beginning(
+    found: Located,
+    agents: Mapping[str, Agent],
+    *,
+    workspace: Path,
+    flow: StreamId,
+    inputs: Mapping[str, object],
+) -> Beginning:
+    """How the flow `flow` of the workflow `found`, which was `checked`, begins. Blocks.
+
+    Raises: ConfigError for inputs and files that cannot be used, all at once; SecretPasted.
+    """
+    values, faults = admitted(found, inputs)
+    faults += [] if faults else untold(found, values)
+    context, more = ({}, []) if faults else _context(found, workspace, flow, values)
+    if faults or more:
+        told = "; ".join(in_order([*faults, *more]))
+        raise ConfigError(f"{found.name} cannot be run with that: {told}")
+    graph = graph_of(found.workflow)
+    document = bound(
+        found.workflow, values, context, {ref: agent.snapshot() for ref, agent in agents.items()}
+    )
+    content = inputs_text(values).encode()
+    passed = [
+        NodePassed(
+            node.id,
+            tuple(
+                HandoffTarget(after, input_path(node.id), blob_hash(content))
+                for after in graph.successors(node.id)
+            ),
+        )
+        for node in found.workflow.nodes
+        if isinstance(node, InputNode)
+    ]
+    start = tuple(
+        node.id
+        for node in graph.nodes
+        if node.id not in document.passive and not graph.predecessors(node.id)
+    )
+    return Beginning(graph, start, document, tuple(passed), (content,) if passed else ())
+
+
+def _context(
+    found: Located, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
+) -> tuple[dict[str, str], list[DocumentFault]]:
+    """What ``{{ctx.name}}`` stands for in this flow, for as long as it runs."""
+    fillings = Fillings(inputs, run_id=flow)
+    own: dict[str, str] = {}
+    faults: list[DocumentFault] = []
+    for entry in found.workflow.context:
+        try:
+            own[entry.key] = filled(template_of(entry.value), fillings, file_reader(workspace))
+        except ConfigError as error:
+            faults.append((found.lines.context.get(entry.key), f"ctx.{entry.key}: {error}"))
+        else:
+            pasted(own[entry.key], "refuse", f"ctx.{entry.key}")
+    place = in_folder(Workspace(variables=own), str(workspace))
+    return place.names, faults
+
+
+def _unfilled(
+    found: Located, agents: Mapping[str, Agent], names: dict[str, str]
+) -> Iterator[DocumentFault]:
+    """Names that the agents' instructions or tool descriptions use, and that `names` lacks."""
+    known = ", ".join(sorted(names))
+    for ref, agent in agents.items():
+        line = _line_of(found, ref, agent)
+        for name in context_names(agent.instructions):
+            if name not in names:
+                what = f"the instructions of agent {agent.id!r} use {{{{ctx.{name}}}}}"
+                yield line, f"{what}, which the workflow does not define; there is: {known}"
+        try:
+            agent.tools_in(Workspace(variables=names))
+        except ConfigError as error:
+            yield line, str(error)
+
+
+def _line_of(found: Located, ref: str, agent: Agent) -> int | None:
+    """Return where `found` has the instructions of `agent`, or the first node that names `ref`."""
+    own = {"id": ref, "system_prompt": agent.instructions}
+    is_own = any(own.items() <= each.items() for each in found.workflow.agents)
+    node = found.lines.agents.get(ref) if is_own else None
+    if node is not None:
+        texts = [value.line for key, value in node.pairs if key.text == "system_prompt"]
+        return texts[0] if texts else node.line
+    users = (
+        node
+        for node in found.workflow.nodes
+        if isinstance(node, AgentNode) and node.agent_ref == ref
+    )
+    return next((found.lines.nodes.get(user.id) for user in users), None)
+
+
+def file_reader(workspace: Path) -> ReadFile:
+    """Reads files of `workspace` for templates, where a sandboxed tool might; nothing outside."""
+
+    def read(path: str) -> str:
+        try:
+            with Jail(workspace, READING).file(path) as descriptor:
+                return text_of(descriptor)
+        except (ToolError, ValueError) as error:
+            raise ConfigError(f"the file {path!r} cannot be read: {error}") from None
+
+    return read

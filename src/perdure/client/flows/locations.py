@@ -1,0 +1,285 @@
+"""Where a flow's files are on this machine: its workspace, its project, its record folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing, drawn_graph
+from perdure.engine.flows.files.record import RecordFolder
+from perdure.engine.flows.files.required_readings import Library, project_folder
+from perdure.engine.flows.files.runtime_files import write_record_file
+from perdure.engine.flows.files.skills import SkillShelf
+from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.node_turn import Ground
+from perdure.engine.flows.rules.structure import faults_of
+from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow
+from perdure.session.flows.graph import Graph, base_role
+from perdure.session.flows.kinds import ConsentMode, RunSettings, WorkspaceBound
+from perdure.session.flows.run import FlowState, RoleConfiguration
+from perdure.session.flows.start_arguments import require_session_ids
+from perdure.session.ids import StreamId
+from perdure.session.notes import SideBody
+from perdure.stores.maintenance.file_lock import hold
+from perdure.tools.paths.project_files import (
+    is_there,
+    read_inside,
+    read_named,
+    require_writable,
+    text_inside,
+)
+
+OWNED_BY = ".flow"
+"""The file of a record folder that holds the id of the flow it is of: two never share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlace:
+    """The folders of one flow, all absolute."""
+
+    workspace: Path
+    record: Path
+    project: str
+    graph: Graph
+    former_record: str = ""
+    """See `FlowState.former_record`."""
+
+    def ground(self, journal: Journal) -> tuple[Ground, Library]:
+        """What the flow's turns share, and what its roles read."""
+        folder = project_folder(self.workspace, self.project)
+        library = Library(folder)
+
+        async def checks() -> tuple[str, ...]:
+            return await asyncio.to_thread(library.faults)
+
+        record = RecordFolder(self.record, self.workspace, self.former_record)
+        whole = RecordFolder(self.workspace, self.workspace)
+        return Ground(journal, record, whole, checks, Drawing(self.record, folder)), library
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A flow that begins: its id and its folders, all absolute, its project and its consent.
+
+    `settings` are what a program runs it with.
+    """
+
+    flow: StreamId
+    workspace: Path
+    record: Path
+    project: str
+    consent: ConsentMode
+    settings: RunSettings | None = None
+
+    @property
+    def kept(self) -> tuple[RunSettings, ...]:
+        """What of it is a body of its own."""
+        return () if self.settings is None else (self.settings,)
+
+
+def begun_record(
+    begun: Begun,
+    workflow: Graph | str | os.PathLike[str],
+    roles: Mapping[str, RoleConfiguration],
+) -> FlowPlace:
+    """The place of a new flow, with its record folder made. Blocks.
+
+    `roles` is what was chosen for them. Raises: InvalidWorkflow; ConfigError when the workflow
+    cannot be read, when the record folder is another flow's, and for a reading, a role or a skill
+    that there is not.
+    """
+    workspace, record, project = begun.workspace, begun.record, begun.project
+    if not workspace.is_dir():
+        raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
+    require_writable(workspace, record)
+    text, name = _text_of(workflow)
+    folder = project_folder(workspace, project)
+    graph = drawn_graph(text, name, folder)
+    require_session_ids(begun.flow, graph.roles)
+    for role in roles:
+        if role not in graph.roles:
+            known = ", ".join(graph.roles)
+            raise ConfigError(f"the workflow has no role {role!r} to configure; it has: {known}")
+    library, shelf = Library(folder), SkillShelf(folder)
+    for role in dict.fromkeys(base_role(role) for role in graph.roles):
+        library.of_role(role)
+        shelf.of_role(role)
+    for skill in sorted({skill for chosen in roles.values() for skill in chosen.skills or ()}):
+        shelf.skill(skill)
+    for node in graph.nodes:
+        library.named(node.required_readings, f"{name}, node {node.id!r}")
+    write_record(begun.flow, record, text)
+    write_record_file(record, graph.name, graph.summary)
+    return FlowPlace(workspace, record, project, graph)
+
+
+def place_of(state: FlowState) -> FlowPlace:
+    """The place of a flow.
+
+    Raises: FlowRefusal when it is not on this machine, or came with a received flow.
+    """
+    run = state.run
+    workspace, record = Path(run.workspace_root), Path(run.record_folder_path)
+    if not state.is_place_in_force:
+        raise FlowRefusal(
+            run.flow_id,
+            f"its folder {workspace} came with the flow and is not in force; name the folder it "
+            "works in with Flows.open(workspace=DIR)",
+        )
+    for folder in (workspace, record):
+        if not folder.is_dir():
+            raise FlowRefusal(
+                run.flow_id,
+                f"its folder {folder} is not here; open it with Flows.open(workspace=DIR), where "
+                "DIR is where its workspace is now",
+            )
+    require_writable(workspace, record)
+    return FlowPlace(workspace, record, run.project_namespace, state.graph, state.former_record)
+
+
+def shelf_of(state: FlowState) -> SkillShelf:
+    """The skills of a flow's project. Raises: FlowRefusal when it is not on this machine."""
+    place = place_of(state)
+    return SkillShelf(project_folder(place.workspace, place.project))
+
+
+def is_bound(state: FlowState, workspace: Path) -> bool:
+    """Whether the flow works in `workspace` already."""
+    return str(workspace) == state.run.workspace_root and state.is_place_in_force
+
+
+def default_record(workspace: Path, flow: StreamId) -> Path:
+    """The record folder of `flow` where none was chosen."""
+    return workspace / ".perdure" / "records" / flow
+
+
+def record_in(state: FlowState, workspace: Path) -> Path:
+    """The record folder once the flow works in `workspace`: at the same place in it.
+
+    That of a received flow is never outside of it, whatever its file says.
+    """
+    record = Path(os.path.normpath(state.run.record_folder_path))
+    root = os.path.normpath(state.run.workspace_root)
+    if record.is_relative_to(root):
+        return workspace / record.relative_to(root)
+    return record if state.is_place_in_force else default_record(workspace, state.run.flow_id)
+
+
+def moved(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
+    """What binds a flow to another workspace; nothing when that is the one it has.
+
+    Raises: FlowRefusal when its record folder would not be there.
+    """
+    run = state.run
+    if is_bound(state, workspace):
+        return ()
+    if not record.is_dir():
+        raise FlowRefusal(
+            run.flow_id, f"there is no record folder {record}; copy it there with the workspace"
+        )
+    if not state.is_place_in_force and not belongs_to(StreamId(run.flow_id), record):
+        raise FlowRefusal(
+            run.flow_id,
+            f"the record folder {record}, which came with the flow, has no {OWNED_BY} that says "
+            f"it is of this flow; copy its own record folder there",
+        )
+    return (WorkspaceBound(str(workspace), str(record)),)
+
+
+def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
+    """The text of a workflow file, and what errors call it."""
+    if isinstance(workflow, Graph):
+        faults = faults_of(workflow)
+        if faults:
+            raise InvalidWorkflow(workflow.name, tuple(faults))
+        return workflow_text(workflow), workflow.name
+    path = Path(workflow)
+    try:
+        return read_named(path), path.name
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
+
+
+def write_record(flow: StreamId, record: Path, text: str) -> None:
+    """Make the record folder of `flow`, and write into it whose it is. Blocks.
+
+    Its own workflow is left as it is when it is the same.
+    Raises: ConfigError when another one is there, or the folder is another flow's: what both hand
+    over would be written over.
+    """
+    findings = record / "findings"
+    if record.is_symlink() and not record.exists():
+        told = f"{record} is a link to {record.readlink()}, which does not exist"
+        raise ConfigError(f"{told}; create that folder, or name another record folder")
+    try:
+        findings.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        told = f"the record folder {record} cannot be created: {error.strerror}"
+        raise ConfigError(f"{told}; name another record folder") from error
+    if findings.is_symlink():
+        raise ConfigError(f"{findings} is a link; name another record folder")
+    _is_there(record, text)
+    belongs_to(flow, record)  # before it is opened to be written, which another person's cannot be
+    # Another process may begin the same flow just now: nobody reads what is half written.
+    with _own_file(record / OWNED_BY) as owner:
+        hold(owner.fileno(), record / OWNED_BY)
+        if not belongs_to(flow, record):
+            owner.write(flow.encode())
+            owner.flush()
+        if not _is_there(record, text):
+            draft = record / f".{WORKFLOW}.new"
+            draft.unlink(missing_ok=True)  # of a process that died, or a link
+            with draft.open("x", encoding="utf-8") as file:
+                file.write(text)
+            draft.replace(record / WORKFLOW)
+
+
+def _own_file(path: Path) -> BinaryIO:
+    """The file `path` of a record folder, to add to it. Raises: ConfigError for a link."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        opened = os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    found = os.fstat(opened.fileno())
+    if found.st_nlink > 1 or not stat.S_ISREG(found.st_mode):
+        opened.close()
+        raise ConfigError(f"{path} is not a file of its own (a hard link, or no file)")
+    return opened
+
+
+def _is_there(record: Path, text: str) -> bool:
+    """Whether the record's workflow is there. Raises: ConfigError when it is not `text`."""
+    if not is_there(record, WORKFLOW):
+        return False
+    if text_inside(record, WORKFLOW, record=record) != text:
+        told = f"{record / WORKFLOW} is another flow's"
+        raise ConfigError(f"{told}; name another record folder")
+    return True
+
+
+def belongs_to(flow: StreamId, record: Path) -> bool:
+    """Whether the record folder says that it is of `flow`. Raises: ConfigError: of another one."""
+    owner = record / OWNED_BY
+    if not is_there(record, OWNED_BY):
+        return False
+    theirs = read_inside(record, OWNED_BY, record=record).decode(errors="replace")
+    if theirs not in ("", flow):  # nobody's where a process was killed before it wrote
+        told = f"{record} is the record folder of the flow {theirs}; name another one"
+        raise ConfigError(f"{told}, or delete {owner} if that flow is gone")
+    return theirs == flow
+
+
+def let_go(flow: StreamId, record: Path) -> None:
+    """Let other flows have the record folder of `flow`, which is no more. Blocks."""
+    owner = record / OWNED_BY
+    with suppress(OSError, ConfigError):
+        if read_inside(record, OWNED_BY, record=record).decode(errors="replace") == flow:
+            owner.unlink()

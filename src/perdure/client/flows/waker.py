@@ -1,0 +1,111 @@
+"""One waker for all flows of a process: the store's feed is read once, each flow told of its own.
+
+Without it every flow would look at its log after every commit of any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import SessionStore
+from perdure.stores.wakeups import change
+
+LOOK_EVERY_S = 0.01
+"""At the most; a turn is several commits, which are looked at together."""
+
+PAGE = 1000
+"""Entries of the feed that are read at once."""
+
+
+class _Waiting:
+    """Somebody who waits for a stream. `newest` is the seq they are told, None: not known."""
+
+    def __init__(self) -> None:
+        self.moved = asyncio.Event()
+        self.newest: int | None = None
+
+    def wake(self, newest: int | None) -> None:
+        """Let them know; what is not known outlasts what is, until they are told."""
+        if not self.moved.is_set() or self.newest is not None:
+            self.newest = newest
+        self.moved.set()
+
+
+class Waker:
+    """Tells streams apart in what a store says of its changes.
+
+    It follows the store for as long as anybody waits.
+    """
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._waiting: dict[StreamId, set[_Waiting]] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    def wakes(self, stream: StreamId) -> AsyncGenerator[int | None]:
+        """Yields at least once after every entry that is appended to `stream` from the call on.
+
+        Shape: the seq of the newest one; None where only the stream itself can say.
+        Raises: StoreError when the store can no longer be followed.
+        """
+        waiting = _Waiting()
+        self._waiting.setdefault(stream, set()).add(waiting)
+        return self._woken(stream, waiting)
+
+    async def _woken(self, stream: StreamId, waiting: _Waiting) -> AsyncGenerator[int | None]:
+        try:
+            while True:
+                following = self._followed()
+                moved = asyncio.ensure_future(waiting.moved.wait())
+                try:
+                    tasks = (following, moved)
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    moved.cancel()
+                if following.done():
+                    if self._following is following:  # nobody follows anew yet
+                        self._following = None
+                    following.result()
+                waiting.moved.clear()
+                yield waiting.newest
+        finally:
+            self._waiting[stream].discard(waiting)
+            if not self._waiting[stream]:
+                del self._waiting[stream]
+
+    async def close(self) -> None:
+        """Stop following."""
+        task, self._following = self._following, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _followed(self) -> asyncio.Task[None]:
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow(), name="perdure-flow-waker")
+        return self._following
+
+    async def _follow(self) -> None:
+        changes = self._store.changes()
+        position = await self._store.position()
+        # What was appended before that is not in the feed from there.
+        self._wake(dict.fromkeys(self._waiting))
+        while self._waiting:
+            await change(changes, self._store.address)
+            is_more = True
+            while is_more:
+                page = await self._store.feed(position, PAGE)
+                if page:
+                    position = page[-1].position
+                    self._wake({each.entry.stream: each.entry.seq for each in page})
+                is_more = len(page) == PAGE
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _wake(self, newest: Mapping[StreamId, int | None]) -> None:
+        for stream, seq in newest.items():
+            for waiting in self._waiting.get(stream, ()):
+                waiting.wake(seq)

@@ -1,0 +1,67 @@
+"""Writes of a workflow file that its flow could not go on with: refused before anybody is asked.
+
+The file counts from the moment it is written, so what a tool would leave there is looked at first.
+A shell can still write it; then it is looked at when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from perdure.engine.flows.files.graph_file import WORKFLOW, drawn_graph
+from perdure.engine.flows.files.required_readings import project_folder
+from perdure.engine.flows.rules.structure import faults_of_edit
+from perdure.engine.turns.config import Judge, Ruling, Runs
+from perdure.errors import ConfigError, InvalidWorkflow, ToolDenied
+from perdure.session.flows.run import FlowState
+from perdure.session.messages import ToolCallPart
+from perdure.tools.approval import Bound
+from perdure.tools.paths.project_files import text_inside
+
+
+def guarded(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
+    """`judge`, but for what would spoil the workflow of the flow that stands at `state`."""
+
+    def looked_at(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
+        now = state()
+        text = None if now is None else _left_by(call, now)
+        faults = () if now is None or text is None else _faults(now, text)
+        if not faults:
+            return judge(call, granted, bound)
+        told = f"{call.name}: the flow could not go on with that {WORKFLOW}: {'; '.join(faults)}"
+        return Runs("refuse", told, error_code=ToolDenied.code)
+
+    return looked_at
+
+
+def _left_by(call: ToolCallPart, state: FlowState) -> str | None:
+    """The text that `call` would leave in the workflow file; None when it leaves that alone."""
+    named, target = call.args.get("path"), Path(state.run.record_folder_path, WORKFLOW)
+    if not isinstance(named, str) or call.name not in ("write_file", "edit_file"):
+        return None
+    try:
+        if Path(state.run.workspace_root, named).resolve() != target.resolve():
+            return None
+        before = text_inside(target.parent, WORKFLOW, record=target.parent)
+    except (ConfigError, OSError, ValueError):
+        return None  # the tool itself will say what is wrong
+    new = call.args.get("content" if call.name == "write_file" else "new_text")
+    old = call.args.get("old_text")
+    if not isinstance(new, str):
+        return None
+    if call.name == "edit_file":
+        return before.replace(old, new) if isinstance(old, str) and old in before else None
+    return before + new if call.args.get("append") is True else new
+
+
+def _faults(state: FlowState, text: str) -> tuple[str, ...]:
+    run = state.run
+    try:
+        project = project_folder(Path(run.workspace_root), run.project_namespace)
+        graph = drawn_graph(text, WORKFLOW, project)
+    except InvalidWorkflow as error:
+        return error.faults
+    except (ConfigError, UnicodeDecodeError):
+        return ()  # the project's own file is at fault, which this call does not change
+    return tuple(faults_of_edit(run, state.graph, graph))

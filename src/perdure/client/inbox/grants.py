@@ -1,0 +1,105 @@
+"""Allowing for a whole flow: the flow's consent and the answers it gives, in one commit.
+
+Of several roles that ask, each has its question in its own session. What a change of the consent
+allows is answered with it, so no role waits for what it may do already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from perdure.client.inbox.consent import allowing, is_freed
+from perdure.client.reads import open_questions
+from perdure.engine.flows.journal import Journal
+from perdure.errors import HeadConflict, SessionNotFound
+from perdure.session.clock import Clock
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.flows.consent import consent_after
+from perdure.session.flows.kinds import ConsentChanged
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.notes import Answer, Question
+from perdure.stores.protocol import Commit, SessionStore, Write
+
+NOTE = "allowed for the flow"
+"""Of the answers that follow from a consent."""
+
+
+async def change_consent(
+    store: SessionStore,
+    journal: Journal,
+    clock: Clock,
+    decide: Callable[[FlowState], Sequence[ConsentChanged]],
+) -> FlowState:
+    """Append the changes that `decide` makes to the flow, and the answers that they give.
+
+    Durable: when this returns. Raises: what `decide` raises; nothing was appended then.
+    """
+    while True:
+        state = await journal.state()
+        changes = decide(state)
+        freed = await _freed(store, state, changes, clock.now_ms())
+        writes = (journal.write(state, *changes), *freed)
+        try:
+            await store.commit(Commit(writes=writes, at=clock.now_ms()))
+        except HeadConflict:
+            continue
+        return await journal.state()
+
+
+async def allow_for_flow(
+    store: SessionStore,
+    clock: Clock,
+    flow: StreamId,
+    question: tuple[StreamId, Question],
+    answer: NewEntry,
+    *,
+    by: str,
+    expected_head: int,
+) -> Entry:
+    """Append `answer`, which allows `question` for the whole of `flow`.
+
+    Shape: `question` is with the session that asks it, which is at `expected_head`. Returns the
+    answer's entry. Durable: when this returns.
+    Raises: HeadConflict if that session, the flow or another of its sessions has moved.
+    """
+    session, asked = question
+    journal = Journal(store, flow, clock)
+    state = await journal.state()
+    change = allowing(asked, state.consent, by)
+    at = clock.now_ms()
+    freed = await _freed(store, state, (change,), at, but=session)
+    own = Write(stream=session, entries=(answer,), expected_head=expected_head)
+    writes = (own, journal.write(state, change), *freed)
+    return (await store.commit(Commit(writes=writes, at=at))).entries[0][0]
+
+
+async def _freed(
+    store: SessionStore,
+    state: FlowState,
+    changes: Sequence[ConsentChanged],
+    at: int,
+    but: StreamId | None = None,
+) -> list[Write]:
+    """The answers that `changes` give to what the roles' sessions ask; those of `but` left out."""
+    consent = state.consent
+    for change in changes:
+        consent = consent_after(consent, change, at)
+    writes: list[Write] = []
+    for session in state.sessions.values():
+        if session == but:
+            continue
+        try:
+            head = (await store.state(session)).head
+            own = await store.open_questions(session)
+        except SessionNotFound:
+            continue  # it was removed; its role asks nothing any more
+        answers = tuple(
+            new_side(Answer("allow", changes[-1].by, NOTE), asked.id)
+            for asked in open_questions(own, at)
+            if is_freed(asked.question, consent)
+        )
+        if answers:
+            writes.append(Write(stream=session, entries=answers, expected_head=head))
+    return writes

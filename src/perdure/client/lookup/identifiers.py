@@ -1,0 +1,93 @@
+"""Resolve the beginning of an id that a person typed: of a session, a flow or a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perdure.client.reads import OpenQuestion
+from perdure.errors import (
+    AmbiguousId,
+    EntryNotFound,
+    FlowNotFound,
+    QuestionNotFound,
+    SessionNotFound,
+)
+from perdure.session.entries import Entry
+from perdure.session.flows.kinds import FlowImported, FlowStarted
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.stores.protocol import SessionStore
+
+
+async def find_stream(store: SessionStore, prefix: str) -> StreamId:
+    """Return the session or flow whose id is `prefix`, or the only one that begins with it.
+
+    Raises: SessionNotFound, AmbiguousId.
+    """
+    try:
+        return await store.find(prefix)
+    except AmbiguousId as error:
+        known = [StreamId(each) for each in error.candidates]
+        living = [each for each in known if not await _is_erased(store, each)]
+        if len(living) == 1:
+            return living[0]
+        raise AmbiguousId(prefix, tuple(living or known)) from None
+
+
+async def find_entry(store: SessionStore, reference: str) -> Entry:
+    """Return the entry with the whole id, or the alias, `reference`.
+
+    Raises: EntryNotFound, AmbiguousId.
+    """
+    try:
+        return await store.entry(entry_place(reference)[0], EntryId(reference))
+    except (ValueError, SessionNotFound, EntryNotFound):
+        found = await store.entries_named(reference)
+    if not found:
+        raise EntryNotFound(reference, None)
+    if len(found) > 1:
+        raise AmbiguousId(reference, tuple(sorted(found)))
+    return await store.entry(entry_place(found[0])[0], found[0])
+
+
+async def find_flow(store: SessionStore, prefix: str) -> StreamId:
+    """Return the flow whose id is `prefix`, or the only one that begins with it.
+
+    Raises: FlowNotFound, AmbiguousId.
+    """
+    notes = await store.notes_of_all((FlowStarted.kind, FlowImported.kind))
+    found = _match(prefix, {note.stream for note in notes})
+    if found is None:
+        raise FlowNotFound(prefix)
+    return StreamId(found)
+
+
+def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
+    """Return the id of the open question that is `prefix`, or the only one that begins with it.
+
+    The number behind the slash is never a beginning: ``trip/1`` does not mean ``trip/17``.
+    Raises: QuestionNotFound, AmbiguousId.
+    """
+    stream, slash, number = prefix.rpartition("/")
+    ids = {question.id for question in questions}
+    if slash and prefix not in ids:
+        ids = {id for id in ids if id.rpartition("/")[2].partition(":")[0] == number}
+        found = _match(stream, ids)
+    else:
+        found = _match(prefix, ids)
+    if found is None:
+        raise QuestionNotFound(prefix)
+    return EntryId(found)
+
+
+def _match(prefix: str, ids: Iterable[str]) -> str | None:
+    """Return the only one of `ids` that `prefix` is or begins. Raises: AmbiguousId."""
+    candidates = sorted(id for id in ids if prefix and id.startswith(prefix))
+    if prefix in candidates:
+        return prefix
+    if len(candidates) > 1:
+        raise AmbiguousId(prefix, tuple(candidates))
+    return candidates[0] if candidates else None
+
+
+async def _is_erased(store: SessionStore, stream: StreamId) -> bool:
+    return (await store.state(stream)).info.status == "erased"

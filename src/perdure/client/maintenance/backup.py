@@ -1,0 +1,223 @@
+"""Backups: a store as it was at one moment, in a folder that says what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from perdure.client.clock import SystemClock
+from perdure.client.keys import configured_key
+from perdure.client.maintenance.copy import copy_of, copying, untold
+from perdure.client.maintenance.whole_store import Report, place_of, present_keys
+from perdure.client.open import default_address
+from perdure.client.open import open as open_store
+from perdure.errors import (
+    CopyConflict,
+    KeyMissing,
+    KeyWrong,
+    StoreCorrupt,
+    StoreExists,
+    StoreFull,
+    StoreNotEncrypted,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from perdure.stores.fsync import sync_file, sync_folder
+from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.copy import CopyReport
+from perdure.stores.maintenance.file_lock import alone_at
+from perdure.stores.maintenance.manifest import (
+    FORMAT,
+    MANIFEST_NAME,
+    STORE_NAME,
+    Manifest,
+    encoded,
+    hash_of,
+    heads_of,
+)
+from perdure.stores.regular_files import check_folder
+from perdure.stores.retention.backups import Backup, Remembering
+
+SQLITE = "sqlite:///"
+_PARTIAL = ".partial"
+
+
+async def back_up(
+    address: str | None,
+    folder: Path,
+    *,
+    namespace: str = "default",
+    key: bytes | str | StoreKey | None = None,
+    on_progress: Report | None = None,
+) -> Manifest:
+    """Back the store at `address` up into the new `folder`, while others write to it.
+
+    An SQLite store is copied as it is, all namespaces, encrypted with its own key. Of any other
+    store `namespace` is copied into an SQLite store, encrypted with `key` where there is one. Every
+    hash of the backup is checked.
+    The store keeps where the backup is, for the certificates of erasures.
+    Durable: `folder` appears whole, when all of it is on the disk; killed before, it does not.
+    Raises: StoreExists when `folder` holds something; StoreCorrupt when the store is damaged;
+    StoreFull; as `perdure.open`.
+    """
+    address = address or default_address(os.environ, sys.platform)
+    report = on_progress or untold
+    folder = await asyncio.to_thread(folder.absolute)  # even ``.`` has a name then
+    with _partial(folder) as partial:
+        file = partial / STORE_NAME
+        if address.startswith(SQLITE):
+            used = await _snapshot(address, key, file, report)
+        else:
+            used = configured_key(key, os.environ, address)
+            await _collect(address, namespace, file, used, report)
+        manifest = await asyncio.to_thread(_manifest_of, file, used, address)
+        _write(partial / MANIFEST_NAME, encoded(manifest))
+    place = await asyncio.to_thread(folder.resolve)
+    own = used if address.startswith(SQLITE) else None
+    await _remember(address, namespace, own, Backup(str(place), manifest.created_at))
+    return manifest
+
+
+async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
+    """Keep in the store where its backup is; one that cannot be written does not know it."""
+    with suppress(StoreReadOnly, StoreFull):
+        async with open_store(address, namespace=namespace, key=key) as store:
+            if isinstance(store.backend, Remembering):
+                await store.backend.remember_backup(backup)
+
+
+async def _snapshot(
+    address: str, key: bytes | str | StoreKey | None, file: Path, report: Report
+) -> StoreKey | None:
+    """A copy of the SQLite store in `file`; the key that opens both."""
+    address, path = place_of(address, "backups")
+    keys = await present_keys(address, path, key)
+    if keys == (None,) and configured_key(key, os.environ, address) is not None:
+        raise StoreNotEncrypted(str(path))
+    for present in keys:
+        try:
+            await asyncio.to_thread(
+                upkeep_of_sqlite("backup").snapshot, path, present, file, report
+            )
+        except KeyWrong:
+            await asyncio.to_thread(file.unlink, missing_ok=True)
+            if present is keys[-1]:
+                raise
+        else:
+            return present
+    raise KeyMissing(address)
+
+
+async def _collect(
+    address: str, namespace: str, file: Path, key: StoreKey | None, report: Report
+) -> None:
+    """Copy a namespace of another kind of store into a new SQLite store in `file`."""
+    async with (
+        open_store(address, namespace=namespace) as source,
+        open_store(SQLITE + str(file), namespace=namespace, key=key, durability="normal") as there,
+    ):
+        giving = copying(source.backend)
+        done = await copy_of(giving, copying(there.backend), report).run(await giving.standings())
+    check_copied(done, address)
+
+
+def check_copied(done: CopyReport, store: str) -> None:
+    """Raises: StoreCorrupt, CopyConflict when anything is missing in a copy."""
+    for each in done.streams:
+        if each.outcome == "damaged":
+            raise StoreCorrupt(store, f"session {each.stream}: {each.reason}")
+        if each.outcome == "conflict":
+            raise CopyConflict(each.stream, -1)
+    for name in done.lost_contents:
+        raise StoreCorrupt(store, f"the content {name} is damaged")
+
+
+def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
+    try:
+        upkeep_of_sqlite("backup").check_sound(file, key)
+    except StoreCorrupt as error:  # what was copied was so already
+        raise StoreCorrupt(address, error.reason) from error
+    content = upkeep_of_sqlite("backup").Content(file, key)
+    try:
+        standings = list(content.standings())
+        facts = (content.schema, len(content.namespaces()), content.entries())
+    finally:
+        content.close()
+    size, digest = hash_of(file)
+    return Manifest(
+        format=FORMAT,
+        created_at=SystemClock().now_ms(),
+        perdure=version("perdure"),
+        backend=address.partition(":")[0],
+        schema=facts[0],
+        is_encrypted=key is not None,
+        bytes=size,
+        sha256=digest,
+        namespaces=facts[1],
+        streams=len(standings),
+        entries=facts[2],
+        heads=heads_of(standings),
+    )
+
+
+@contextmanager
+def _partial(folder: Path) -> Generator[Path]:
+    """A folder beside `folder`, which takes its name at the end; of one that was killed, cleared.
+
+    Raises: StoreExists, also while another backup to it is made; StoreFull, StoreUnavailable.
+    """
+    try:
+        _check_free(folder)
+        partial = folder.with_name(folder.name + _PARTIAL)
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with alone_at(partial):
+            _check_free(folder)  # another may have been finished since
+            partial.mkdir(mode=0o700, exist_ok=True)
+            check_folder(partial)
+            _clear(partial)
+            try:
+                yield partial
+            except BaseException:  # what was not finished only takes space
+                with suppress(OSError):
+                    _clear(partial)
+                    partial.rmdir()
+                raise
+            for path in partial.iterdir():
+                sync_file(path)
+            sync_folder(partial)
+            partial.replace(folder)
+            sync_folder(folder.parent)
+    except BlockingIOError as error:
+        raise StoreExists(str(folder)) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(str(folder)) from error
+        raise StoreUnavailable(str(folder), error.strerror or type(error).__name__) from error
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreExists(str(folder))
+
+
+def _clear(partial: Path) -> None:
+    for path in partial.iterdir():
+        path.unlink()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+def upkeep_of_sqlite(name: str) -> Any:
+    """A module of the SQLite backend, loaded when it is needed."""
+    return importlib.import_module(f"perdure.stores.sqlite.maintenance.{name}")

@@ -1,0 +1,247 @@
+"""Restores: a backup becomes a store again, as it was, or as it was at an earlier moment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.keys import configured_key, keyring_keys
+from perdure.client.maintenance.backup import SQLITE, check_copied, upkeep_of_sqlite
+from perdure.client.maintenance.copy import copy_of, copying, untold
+from perdure.client.maintenance.whole_store import Report
+from perdure.client.open import default_address
+from perdure.client.open import open as open_store
+from perdure.errors import (
+    BackupDamaged,
+    KeyMissing,
+    KeyWrong,
+    StoreExists,
+    StoreInUse,
+    StoreUnavailable,
+    Unsupported,
+)
+from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.copy import CopyReport
+from perdure.stores.maintenance.file_lock import alone_at
+from perdure.stores.maintenance.manifest import (
+    STORE_NAME,
+    Manifest,
+    check_file,
+    hash_of,
+    read_manifest,
+)
+from perdure.stores.maintenance.segments import Standing
+
+FOREVER_MS = 2**53
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What a restore did. `aside` is the folder in which what was there before is kept."""
+
+    store: str
+    streams: int
+    entries: int
+    aside: str | None = None
+
+
+class _Bound(msgspec.Struct, frozen=True):
+    """Up to when a backup is restored: a time, or an entry of a namespace; None: all of it."""
+
+    until: datetime | str | None
+    namespace: str
+
+
+class _Fetched(msgspec.Struct, frozen=True):
+    """The checked copy of a backup, and the key that opens it."""
+
+    path: Path
+    key: StoreKey | None
+
+
+async def restore(
+    folder: Path,
+    address: str | None = None,
+    *,
+    until: datetime | str | None = None,
+    namespace: str = "default",
+    key: bytes | str | StoreKey | None = None,
+    is_forced: bool = False,
+    on_progress: Report | None = None,
+) -> Restored:
+    """Make the backup in `folder` the store at `address`, checked against its manifest.
+
+    With `until`, a time or the id of an entry of `namespace`, everything is as it was after the
+    last commit that was made by then, or after the one that holds the entry. A store that is there
+    stays, unless `is_forced`: then it is set aside. Into a store that is not SQLite the sessions
+    are copied; what is there stays.
+    Durable: on return; killed before, what was there is there.
+    Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
+    KeyWrong; as `perdure.open`.
+    """
+    address = address or default_address(os.environ, sys.platform)
+    if not address.startswith(SQLITE) and is_forced:
+        raise Unsupported("replacing_by_a_backup", address.partition(":")[0])
+    path = _path_of(address)
+    if path is not None and not is_forced and await asyncio.to_thread(path.exists):
+        raise StoreExists(str(path), is_replaceable=True)
+    manifest = await asyncio.to_thread(read_manifest, folder)
+    await asyncio.to_thread(check_file, folder, manifest)
+    bound, report = _Bound(until, namespace), on_progress or untold
+    keys = await _keys_of(manifest, address, key)
+    if path is not None:
+        with _alone(path):
+            try:
+                fetched = await _fetched(folder, path, manifest, keys, report)
+                return await _into_file(fetched, path, bound, is_forced=is_forced)
+            finally:
+                await asyncio.to_thread(_clear_beside, path)
+    with tempfile.TemporaryDirectory(prefix="perdure-") as place:
+        fetched = await _fetched(folder, Path(place, STORE_NAME), manifest, keys, report)
+        return await _into_other(fetched, address, bound)
+
+
+def _path_of(address: str) -> Path | None:
+    """The file of an SQLite store; None for another kind."""
+    if not address.startswith(SQLITE):
+        return None
+    return Path(address.removeprefix(SQLITE)).absolute()
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None]:
+    """Keep others from restoring to `path`: each makes the same files beside it, and clears them.
+
+    Raises: StoreInUse, StoreUnavailable.
+    """
+    with ExitStack() as held:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(alone_at(upkeep_of_sqlite("restore").unfinished_restore(path)))
+        except BlockingIOError as error:
+            raise StoreInUse(str(path)) from error
+        except OSError as error:
+            raise StoreUnavailable(str(path), error.strerror or type(error).__name__) from error
+        yield
+
+
+async def _keys_of(
+    manifest: Manifest, address: str, key: bytes | str | StoreKey | None
+) -> Sequence[StoreKey | None]:
+    """The keys that may open the backup, the likeliest first."""
+    if not manifest.is_encrypted:
+        return (None,)
+    configured = configured_key(key, os.environ, address)
+    if configured is not None:
+        return (configured,)
+    kept = await asyncio.to_thread(keyring_keys, address)
+    if not kept:
+        raise KeyMissing("the backup")
+    return kept
+
+
+async def _fetched(
+    folder: Path,
+    path: Path,
+    manifest: Manifest,
+    keys: Sequence[StoreKey | None],
+    report: Report,
+) -> _Fetched:
+    """The backup, copied beside `path` and checked."""
+    restoring = upkeep_of_sqlite("restore")
+    try:
+        copy = await asyncio.to_thread(restoring.fetch, folder, path, report)
+    except OSError as error:
+        raise StoreUnavailable(str(path), error.strerror or type(error).__name__) from error
+    if (await asyncio.to_thread(hash_of, copy))[1] != manifest.sha256:
+        raise BackupDamaged(str(folder), "its file changed while it was read")
+    for number, key in enumerate(keys, 1):
+        try:
+            await asyncio.to_thread(restoring.check_fetched, copy, folder, manifest, key)
+        except KeyWrong:
+            if number == len(keys):
+                raise
+        else:
+            return _Fetched(copy, key)
+    raise KeyMissing("the backup")
+
+
+async def _into_file(fetched: _Fetched, path: Path, bound: _Bound, *, is_forced: bool) -> Restored:
+    new = fetched.path if bound.until is None else await _earlier(fetched, path, bound)
+    streams, entries = await asyncio.to_thread(_counted, new, fetched.key)
+    put = upkeep_of_sqlite("restore").put_store
+    aside = await asyncio.to_thread(put, new, path, fetched.key, is_forced=is_forced)
+    return Restored(SQLITE + str(path), streams, entries, None if aside is None else str(aside))
+
+
+async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restored:
+    streams = entries = 0
+    for name, moment in await asyncio.to_thread(_moments, fetched, bound):
+        done = await _copied(fetched, address, None, name, moment)
+        streams += sum(each.outcome != "erased" for each in done.streams)
+        entries += done.added
+    return Restored(address, streams, entries)
+
+
+async def _earlier(fetched: _Fetched, path: Path, bound: _Bound) -> Path:
+    """A store beside `path` that holds what was in the backup at an earlier moment."""
+    earlier: Path = upkeep_of_sqlite("restore").earlier_store(path)
+    await asyncio.to_thread(upkeep_of_sqlite("restore").remove_with_logs, earlier)
+    moments = await asyncio.to_thread(_moments, fetched, bound)
+    for name, moment in moments or [(bound.namespace, [])]:
+        await _copied(fetched, SQLITE + str(earlier), fetched.key, name, moment)
+    return earlier
+
+
+async def _copied(
+    fetched: _Fetched,
+    address: str,
+    key: StoreKey | None,
+    namespace: str,
+    moment: Sequence[Standing],
+) -> CopyReport:
+    backup = SQLITE + str(fetched.path)
+    async with (
+        open_store(backup, namespace=namespace, key=fetched.key) as source,
+        open_store(address, namespace=namespace, key=key) as target,
+    ):
+        done = await copy_of(copying(source.backend), copying(target.backend)).run(moment)
+    check_copied(done, address)
+    return done
+
+
+def _counted(file: Path, key: StoreKey | None) -> tuple[int, int]:
+    content = upkeep_of_sqlite("backup").Content(file, key)
+    try:
+        return sum(1 for _ in content.standings()), content.entries()
+    finally:
+        content.close()
+
+
+def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[Standing]]]:
+    """Each namespace of the backup, with where its streams stood."""
+    content = upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)
+    try:
+        if isinstance(bound.until, str):
+            moment = content.moment_of(bound.namespace, bound.until)
+        elif bound.until is None:
+            moment = content.moment_at(FOREVER_MS)
+        else:
+            moment = content.moment_at(int(bound.until.timestamp() * 1000))
+        return [(name, content.standings_at(name, moment)) for name in content.namespaces()]
+    finally:
+        content.close()
+
+
+def _clear_beside(path: Path) -> None:
+    """Remove what a restore has made beside its place."""
+    restoring = upkeep_of_sqlite("restore")
+    for left in (restoring.unfinished_restore(path), restoring.earlier_store(path)):
+        restoring.remove_with_logs(left)

@@ -1,0 +1,215 @@
+"""Import and export of session files, as the handles do it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.clock import Outside, absolute
+from perdure.client.lookup.store_files import is_part_of, own_folders
+from perdure.errors import FormatError, PathExists, PerdureError, WrongArgument
+from perdure.interop.bulk import import_files
+from perdure.interop.exports import ExportSelection, export_session, note_export
+from perdure.interop.live_import import histories_in
+from perdure.interop.reports import (
+    Exported,
+    ExportedFile,
+    ExportFormat,
+    FileOutcome,
+    FormatName,
+    ImportedFiles,
+)
+from perdure.interop.workflow_export import session as workflow
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import SessionStore
+
+_ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html"}
+"""Endings of files that are not lines of JSON."""
+
+
+async def imported_files(
+    store: SessionStore,
+    outside: Outside,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    format: FormatName,
+    subject: str | None,
+    again: bool,
+    on_progress: Callable[[Path, int], None] | None,
+) -> ImportedFiles:
+    """Import the files at `paths`, and the session files below folders."""
+    closed: list[FileOutcome] = []
+
+    def on_closed(error: OSError) -> None:
+        reason = f"the folder cannot be read ({error.strerror})"
+        failure = FormatError(str(error.filename), reason)
+        closed.append(FileOutcome(Path(str(error.filename)), error=failure))
+
+    named = [Path(path) for path in paths]
+    files = await asyncio.to_thread(lambda: list(files_at(named, store.address, on_closed)))
+    outcomes = import_files(
+        store,
+        files,
+        clock=outside.clock,
+        random=outside.random,
+        format=format,
+        subject=subject,
+        told=on_progress,
+        again=again,
+    )
+    return ImportedFiles((*closed, *[outcome async for outcome in outcomes]))
+
+
+def files_at(
+    paths: Sequence[Path], address: str, on_closed: Callable[[OSError], object]
+) -> Iterator[Path]:
+    """The files to import: those at `paths`, and what may be sessions below folders.
+
+    Folders in which the store at `address` keeps its sessions are left out.
+    """
+    own = [folder.resolve() for folder in own_folders(address)]
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for file in histories_in(path, on_closed):
+            whole = file.resolve()
+            if whole.is_file() and not any(map(whole.is_relative_to, own)):
+                yield file
+
+
+async def exported_to(
+    store: SessionStore,
+    outside: Outside,
+    session: StreamId,
+    format: ExportFormat,
+    selection: ExportSelection,
+    *,
+    path: str | os.PathLike[str] | None,
+    replace: bool,
+) -> Exported:
+    """Export `session`, into the file `path` where one is given.
+
+    Raises: as `export_session`; PathExists; FormatError for a path that cannot be written.
+    """
+    place = None if path is None else _absolute(path)
+    if place is not None:
+        _check_place(place, store.address, is_replacing=replace)
+    exported = await export_session(store, session, format, selection)
+    if place is None:
+        return exported
+    try:
+        await asyncio.to_thread(write_file, place, exported.content, is_replacing=replace)
+    except OSError as error:
+        raise FormatError(str(place), f"it cannot be written ({error.strerror})") from error
+    if format == workflow.FORMAT:
+        at = outside.clock.now_ms()
+        try:
+            await note_export(store, session, str(place), selection, at)
+        except PerdureError as error:
+            told = f"the session does not record where it was written: {error}"
+            return msgspec.structs.replace(exported, warnings=(*exported.warnings, told))
+    return exported
+
+
+async def exported_store(
+    store: SessionStore,
+    outside: Outside,
+    folder: str | os.PathLike[str],
+    format: ExportFormat,
+    selection: ExportSelection,
+    *,
+    query: str | None,
+    replace: bool,
+) -> list[ExportedFile]:
+    """Export every session of the namespace, one file each, into `folder`.
+
+    Raises: FormatError when `folder` cannot be made.
+    """
+    place = _absolute(folder)
+    try:
+        await asyncio.to_thread(place.mkdir, 0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FormatError(str(place), f"it cannot be made a folder ({error.strerror})") from error
+    files: list[ExportedFile] = []
+    for info in await store.sessions(limit=None, scope="all", query=query):
+        file = place / file_name(info.id, format, selection)
+        try:
+            exported = await exported_to(
+                store, outside, info.id, format, selection, path=file, replace=replace
+            )
+        except PerdureError as error:
+            files.append(ExportedFile(info.id, error=error))
+            continue
+        size, warnings = len(exported.content), exported.warnings
+        files.append(ExportedFile(info.id, file, size, warnings, exported.redacted))
+    return files
+
+
+def file_name(session: StreamId, format: ExportFormat, selection: ExportSelection) -> str:
+    """The name of the file of `session` where no name was given."""
+    if format == workflow.FORMAT:
+        return workflow.file_name(session, selection.dialect)
+    return f"{session}.{_ENDINGS.get(format, 'jsonl')}"
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    return Path(absolute(path) or ".")
+
+
+def _check_place(place: Path, address: str, *, is_replacing: bool) -> None:
+    if place.is_dir():
+        raise WrongArgument(f"{place} is a folder: name a file", argument="path")
+    if is_part_of(place, address):
+        raise WrongArgument(f"{place} is part of the store: name another file", argument="path")
+    if place.is_file() and not is_replacing:
+        raise PathExists(str(place))
+
+
+def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
+    """Write `content` to `file`: all of it or nothing, readable only by its owner.
+
+    A pipe or a device is written into, and a link stays one.
+    Raises: PathExists when it exists and `is_replacing` is False; OSError.
+    """
+    named, file = file, file.resolve() if is_replacing else file
+    if file.exists() and not file.is_file():
+        with file.open("wb") as opened:
+            opened.write(content)
+        return
+    written = file.with_name(f".{file.name}.{os.getpid()}.part") if is_replacing else file
+    try:
+        _write_new(written, content)
+        if is_replacing:
+            _move(written, file)
+    except FileExistsError as error:
+        raise PathExists(str(named)) from error
+    except OSError as error:  # with the name that the caller gave
+        raise OSError(error.errno, error.strerror, str(named)) from error
+
+
+def _write_new(file: Path, content: bytes) -> None:
+    """Make `file`; a part of it does not stay behind."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _move(written: Path, file: Path) -> None:
+    try:
+        written.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            written.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,278 @@
+"""Watching: the events of a log without gap or repetition, with the live ones in their places.
+
+Durable events are read from the log, by seq or by position; a wake-up of the store only says that
+it is time to read again. Live events come from the `LiveBus` of this process. They are told after
+the entry that opened their call and before the one that closes it, as they happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Self
+from weakref import WeakKeyDictionary
+
+from perdure.errors import WrongArgument
+from perdure.events.bus import Live, LiveBus, Subscription
+from perdure.events.cursor import Cursor
+from perdure.events.projection import events_of
+from perdure.events.types import AnyEvent
+from perdure.session.entries import Entry, Positioned
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ledger import (
+    Interrupted,
+    ModelCalled,
+    ModelFinished,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from perdure.stores.lazy_session import Backing
+from perdure.stores.protocol import EMPTY, NamespaceReading
+
+_PAGE = 500
+"""Entries read at a time."""
+
+_log = logging.getLogger(__name__)
+
+_OPENS = frozenset((ModelCalled.kind, ToolStarted.kind))
+_CLOSES = frozenset((ModelFinished.kind, ToolFinished.kind, Interrupted.kind))
+
+Read = Callable[[int], Awaitable[Sequence[Positioned]]]
+"""The next entries after a place, at most `_PAGE`."""
+
+
+class Watch:
+    """An endless iterator over events. `cursor` is what a later watch goes on after."""
+
+    def __init__(self, feed: Callable[[Watch], AsyncGenerator[AnyEvent]], after: int) -> None:
+        self.cursor = Cursor(after)
+        self._events = feed(self)
+
+    def __repr__(self) -> str:
+        return f"<Watch after={self.cursor.after}>"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AnyEvent:
+        return await anext(self._events)
+
+    async def aclose(self) -> None:
+        """Stop watching."""
+        await self._events.aclose()
+
+
+def watch_session(
+    backing: Backing, bus: LiveBus, stream: StreamId, after: int, head: int = EMPTY
+) -> Watch:
+    """The events of the session or flow `stream` after seq `after`; `head` is one it has reached.
+
+    Raises: WrongArgument, at the first step, when it has no entry `after` yet: what its cursor
+    belongs to is another log than this one.
+    """
+    is_there = after <= head
+
+    async def page(place: int) -> Sequence[Positioned]:
+        entries = await backing.log.entries(stream, place, _PAGE)
+        return [Positioned(entry.seq, entry) for entry in entries]
+
+    async def read(place: int) -> Sequence[Positioned]:
+        nonlocal is_there
+        found = await _together(backing.log, stream, place, page)
+        if not (found or is_there):
+            newest = (await backing.log.state(stream)).head
+            if newest < after:
+                raise WrongArgument(_past(stream, after, newest), argument="after")
+        is_there = True
+        return found
+
+    # Registered now, not at the first step: nothing from here on can be slept through.
+    changes, live = backing.changes(stream), bus.subscribe(stream)
+    return Watch(lambda watch: _feed(watch, read, changes, live), after)
+
+
+def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) -> Watch:
+    """The events of all streams after position `after`; None: after the first step's.
+
+    A position past the newest is waited for, and logged: what stood there may have been removed.
+    """
+
+    async def page(place: int) -> Sequence[Positioned]:
+        return await store.feed(place, _PAGE)
+
+    async def read(place: int) -> Sequence[Positioned]:
+        return await _together(store, None, place, page)
+
+    async def feed(watch: Watch) -> AsyncGenerator[AnyEvent]:
+        newest = await store.position() if after is None or after > 0 else 0
+        if after is None:
+            watch.cursor = Cursor(newest)
+        elif after > newest:
+            _log.warning(_PAST_POSITION, after, newest)
+        async for event in _feed(watch, read, changes, live):
+            yield event
+
+    changes, live = store.changes(), bus.subscribe()
+    return Watch(feed, 0 if after is None else after)
+
+
+def _past(stream: StreamId, after: int, newest: int) -> str:
+    return (
+        f"after is {after}, and the newest entry of {stream!r} is {newest}: give that to watch "
+        f"from now on, or {EMPTY} to begin with the first"
+    )
+
+
+_PAST_POSITION = (
+    "a store is watched after position %d, and its newest is %d: nothing is told until that is "
+    "passed; unless sessions were removed, the position is of another store, or a later state of it"
+)
+
+_Asked = dict[tuple[StreamId | None, int], "asyncio.Future[Sequence[Positioned]]"]
+
+_ASKED: WeakKeyDictionary[object, _Asked] = WeakKeyDictionary()
+"""Of each log the pages that watchers have asked for and that are not being read yet."""
+
+
+async def _together(
+    log: object, stream: StreamId | None, place: int, page: Read
+) -> Sequence[Positioned]:
+    """The page behind `place`: read once for all who are woken by the same commit."""
+    asked, key = _ASKED.setdefault(log, {}), (stream, place)
+
+    async def read() -> Sequence[Positioned]:
+        await asyncio.sleep(0)
+        # Whoever asks from now on may have been woken by what this read does not see any more.
+        del asked[key]
+        return await page(place)
+
+    if key not in asked:
+        asked[key] = asyncio.ensure_future(read())
+    return await asyncio.shield(asked[key])
+
+
+async def _feed(
+    watch: Watch, read: Read, changes: AsyncIterator[None], live: Subscription
+) -> AsyncGenerator[AnyEvent]:
+    woken = await _waiting(changes)
+    order = _Order(watch)
+    is_behind = True
+    try:
+        while True:
+            order.take(live.taken())
+            if woken.done():
+                if not woken.result():
+                    return
+                woken = await _waiting(changes)
+                is_behind = True
+            page: Sequence[Positioned] = ()
+            if is_behind or order.is_uncertain:
+                page = await read(watch.cursor.after)
+                is_behind = len(page) == _PAGE
+                order.take_late(live.taken())
+            for event in order.merged(page, is_last=not is_behind):
+                yield event
+            if not (is_behind or order.is_uncertain):
+                await _either(woken, live)
+    finally:
+        woken.cancel()
+
+
+async def _waiting(changes: AsyncIterator[None]) -> asyncio.Task[bool]:
+    """A task that waits for a change, and has begun to; False when there will be no more."""
+
+    async def woken() -> bool:
+        try:
+            await anext(changes)
+        except StopAsyncIteration:
+            return False
+        return True
+
+    task = asyncio.ensure_future(woken())
+    await asyncio.sleep(0)
+    return task
+
+
+async def _either(woken: asyncio.Task[bool], live: Subscription) -> None:
+    arrived = asyncio.ensure_future(live.arrived())
+    try:
+        await asyncio.wait((woken, arrived), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        arrived.cancel()
+
+
+class _Order:
+    """Live events on their way to their places among the durable ones.
+
+    A call's opening is committed before its first live event, and its last live event is published
+    before its end is committed. So what was taken before the log was read has its opening in what
+    was read (`_ready`); what was taken after, has perhaps not (`_late`), but may belong before an
+    end that was read.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._ready: list[Live] = []
+        self._late: list[Live] = []
+        self._opened: set[EntryId] = set()
+        self._closed: set[EntryId] = set()
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the log has to be read before everything taken can be told."""
+        taken = (*self._ready, *self._late)
+        return any(_call_of(event) not in self._opened for event in taken)
+
+    def take(self, events: Sequence[Live]) -> None:
+        """`events` have arrived, and the log is not read yet."""
+        self._ready += [event for event in (*self._late, *events) if self._is_open(event)]
+        self._late = []
+
+    def take_late(self, events: Sequence[Live]) -> None:
+        """`events` have arrived while the log was read."""
+        self._late = [event for event in events if self._is_open(event)]
+
+    def merged(self, page: Sequence[Positioned], *, is_last: bool) -> Iterator[AnyEvent]:
+        """The events of `page` with the live ones; the cursor moves as they are told."""
+        for positioned in page:
+            entry = positioned.entry
+            if entry.kind in _CLOSES and entry.about is not None:
+                yield from self._closing(entry.about)
+            self._note(entry)
+            *firsts, last = events_of(entry)
+            yield from firsts
+            self._watch.cursor = Cursor(positioned.position)
+            yield last
+        if is_last:
+            yield from self._ready
+            self._opened.update(map(_call_of, self._ready))
+            self._ready = []
+            yield from self._picked(lambda call: call in self._opened)
+
+    def _note(self, entry: Entry) -> None:
+        if entry.kind in _OPENS:
+            self._opened.add(entry.id)
+        elif entry.kind == TurnFinished.kind:
+            ended = f"{entry.stream}/"
+            self._opened = {call for call in self._opened if not call.startswith(ended)}
+            self._closed = {call for call in self._closed if not call.startswith(ended)}
+
+    def _closing(self, call: EntryId) -> list[Live]:
+        self._closed.add(call)
+        return self._picked(lambda other: other == call)
+
+    def _picked(self, is_meant: Callable[[EntryId], bool]) -> list[Live]:
+        """The events taken whose call is meant; they are taken no more."""
+        taken = (*self._ready, *self._late)
+        self._ready = [event for event in self._ready if not is_meant(_call_of(event))]
+        self._late = [event for event in self._late if not is_meant(_call_of(event))]
+        return [event for event in taken if is_meant(_call_of(event))]
+
+    def _is_open(self, event: Live) -> bool:
+        return _call_of(event) not in self._closed
+
+
+def _call_of(event: Live) -> EntryId:
+    return entry_id(event.stream, event.of)

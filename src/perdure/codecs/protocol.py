@@ -1,0 +1,198 @@
+"""The contract of a codec: entries to the records of one tool's files, and records to entries.
+
+A codec writes the records that its tool would have written for an entry. Where the tool has no
+such record, a ``custom`` one carries the body: the tools keep those and never show them to a model.
+A codec knows neither files nor stores; its callers decide where a record stands.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from perdure.codecs.fields import Fields, fields_of, name_in, text_in
+from perdure.codecs.media import Media
+from perdure.codecs.shared_keys import OURS
+from perdure.codecs.style import LINE_ENDS
+from perdure.session.codec import Body
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.kinds import OPAQUE, Custom, TreeBody
+from perdure.session.media_storage.embedded_base64 import restored, restored_text
+from perdure.session.messages import MediaPart, Message, ToolCallPart, ToolResultPart
+from perdure.session.notes import ImportedRecord, SideBody
+
+_raw = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a record says. `about`, and the values of `references`, are ids of records.
+
+    `references` are fields of the body that name an entry; the body has None there. `meta` is what
+    the record says of its message. `unknown` and `malformed` tell why only the record is kept.
+    """
+
+    body: Message | TreeBody | SideBody
+    about: str | None = None
+    references: tuple[tuple[str, str], ...] = ()
+    meta: Fields | None = None
+    unknown: str | None = None
+    malformed: str | None = None
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """What records are made with.
+
+    `own` is the id of the entry's first record. `first` gives the first record of another entry,
+    `last` the one that its children hang on, `blob` the content of a handle, `model` the model in
+    force at an entry; None where there is none. `undone` are compactions that were taken back,
+    `kept_over` those that a later one keeps.
+    """
+
+    own: str
+    first: Callable[[EntryId], str | None]
+    last: Callable[[EntryId], str | None]
+    blob: Callable[[str], bytes | None]
+    model: Callable[[EntryId], str | None]
+    undone: frozenset[EntryId] = frozenset()
+    kept_over: frozenset[EntryId] = frozenset()
+
+    def target(self, note: Entry) -> str | None:
+        """Return the record of the entry that `note` is about."""
+        return None if note.about is None else self.last(note.about)
+
+
+class Codec(msgspec.Struct, frozen=True):
+    """One tool's way to write a session.
+
+    `name`: the name of the format, in addresses and exports.
+    `is_escaped`: the tool ends lines at `LINE_ENDS` too, so that they are escaped.
+    `has_leaf_record`: the tool has a record that moves the leaf; else it goes on from the last one.
+    `oldest_version`: the tool rewrites files of older versions, so nothing is appended to them.
+    `most_header_bytes`: the tool passes over files whose first line is longer.
+
+    `file_name`: the name of the file of a session, by its time and id.
+    `header`: the first record, by id, time, working directory and the file of the parent.
+    `records`: the records for an entry, each to follow the one before; one at least.
+    `title`: the record that names the session.
+    `custom`: a record outside every context, by its type and data.
+    `placed`: a record with its id, parent and time, in the tool's own order.
+    `line`: a record as a line without its end, its numbers spelled as the tool does.
+    `time_of`: the time a record gives, in Unix milliseconds.
+    `said`: what a record means; the contents of its media go to `Media`.
+    """
+
+    name: str
+    is_escaped: bool
+    has_leaf_record: bool
+    oldest_version: int
+    most_header_bytes: int | None
+    file_name: Callable[[int, str], str]
+    header: Callable[[str, int, str | None, str | None], Fields]
+    records: Callable[[Entry, Body, Writing], list[Fields]]
+    title: Callable[[str], Fields]
+    custom: Callable[[str, object], Fields]
+    placed: Callable[[Mapping[str, object], str, str | None, int], Fields]
+    line: Callable[[Fields], bytes]
+    time_of: Callable[[float | str | None], int | None]
+    said: Callable[[Fields, Media], Said]
+
+
+# ---------------------------------------------------------------- bodies that no record says
+
+
+def carried(entry: Entry, *, is_escaped: bool) -> Fields:
+    """Return the data of a ``custom`` record that carries `entry`."""
+    data: Fields = {"lane": entry.lane}
+    if entry.about is not None:
+        data["about"] = entry.about
+    if entry.kind != OPAQUE and stands_as_json(entry.body, is_escaped=is_escaped):
+        return {**data, "body": msgspec.Raw(entry.body)}
+    return {**data, "base64": b64encode(entry.body).decode()}
+
+
+def stands_as_json(body: bytes, *, is_escaped: bool) -> bool:
+    """Whether `body` can stand in a line as the JSON it is and be read back byte for byte."""
+    try:
+        text = body.decode()
+        if "\n" in text or (is_escaped and any(character in text for character in LINE_ENDS)):
+            return False
+        return bytes(_raw.decode(body)) == body
+    except (ValueError, RecursionError):
+        return False
+
+
+class _Data(msgspec.Struct):
+    body: msgspec.Raw = msgspec.Raw()
+    base64: str = ""
+
+
+class _Carrier(msgspec.Struct):
+    data: _Data
+
+
+_carrier = msgspec.json.Decoder(_Carrier)
+
+
+def carried_body(line: bytes) -> bytes:
+    """Return the body that the record `line` carries; empty when it carries none."""
+    try:
+        data = _carrier.decode(line).data
+        return bytes(data.body) or b64decode(data.base64, validate=True)
+    except ValueError:
+        return b""
+
+
+def custom_body(format: str, custom_type: str, data: object) -> Custom | ImportedRecord:
+    """Return what a ``custom`` record means: one of ours is beside the tree unless it says so."""
+    lane = (fields_of(data) or {}).get("lane")
+    if custom_type.startswith(OURS) and lane != "tree":
+        return ImportedRecord(format, custom_type)
+    return Custom(custom_type, data)
+
+
+# ---------------------------------------------------------------- what both tools have alike
+
+
+def base64_of(part: MediaPart, writing: Writing) -> str | None:
+    """Return the content of `part`; None when it is not kept here."""
+    content = writing.blob(part.handle)
+    return None if content is None else b64encode(content).decode()
+
+
+def whole_args(part: ToolCallPart, writing: Writing) -> dict[str, object]:
+    """Return the arguments of `part` with their bytes as base64, as the tool got them."""
+    return restored(part.args, _kept(part.contents, writing))
+
+
+def whole_text(part: ToolResultPart, writing: Writing) -> str:
+    """Return the text of `part` with its bytes as base64, as the tool gave it."""
+    return restored_text(part.text, _kept(part.contents, writing))
+
+
+def _kept(handles: tuple[str, ...], writing: Writing) -> dict[str, bytes]:
+    found = ((handle, writing.blob(handle)) for handle in handles)
+    return {handle: content for handle, content in found if content is not None}
+
+
+def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
+    """Return the field `name` of a body, if the record names an entry at `key`."""
+    target = name_in(fields, key)
+    return () if target is None else ((name, target),)
+
+
+def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Said:
+    """Return a record of an unknown type: a link of its branch, with all but its `envelope`."""
+    kind = text_in(fields, "type") or "record"
+    data = {key: value for key, value in fields.items() if key not in envelope}
+    return Said(Custom(f"{format}:{kind}", data), unknown=f"{kind!r} is kept without effect")
+
+
+def unreadable_message(format: str, message: object, role: str | None, *, is_known: bool) -> Said:
+    """Return a message without a role or content, or of an unknown role, kept as state."""
+    body = Custom(f"{format}:message", message)
+    if role is None or is_known:
+        return Said(body, malformed="its message has no role or no content")
+    return Said(body, unknown=f"the role {role!r} is kept outside the context")

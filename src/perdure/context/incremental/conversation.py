@@ -1,0 +1,164 @@
+"""What a window says, so kept that an entry appended to its branch costs what that entry holds.
+
+A `Conversation` is a value: it is extended, never changed. What makes the window another one than
+the longer one (the leaf moved, a compaction, one taken back, a pin) is not for `extended`: a new
+conversation is begun then. `build_context` is the definition; whatever the course of entries, the
+prompt of a conversation holds what the context of its window does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.context.build import History, end_of_turns, texts_in
+from perdure.context.emission import (
+    ContextMessage,
+    emitted,
+    message_in,
+    readable_body,
+    stays_fresh,
+)
+from perdure.context.incremental.stable_prefix import Settled, sizes_of
+from perdure.context.tool_pairs import Paired, is_sendable, paired
+from perdure.session.entries import Entry
+from perdure.session.fold import BranchState, ContextWindow
+from perdure.session.ids import EntryId
+from perdure.session.messages import Message, Part, ToolResultPart
+
+MOST_OPEN = 3
+"""How many messages are looked at anew for every request before some of them are settled."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """What a window says: what of it is `settled`, and what is still `open`.
+
+    `tail` is `open`, paired behind what is settled, and `sizes` are those of its messages. `leaf`
+    is where the branch ends, `state` what it has inherited there. `is_fresh` says that usage
+    reported from now on counts. `pins` and `pinned` are the window's, and `pinned_calls` the ids of
+    calls of which a result would be pinned, too.
+    """
+
+    leaf: EntryId | None
+    state: BranchState
+    history: History = "full"
+    has_summary: bool = False
+    is_fresh: bool = True
+    pins: frozenset[EntryId] = frozenset()
+    pinned: tuple[Entry, ...] = ()
+    pinned_calls: frozenset[str] = frozenset()
+    settled: Settled = Settled()
+    open: tuple[ContextMessage, ...] = ()
+    tail: Paired = Paired()
+    sizes: tuple[float, ...] = ()
+
+    def extended(self, entries: Sequence[Entry]) -> Conversation | None:
+        """This, and `entries`, which follow its leaf and change nothing but by what they say.
+
+        None where one of them may belong to what is pinned.
+        """
+        added: list[ContextMessage] = []
+        pinned_calls = self.pinned_calls
+        for entry in entries:
+            message = message_in(entry, is_fresh=self.is_fresh)
+            if message is None:
+                continue
+            if pinned_calls:
+                if any(_call_of(part) in pinned_calls for part in message.parts):
+                    return None
+                pinned_calls -= _calls_in(message)  # a result is of the newest call of its id
+            added.append(ContextMessage(message, entry.id))
+        conversation = self
+        if pinned_calls is not self.pinned_calls:
+            conversation = msgspec.structs.replace(self, pinned_calls=pinned_calls)
+        return _with(conversation, added, entries[-1].id if entries else self.leaf)
+
+
+def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
+    """What `window` says; with `history` "text_only" as `build_context` has it then."""
+    said = emitted(window)
+    empty = Conversation(
+        leaf=window.leaf,
+        state=window.state,
+        history=history,
+        has_summary=said.has_summary,
+        is_fresh=stays_fresh(window),
+        pins=window.pins,
+        pinned=window.pinned,
+        pinned_calls=_pinned_calls(window) if window.pins else frozenset(),
+    )
+    return _with(empty, said.messages, window.leaf)
+
+
+def _pinned_calls(window: ContextWindow) -> frozenset[str]:
+    """The ids of calls whose newest, as far as the window tells, is pinned."""
+    found: frozenset[str] = frozenset()
+    for entry in (*window.pinned, *window.entries):
+        message = readable_body(entry)
+        if isinstance(message, Message):
+            calls = _calls_in(message)
+            found = found | calls if entry.id in window.pins else found - calls
+    return found
+
+
+def _calls_in(message: Message) -> frozenset[str]:
+    is_asking = message.role == "assistant"
+    return frozenset(call.id for call in message.tool_calls) if is_asking else frozenset()
+
+
+def _call_of(part: Part) -> str | None:
+    return part.call_id if isinstance(part, ToolResultPart) else None
+
+
+def _with(
+    conversation: Conversation, added: Sequence[ContextMessage], leaf: EntryId | None
+) -> Conversation:
+    """`conversation` and the messages `added` after it, up to `leaf`."""
+    whole = (*conversation.open, *added)
+    settling = _settled_texts if conversation.history == "text_only" else _settled_with
+    for settled, open_ in (settling(conversation, whole), (conversation.settled, whole)):
+        tail = paired(open_, settled.calls)
+        if tail is not None:
+            sizes = sizes_of(tail.messages)
+            return msgspec.structs.replace(
+                conversation, leaf=leaf, settled=settled, open=open_, tail=tail, sizes=sizes
+            )
+    # The result of a call that is settled: its round becomes another, and ids after it may.
+    anew = msgspec.structs.replace(conversation, settled=Settled(), open=(), tail=Paired())
+    return _with(anew, conversation.settled.said.whole(whole), leaf)
+
+
+_Settling = tuple[Settled, tuple[ContextMessage, ...]]
+"""What is settled, and what is left open."""
+
+
+def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:
+    settled, known = conversation.settled, len(conversation.open)
+    if len(open_) <= MOST_OPEN:
+        return settled, open_
+    follower = open_[known].message if known < len(open_) else None
+    if follower is not None and follower.role != "tool" and _is_complete(conversation.tail):
+        more, sizes = conversation.tail, conversation.sizes
+        return settled.with_more(open_[:known], more, sizes), open_[known:]
+    # What comes next is about the newest of them, nearly always.
+    places = range(len(open_) - 1, 0, -1)
+    cut = next((n for n in places if open_[n].message.role != "tool" and is_sendable(open_[n])), 0)
+    more = paired(open_[:cut], settled.calls, follower=open_[cut])
+    return (settled, open_) if more is None else (settled.with_more(open_[:cut], more), open_[cut:])
+
+
+def _is_complete(tail: Paired) -> bool:
+    """Whether it stays as it is whatever message follows, unless that is a result."""
+    if not tail.messages or tail.calls.owed:
+        return False
+    return tail.messages[-1].message.role != "assistant"  # a failed one may be tried again
+
+
+def _settled_texts(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:
+    settled = conversation.settled
+    over = end_of_turns(open_)
+    more = paired(texts_in(open_[:over]), settled.calls)
+    if not over or more is None:
+        return settled, open_
+    return settled.with_more(open_[:over], more), open_[over:]

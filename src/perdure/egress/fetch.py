@@ -1,0 +1,86 @@
+"""One request to the outside, with an end to its time and to the size of its answer.
+
+Imports the HTTP library: whoever may do without a request loads this module when one is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import httpcore2
+import httpx2
+
+from perdure.egress.http_types import Answered, Asked, Resolve
+from perdure.egress.transport import pinned_client, resolved
+from perdure.errors import EgressError
+
+
+async def fetch(
+    asked: Asked, *, resolve: Resolve = resolved, trust: ssl.SSLContext | None = None
+) -> Answered:
+    """Ask, and read the answer as far as it may be long. Redirects are answers.
+
+    Raises: EgressDenied before anything is sent; EgressError when no answer came. Neither says
+    where it was to go.
+    """
+    client = pinned_client(
+        resolve=resolve,
+        is_local_open=asked.is_local_open,
+        trust=trust,
+        timeout_s=asked.timeout_s,
+    )
+    try:
+        async with asyncio.timeout(asked.timeout_s), client:
+            return await _exchanged(client, asked)
+    except TimeoutError:
+        raise EgressError(f"no answer within {asked.timeout_s:g} s") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, *_FAILURES) as error:
+        raise EgressError(_told(error)) from None
+
+
+_FAILURES = (
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.TimeoutException,
+    httpcore2.UnsupportedProtocol,
+    OSError,
+)
+
+
+async def _exchanged(client: httpx2.AsyncClient, asked: Asked) -> Answered:
+    headers = {"accept": "*/*", "user-agent": "perdure", **_lowered(asked)}
+    request = client.build_request(
+        asked.method,
+        asked.destination.url,
+        headers={**headers, "accept-encoding": "identity"},
+        content=asked.body,
+    )
+    answer = await client.send(request, stream=True)
+    try:
+        body = bytearray()
+        async for piece in answer.aiter_raw():
+            body += piece
+            if len(body) > asked.max_answer_bytes:
+                break
+    finally:
+        await answer.aclose()
+    kept = bytes(body[: asked.max_answer_bytes])
+    found = {name.lower(): value for name, value in answer.headers.items()}
+    return Answered(answer.status_code, found, kept, is_cut=len(body) > len(kept))
+
+
+def _lowered(asked: Asked) -> dict[str, str]:
+    return {name.lower(): value for name, value in asked.headers.items()}
+
+
+def _told(error: Exception) -> str:
+    """Why no answer came, without the address that was tried."""
+    if isinstance(error, httpcore2.TimeoutException):
+        return "the server did not answer in time"
+    if isinstance(error, httpcore2.ConnectError):
+        reason = error.__cause__ or error.__context__
+        if isinstance(reason, ssl.SSLError):
+            return "the server's certificate is not trusted"
+        return "no connection could be made"
+    return "the answer could not be read"

@@ -1,0 +1,59 @@
+"""Leaving a branch: which entries are left, and what a model tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.context.branch_summary import branch_summary_request
+from perdure.context.summary import is_usable_summary
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.executor.model_call import client_call, streaming
+from perdure.errors import MalformedResponse
+from perdure.models.protocol import ModelRequest
+from perdure.models.stream import AnswerBuilder
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.messages import Message
+from perdure.stores.protocol import LogReading
+
+BRANCH_TOKENS = 32_000
+"""How much of a branch is shown for its summary where the model's window is not known."""
+
+
+async def entries_left(
+    log: LogReading, stream: StreamId, leaf: EntryId | None, target: EntryId | None
+) -> list[Entry]:
+    """The entries of the branch to `leaf` that the branch to `target` does not have, in order."""
+    kept = {entry.id for entry in await log.branch(stream, target)}
+    return [entry for entry in await log.branch(stream, leaf) if entry.id not in kept]
+
+
+def branch_request(
+    environment: Environment, entries: Sequence[Entry], config: TurnConfig, focus: str | None
+) -> ModelRequest | None:
+    """The request for a summary of `entries`; None where nothing was said in them."""
+    scale = environment.scales.of(config.model)
+    budget = BRANCH_TOKENS if config.window_tokens is None else config.window_tokens // 2
+    return branch_summary_request(
+        entries, config.model, budget_tokens=budget, scale=scale, focus=focus
+    )
+
+
+async def branch_told(environment: Environment, request: ModelRequest) -> Message:
+    """What the model answers to `request`, a request for the summary of a branch.
+
+    Raises: ModelError, also for an answer that is too short to stand for anything.
+    """
+
+    async def answered() -> Message:
+        builder = AnswerBuilder(request.model)
+        async with streaming(environment, request) as deltas:
+            async for delta in deltas:
+                builder.add(delta)
+        return builder.finished()
+
+    reply = await client_call(request.model, answered())
+    if not is_usable_summary(reply.text):
+        raise MalformedResponse(request.model, "the summary is too short to stand for a branch")
+    return reply

@@ -1,0 +1,118 @@
+"""A workflow document as a flow: who works on which node, its graph, what its log says of it.
+
+A line of nodes of one agent is one conversation, in one session: a node goes on where the only
+agent node before it stood, if that is the same agent's and no other agent node follows it. So an
+exported session is held again as it was, and branches work side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.flows.kinds import DocumentBound
+from perdure.session.flows.run import FlowState
+from perdure.workflow.document import AgentNode, InputNode, Workflow, WorkflowNode
+from perdure.workflow.writer import serialize
+
+
+def graph_of(workflow: Workflow) -> Graph:
+    """The graph of a flow that runs `workflow`.
+
+    Shape: its nodes and edges, in their order; an agent node has a role instance of its agent, the
+    others ``input`` or ``output``.
+    """
+    roles = conversations(workflow)
+    nodes = [
+        FlowNode(
+            node.id,
+            roles.get(node.id, "input" if isinstance(node, InputNode) else "output"),
+            awaits_all_inputs=sum(edge.target == node.id for edge in workflow.edges) > 1,
+        )
+        for node in workflow.nodes
+    ]
+    edges = tuple(FlowEdge(edge.source, edge.target) for edge in workflow.edges)
+    return Graph(workflow.name or workflow.id, tuple(nodes), edges)
+
+
+def conversations(workflow: Workflow) -> dict[str, str]:
+    """The role instance of each agent node.
+
+    Shape: in the order of the nodes; the first conversation of ``helper`` is called so, the next
+    ``helper_2``.
+    """
+    agents = {node.id: node for node in workflow.nodes if isinstance(node, AgentNode)}
+    before = {id: _continued(workflow, agents, node) for id, node in agents.items()}
+    numbers: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for id, node in agents.items():
+        if before[id] is None:
+            number = numbers[node.agent_ref] = numbers.get(node.agent_ref, 0) + 1
+            names[id] = node.agent_ref if number == 1 else f"{node.agent_ref}_{number}"
+    # In a circle nobody begins; whoever draws one is told of it.
+    return {id: names.get(_first(before, id), node.agent_ref) for id, node in agents.items()}
+
+
+def _continued(workflow: Workflow, agents: Mapping[str, AgentNode], node: AgentNode) -> str | None:
+    """The node whose conversation `node` goes on with."""
+    before = [e.source for e in workflow.edges if e.target == node.id and e.source in agents]
+    if len(before) != 1 or agents[before[0]].agent_ref != node.agent_ref:
+        return None
+    after = [e.target for e in workflow.edges if e.source == before[0] and e.target in agents]
+    return before[0] if len(after) == 1 else None
+
+
+def _first(before: Mapping[str, str | None], id: str) -> str:
+    """The node that began the conversation of `id`; in a circle any of it."""
+    seen = {id}
+    while (previous := before[id]) is not None and previous not in seen:
+        seen.add(previous)
+        id = previous
+    return id
+
+
+def passive_nodes(workflow: Workflow) -> tuple[str, ...]:
+    """The nodes that no agent works on."""
+    return tuple(node.id for node in workflow.nodes if not isinstance(node, AgentNode))
+
+
+def bound(
+    workflow: Workflow,
+    inputs: Mapping[str, object],
+    context: Mapping[str, str],
+    agents: Mapping[str, dict[str, object]],
+) -> DocumentBound:
+    """What the flow's log says of `workflow`. See `DocumentBound`."""
+    kept = msgspec.structs.replace(workflow, metadata={})
+    return DocumentBound(
+        msgspec.to_builtins(kept),
+        passive_nodes(workflow),
+        dict(inputs),
+        dict(context),
+        dict(agents),
+    )
+
+
+def workflow_of(document: DocumentBound) -> Workflow:
+    """The workflow that a flow's log says it runs."""
+    return msgspec.convert(document.workflow, Workflow)
+
+
+def workflow_text_of(state: FlowState) -> str:
+    """The file of what the flow at `state` runs: a workflow document, or one of roles."""
+    if state.document is None:
+        return workflow_text(state.graph)
+    return serialize(workflow_of(state.document))
+
+
+def node_of(workflow: Workflow, id: str) -> WorkflowNode | None:
+    """The node of that id."""
+    return next((node for node in workflow.nodes if node.id == id), None)
+
+
+def agent_refs(workflow: Workflow) -> tuple[str, ...]:
+    """The names of its agents, each once, in the order of the nodes."""
+    return tuple(dict.fromkeys(n.agent_ref for n in workflow.nodes if isinstance(n, AgentNode)))

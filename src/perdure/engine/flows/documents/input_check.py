@@ -1,0 +1,137 @@
+"""What a run of a workflow document is given, checked before anything begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from perdure.engine.flows.documents.structure import DocumentFault
+from perdure.errors import SecretPasted
+from perdure.secrets.pasted_keys import pasted
+from perdure.workflow.document import AgentNode, InputNode, InputType, RunInput, Workflow
+from perdure.workflow.reader import Located
+from perdure.workflow.substitution import text_of
+
+_EXPECTED: Mapping[InputType, str] = {
+    "string": "a text",
+    "number": "a number",
+    "boolean": "true or false",
+    "file_path": "the path of a file",
+    "code_diff": "a text",
+}
+
+
+def admitted(
+    located: Located, given: Mapping[str, object]
+) -> tuple[dict[str, object], list[DocumentFault]]:
+    """The values of the inputs, defaults included, and why they cannot be used.
+
+    Shape: one fault for each input that is missing, unknown or of another type. A workflow that
+    declares no inputs takes any texts.
+    """
+    workflow, lines = located.workflow, located.lines
+    if not workflow.inputs:
+        return _undeclared(given)
+    values: dict[str, object] = {}
+    faults: list[DocumentFault] = []
+    for declared in workflow.inputs:
+        line = lines.inputs.get(declared.name)
+        value = given.get(declared.name, declared.default)
+        if value is None and declared.name not in given:
+            if declared.required:
+                expected = _EXPECTED[declared.type]
+                faults.append((line, f"the input {declared.name!r}, {expected}, is missing"))
+            continue
+        what = _unfit(declared, value)
+        if what is not None:
+            faults.append((line, what))
+        values[declared.name] = value
+    known = ", ".join(each.name for each in workflow.inputs)
+    names = {each.name for each in workflow.inputs}
+    strangers = [name for name in given if name not in names]
+    faults += [
+        (None, f"there is no input {name!r}; the workflow takes: {known}") for name in strangers
+    ]
+    return values, faults
+
+
+def unfit_defaults(located: Located) -> list[DocumentFault]:
+    """Return the defaults that no run could use."""
+    found = [
+        (located.lines.inputs.get(declared.name), _unfit(declared, declared.default))
+        for declared in located.workflow.inputs
+        if declared.default is not None
+    ]
+    return [(line, what) for line, what in found if what is not None]
+
+
+def from_texts(workflow: Workflow, given: Mapping[str, str]) -> dict[str, object]:
+    """`given` as the types that the inputs declare; what does not fit stays text."""
+    types: dict[str, InputType] = {each.name: each.type for each in workflow.inputs}
+    return {name: _read(text, types.get(name, "string")) for name, text in given.items()}
+
+
+def _read(text: str, type: InputType) -> object:
+    if type == "boolean" and text in ("true", "false"):
+        return text == "true"
+    if type == "number":
+        for number in (int, float):
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    return text
+
+
+def _undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], list[DocumentFault]]:
+    faults: list[DocumentFault] = []
+    for name, value in given.items():
+        what = _unfit(RunInput(name), value)
+        if what is not None:
+            faults.append((None, what))
+    return dict(given), faults
+
+
+def _unfit(declared: RunInput, value: object) -> str | None:
+    """Why `value` cannot be that of `declared`; a text with a credential is not told back."""
+    if not _fits(declared.type, value):
+        return f"the input {declared.name!r} has to be {_EXPECTED[declared.type]}"
+    if isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            return f"the input {declared.name!r} is no text that can be kept as UTF-8"
+        try:
+            pasted(value, "refuse", f"the input {declared.name!r}")
+        except SecretPasted as error:
+            return str(error)
+    return None
+
+
+def _fits(type: InputType, value: object) -> bool:
+    if type == "boolean":
+        return isinstance(value, bool)
+    if type == "number":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
+    return isinstance(value, str) and (type != "file_path" or bool(value.strip()))
+
+
+def untold(located: Located, inputs: Mapping[str, object]) -> list[DocumentFault]:
+    """The nodes that would be told nothing: no prompt, and nothing that comes before them."""
+    workflow, lines = located.workflow, located.lines
+    entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}
+    faults: list[DocumentFault] = []
+    for node in workflow.nodes:
+        if not isinstance(node, AgentNode) or (node.prompt_template or "").strip():
+            continue
+        before = [edge.source for edge in workflow.edges if edge.target == node.id]
+        has_input = any(source in entries for source in before)
+        if all(source in entries for source in before) and not (has_input and inputs):
+            what = f"{node.id!r} has no prompt_template and would be told nothing: give an input"
+            faults.append((lines.nodes.get(node.id), what))
+    return faults
+
+
+def inputs_text(inputs: Mapping[str, object]) -> str:
+    """`inputs` as the artifact that an input node hands over."""
+    return text_of(dict(inputs)) + "\n"

@@ -1,0 +1,81 @@
+"""What the end of a node's turn makes of a flow that runs a workflow document.
+
+The answer is what the node hands to all that follow it. What is no answer, a person is asked about.
+"""
+
+from __future__ import annotations
+
+from perdure.engine.flows.rules.handoffs import Artifact
+from perdure.engine.flows.rules.node_end import Ended, unless_stopped, why_parked
+from perdure.session.flows.graph import edge_key
+from perdure.session.flows.kinds import (
+    FlowCompleted,
+    HandoffMade,
+    HandoffTarget,
+    NodeParked,
+    NodePassed,
+)
+from perdure.session.flows.run import FlowState
+from perdure.session.notes import SideBody
+
+CUT_OFF = "its answer was cut off at the model's limit; a reply has it go on"
+
+
+def answer_path(node: str) -> str:
+    """Where the answer of `node` is kept, relative to the record folder."""
+    return f"outputs/{node}.md"
+
+
+def input_path(node: str) -> str:
+    """Where the inputs are kept, relative to the record folder."""
+    return f"inputs/{node}.json"
+
+
+def task_finished(
+    state: FlowState, node: str, ended: Ended, answer: Artifact | None
+) -> HandoffMade | NodeParked:
+    """What becomes of `node` after its turn `ended`, with `answer`, None where it gave none."""
+    known = state.graph.node(node)
+    role = known.role if known is not None else node
+    ended = unless_stopped(state, ended, node, role)
+    if ended.end == "length":
+        return NodeParked(node, role, "autonomous-abort", CUT_OFF)
+    if ended.end != "stop":
+        return NodeParked(node, role, *why_parked(ended))
+    if answer is None:
+        return NodeParked(node, role, "autonomous-abort", "its answer has no text")
+    if answer.problem is not None:
+        return NodeParked(node, role, "autonomous-abort", f"its answer: {answer.problem}")
+    after = state.graph.successors(node)
+    return HandoffMade(node, tuple(HandoffTarget(t, answer.path, answer.digest) for t in after))
+
+
+def is_done(state: FlowState, node: str) -> bool:
+    """Whether `node` has worked and handed over all it has to."""
+    run = state.run
+    is_busy = (
+        node in run.running_nodes
+        or node in run.awaiting_human_nodes
+        or node in run.awaiting_handoff
+    )
+    return node in run.visited and not is_busy and state.graph.keys_from(node) <= run.completed
+
+
+def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
+    """What ends the flow once all of its agents are done: its outputs, and that it is completed."""
+    document = state.document
+    if document is None or state.run.status != "running":
+        return ()
+    outputs = [id for id in document.passive if id not in state.run.visited]
+    if not all(is_done(state, node.id) for node in state.graph.nodes if node.id not in outputs):
+        return ()
+    return (*(NodePassed(id) for id in outputs), FlowCompleted())
+
+
+def digest_of(state: FlowState, node: str) -> str | None:
+    """The hash of what `node` handed over; None when it has not, or to nobody."""
+    for after in state.graph.successors(node):
+        found = state.digests.get(edge_key(node, after), ())
+        if found:
+            return found[-1]
+    return None

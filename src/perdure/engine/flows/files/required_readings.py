@@ -1,0 +1,150 @@
+"""What roles have to have read: names of the index, and the files they stand for.
+
+``a-docs/index.yaml`` of a project says which file a ``$NAME`` is, relative to the project's folder;
+``a-docs/roles/<role>/required-readings.yaml`` lists names that a role reads before all else. What
+cannot be resolved is an error with its file and line: no role begins without what it has to know.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from perdure.engine.flows.prompts.entry import Reading
+from perdure.errors import ConfigError
+from perdure.tools.paths.project_files import is_there, read_inside
+from perdure.yaml.nodes import YamlNode, YamlReader
+
+T = TypeVar("T")
+
+DOCS = "a-docs"
+INDEX = f"{DOCS}/index.yaml"
+"""A reading is told in full; what is larger nobody could read."""
+
+_NAME = re.compile(r"\$[A-Z][A-Z0-9_]*")
+
+
+def project_folder(workspace: Path, project: str) -> Path:
+    """Where the documents of `project` are: a folder of that name in `workspace`, else itself.
+
+    Raises: ConfigError when that folder is not in `workspace`.
+    """
+    named = workspace / project
+    if not Path(os.path.realpath(named)).is_relative_to(os.path.realpath(workspace)):
+        raise ConfigError(f"the project {project!r} is not a folder in the workspace {workspace}")
+    return named if (named / DOCS).is_dir() else workspace
+
+
+class Library:
+    """The readings of one project. Blocks: call it off the event loop."""
+
+    def __init__(self, project: Path) -> None:
+        self._project = project
+
+    @property
+    def project(self) -> Path:
+        """The folder of the project."""
+        return self._project
+
+    def of_role(self, role: str) -> tuple[Reading, ...]:
+        """What the base role `role` has to have read; its own ``main.md`` first, if there is one.
+
+        Raises: ConfigError.
+        """
+        place = f"{DOCS}/roles/{role}"
+        own: tuple[Reading, ...] = ()
+        if is_there(self._project, f"{place}/main.md"):
+            own = (Reading(f"role {role}", f"{place}/main.md", self._text(f"{place}/main.md")),)
+        name = f"{place}/required-readings.yaml"
+        if not is_there(self._project, name):
+            return own
+        listed = _read(self._text(name), name, "required_readings", _names)
+        return (*own, *self._readings(listed))
+
+    def named(self, names: Iterable[str], place: str) -> tuple[Reading, ...]:
+        """The readings called `names`, which `place` asks for.
+
+        Raises: ConfigError.
+        """
+        return self._readings([(name, place) for name in names])
+
+    def faults(self) -> tuple[str, ...]:
+        """What of the index does not lead to a file, each in a sentence."""
+        try:
+            index = self._index()
+        except ConfigError as error:
+            return (str(error),)
+        found: list[str] = []
+        for name, (path, place) in index.items():
+            try:
+                self._inside(path, place)
+            except ConfigError as error:
+                found.append(f"{name}: {error}")
+        return tuple(found)
+
+    def _readings(self, wanted: Iterable[tuple[str, str]]) -> tuple[Reading, ...]:
+        listed = tuple(wanted)
+        index = self._index() if listed else {}
+        found: list[Reading] = []
+        for name, place in listed:
+            if name not in index:
+                known = ", ".join(index) or "nothing"
+                raise ConfigError(f"{place}: {name} is not in {INDEX}, which has: {known}")
+            path, where = index[name]
+            self._inside(path, where)
+            found.append(Reading(name, path, self._text(path)))
+        return tuple(found)
+
+    def _index(self) -> dict[str, tuple[str, str]]:
+        """Name -> path, and where the index says so."""
+        if not is_there(self._project, INDEX):
+            return {}
+        return _read(self._text(INDEX), INDEX, "index", _paths)
+
+    def _inside(self, path: str, place: str) -> None:
+        root = Path(os.path.realpath(self._project))
+        real = Path(os.path.realpath(root / path))
+        if not real.is_relative_to(root):
+            raise ConfigError(f"{place}: {path} lies outside of the project")
+        if not real.is_file():
+            raise ConfigError(f"{place}: there is no file {path}; write it, or take it away here")
+
+    def _text(self, path: str) -> str:
+        return read_inside(self._project, path).decode(errors="replace")
+
+
+def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
+    """What `values` reads below the one `key` of the file `name`.
+
+    Raises: ConfigError with every fault and its line.
+    """
+    reader = YamlReader()
+    root = reader.root(text)
+    outer: Mapping[str, YamlNode] = {} if root is None else reader.mapping(root, (key,), (key,))
+    found = values(reader, outer[key], name) if key in outer else None
+    if reader.faults or found is None:
+        raise ConfigError(f"{name}: {'; '.join(reader.faults)}")
+    return found
+
+
+def _names(reader: YamlReader, node: YamlNode, name: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for item in reader.items(node):
+        text = reader.text(item)
+        if item.kind == "str" and not _NAME.fullmatch(text):
+            reader.fault(item, f"{text!r} is no name of the index: expected $NAME")
+        found.append((text, f"{name}, line {item.line}"))
+    return found
+
+
+def _paths(reader: YamlReader, node: YamlNode, name: str) -> dict[str, tuple[str, str]]:
+    fields = reader.mapping(node, [key.text for key, _ in node.pairs])
+    for key, _ in node.pairs:
+        if not _NAME.fullmatch(key.text):
+            reader.fault(key, f"{key.text!r} is no name: expected $NAME in capitals")
+    return {
+        key: (reader.text(value), f"{name}, line {value.line}") for key, value in fields.items()
+    }

@@ -1,0 +1,200 @@
+"""A turn joined to its flow: claimed with its first commit, settled with its last.
+
+What the flow becomes is decided on its newest state at every attempt to commit. A claim that is no
+longer what was seen, because somebody else was faster, is given up before anything is appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from perdure.engine.flows.answer_text import AnswerText
+from perdure.engine.flows.documents.answers import kept_answer
+from perdure.engine.flows.documents.turn_end import answer_path, task_finished
+from perdure.engine.flows.files.graph_file import Drawing, Drawn
+from perdure.engine.flows.files.record import Found, RecordFolder
+from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.rules.node_end import Ended, drawn_wrong
+from perdure.engine.flows.rules.parts import NodePart, TurnPart
+from perdure.engine.flows.rules.structure import OWNER
+from perdure.engine.turns.co_commit import Beside
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry, NewEntry, Sibling
+from perdure.session.flows.graph import base_role
+from perdure.session.flows.kinds import RepairAsked, WorkflowChanged
+from perdure.session.flows.run import FlowState, RoleConfiguration
+from perdure.session.ledger import Failure, TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE, decode_message
+from perdure.session.notes import NodeEntered, SideBody
+from perdure.stores.protocol import Write
+
+replace = msgspec.structs.replace
+
+DENIED: Failure = "not_approved"
+"""Failure of a turn that ended because a person denied a tool call."""
+
+Checks = Callable[[], Awaitable[tuple[str, ...]]]
+"""What is not in order in the project, each in a sentence; asked before a flow is closed."""
+
+LastAnswer = Callable[[], Awaitable[AnswerText]]
+"""What was said last in the session, for a turn that another process began."""
+
+
+class ClaimLost(Exception):
+    """The work is not there any more as it was seen: somebody else has it, or it has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all turns of a flow share. `drawing` is where its graph may be edited."""
+
+    journal: Journal
+    record: RecordFolder
+    workspace: RecordFolder
+    checks: Checks
+    drawing: Drawing | None = None
+
+
+class JoinedTurn:
+    """A ``Companion``: one turn of `part`, which puts right what `repair` asks for, if it does."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        part: TurnPart,
+        last_answer: LastAnswer,
+        repair: RepairAsked | None = None,
+    ) -> None:
+        self._ground = ground
+        self._part = part
+        self._last_answer = last_answer
+        self._repair = repair
+        self._said: AnswerText | None = None
+        """What was said last, as far as it was appended; None before that was looked for."""
+        self._next_said = AnswerText()
+        self._configured = self._configuration(ground.journal.known)
+        self._is_unheard = False
+        """Whether nobody said that what was to be written beside was appended."""
+
+    async def beside(self, entries: Sequence[NewEntry]) -> Beside:
+        """The claim with the turn's beginning, what follows from it with its end.
+
+        Raises: ClaimLost.
+        """
+        await self._listen(entries)
+        is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
+        finished = next((e for e in entries if e.kind == TurnFinished.kind), None)
+        if not is_begun and finished is None:
+            return Beside()
+        state = await self._stands(is_begun=is_begun)
+        written = self._claim(state) if is_begun else ()
+        if finished is None:
+            return Beside(self._writes(state, written), notes=self._entered(state, entries))
+        ended = self._ended(msgspec.json.decode(finished.body, type=TurnFinished))
+        drawn, found = await self._looked(state, ended)
+        changed = () if drawn.graph is None else (WorkflowChanged(drawn.graph),)
+        now = state if drawn.graph is None else replace(state, graph=drawn.graph)
+        if state.document is not None:
+            found = await self._answered(ended)
+        settled = await self._settled(now, ended, found, drawn.faults)
+        contents = tuple(f.content for f in found.values() if f.artifact.problem is None)
+        return Beside(self._writes(state, (*written, *changed, settled)), contents)
+
+    def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
+        """Follow what the flow became."""
+        self._is_unheard = False
+        self._said = self._next_said
+        for share in entries:
+            self._ground.journal.follow(share)
+
+    async def _stands(self, *, is_begun: bool) -> FlowState:
+        """Where the flow stands, as it is remembered: what is decided on less is refused.
+
+        Read again where it was refused, and for a repair, of which the beginning writes nothing to
+        the flow that could be.
+        """
+        is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
+        journal = self._ground.journal
+        return await (journal.state() if is_doubtful else journal.remembered())
+
+    async def _listen(self, entries: Sequence[NewEntry]) -> None:
+        """Remember what the turn's end will be judged by."""
+        if self._said is None:
+            is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
+            self._said = AnswerText() if is_begun else await self._last_answer()
+        said = self._said
+        for entry in entries:
+            if entry.kind == MESSAGE:
+                said = said.then(decode_message(entry.body, entry.v))
+        self._next_said = said
+
+    def _configuration(self, state: FlowState | None) -> RoleConfiguration | None:
+        return None if state is None else state.roles.get(self._part.role)
+
+    def _claim(self, state: FlowState) -> tuple[SideBody, ...]:
+        if self._configuration(state) != self._configured:
+            raise ClaimLost(self._part.role)  # it is to work with something else from now on
+        if self._repair is not None and self._part.repair(state) == self._repair:
+            return ()  # it runs already, and goes on
+        claim = None if self._repair is not None else self._part.claim(state)
+        if claim is None:
+            raise ClaimLost(self._part.role)
+        return (claim,)
+
+    def _entered(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
+        """Where in its session a node begins; its role may come back to it without leaving it."""
+        part = self._part
+        if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
+            return ()
+        places = [n for n, entry in enumerate(entries) if entry.kind == MESSAGE]
+        note = NodeEntered(part.node, state.run.flow_id)
+        return tuple(new_side(note, Sibling(place)) for place in places[-1:])
+
+    def _writes(self, state: FlowState, bodies: tuple[SideBody, ...]) -> tuple[Write, ...]:
+        self._is_unheard = bool(bodies)
+        return (self._ground.journal.write(state, *bodies),) if bodies else ()
+
+    def _ended(self, finished: TurnFinished) -> Ended:
+        is_denied = finished.failure == DENIED
+        return Ended(finished.end, self._next_said.text, finished.error, is_denied)
+
+    async def _looked(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
+        """What its owner made of the flow's graph (others cannot put it right), and the files."""
+        ground, part = self._ground, self._part
+        is_drawing = isinstance(part, NodePart) and base_role(part.role) == OWNER
+        drawing = ground.drawing if is_drawing else None
+        folder = ground.record if part.folder == "record" else ground.workspace
+        names = part.names(state, ended) if ended.end == "stop" else ()
+        if drawing is None and not names:
+            return Drawn(None), {}
+
+        def look() -> tuple[Drawn, dict[str, Found]]:
+            drawn = Drawn(None) if drawing is None else drawing.change(state)
+            return drawn, folder.look_up(names)
+
+        return await asyncio.to_thread(look)
+
+    async def _answered(self, ended: Ended) -> dict[str, Found]:
+        """The answer of a document's node, as what it hands over."""
+        part, record = self._part, self._ground.record
+        if ended.end != "stop" or not isinstance(part, NodePart):
+            return {}
+        path = answer_path(part.node)
+        kept = await asyncio.to_thread(kept_answer, record.folder, path, ended.text)
+        return {} if kept is None else {path: kept}
+
+    async def _settled(
+        self, state: FlowState, ended: Ended, found: dict[str, Found], faults: tuple[str, ...]
+    ) -> SideBody:
+        if state.document is not None and isinstance(self._part, NodePart):
+            answer = next((each.artifact for each in found.values()), None)
+            return task_finished(state, self._part.node, ended, answer)
+        if faults and ended.end == "stop" and isinstance(self._part, NodePart):
+            return drawn_wrong(state, self._part.node, faults)
+        unhealthy = await self._ground.checks() if self._part.is_closing(state) else ()
+        artifacts = {name: f.artifact for name, f in found.items()}
+        return self._part.settled(state, ended, artifacts, unhealthy)

@@ -1,0 +1,48 @@
+"""What a role is told before all else, and for as long as its session lives: its system prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.engine.flows.prompts.entry import Contracts, Reading, Skill
+from perdure.session.flows.graph import base_role
+
+
+def context_bundle(
+    role: str,
+    record_folder: str,
+    contracts: Contracts,
+    readings: tuple[Reading, ...] = (),
+    instructions: str | None = None,
+    *,
+    skills: tuple[Skill, ...] = (),
+) -> str:
+    """The system prompt of the role instance `role`.
+
+    `instructions` are those of its agent, `readings` those its role asks for, `skills` what it can
+    do besides.
+    """
+    parts = _parts(role, record_folder, contracts, readings, instructions)
+    return "\n\n".join((*parts, *(_taught(skill) for skill in skills)))
+
+
+def _taught(skill: Skill) -> str:
+    return f"# Skill {skill.name} ({skill.path})\n\n{skill.description}\n\n{skill.text}".rstrip()
+
+
+def _parts(
+    role: str,
+    record_folder: str,
+    contracts: Contracts,
+    readings: tuple[Reading, ...],
+    instructions: str | None,
+) -> Iterator[str]:
+    of = base_role(role)
+    who = f"the role `{of}`" if role == of else f"`{role}`, an instance of the role `{of}`"
+    yield f"You are {who} in this flow. Its record folder is `{record_folder}`."
+    if instructions:
+        yield instructions.strip()
+    yield contracts.handoff.strip()
+    yield contracts.records.strip()
+    for reading in readings:
+        yield f"# Required reading {reading.name} ({reading.path})\n\n{reading.text.strip()}"

@@ -1,0 +1,173 @@
+"""The message that a node's work begins with.
+
+The contract of a node (its work, its readings) is told once, on its first entry; what was handed
+over and what is still to come is told every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from perdure.engine.flows.rules.ready_nodes import Work
+from perdure.session.clock import timestamp
+from perdure.session.flows.graph import FlowNode, edge_key, ends_of
+from perdure.session.flows.run import FlowState
+
+INTERRUPTED = (
+    "Your last turn was interrupted, and part of what it did may have taken effect. Check that "
+    "before you do it again, then continue where it stopped."
+)
+"""The continuation message of the seed, for a node that ran when its flow was received."""
+
+
+class Contracts(msgspec.Struct, frozen=True):
+    """The texts that perdure brings along, of one version. See ``data/flows``."""
+
+    handoff: str
+    records: str
+    workflow: str
+    collaboration: str
+    meta_analysis: str
+    feedback: str
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A file a role has to have read. `name` is its ``$NAME`` in the index."""
+
+    name: str
+    path: str
+    text: str
+
+
+class Skill(msgspec.Struct, frozen=True):
+    """What a role can be taught. `path` is that of its file in the project, `text` what it says."""
+
+    name: str
+    description: str
+    path: str
+    text: str
+
+
+def entry_message(
+    state: FlowState,
+    work: Work,
+    *,
+    at: int,
+    contracts: Contracts,
+    artifacts: Mapping[str, str],
+    readings: tuple[Reading, ...] = (),
+) -> str:
+    """What the role of `work` is told when it begins.
+
+    `artifacts` are the contents of the files that are delivered, by path; `readings` those the
+    node asks for. A person's reply is told as it was said; before it, only that a handoff was
+    declined.
+    Units: `at` is Unix milliseconds.
+    """
+    node = work.node
+    declined = _declined(state, node)
+    if work.text is not None:
+        return "\n\n".join([*declined, work.text])
+    is_first = node.id not in state.run.visited
+    parts = [f"Node `{node.id}` {'started' if is_first else 'resumed'} at {timestamp(at)}."]
+    parts += declined
+    if is_first:
+        parts += contract_parts(node, contracts, readings)
+    parts += _received(state, work, artifacts)
+    parts += edge_parts(state, node, work.superseded)
+    return "\n\n".join(parts)
+
+
+def contract_parts(
+    node: FlowNode, contracts: Contracts, readings: tuple[Reading, ...]
+) -> Iterator[str]:
+    """What `node` has to do, and to have read."""
+    if node.has_human:
+        yield contracts.collaboration.strip()
+    if any("workflow" in line.lower() for line in node.work):
+        yield contracts.workflow.strip()
+    for title, lines in (
+        ("Guidance", node.guidance),
+        ("Work", node.work),
+        ("Inputs", node.inputs),
+        ("Outputs", node.outputs),
+        ("Notes", node.notes),
+    ):
+        if lines:
+            yield "\n".join([f"## {title}", *(f"- {line}" for line in lines)])
+    for reading in readings:
+        yield f"## Required reading {reading.name} ({reading.path})\n{reading.text.strip()}"
+
+
+def _declined(state: FlowState, node: FlowNode) -> list[str]:
+    """What the role has to know of its handoff that a person declined."""
+    declined = state.declined.get(node.id)
+    if declined is None:
+        return []
+    what = ", ".join(f"{target.artifact} to `{target.node}`" for target in declined.targets)
+    why = f": {declined.note}" if declined.note else "."
+    return [f"{declined.by} declined your handoff of {what}{why}\nNothing was handed over."]
+
+
+def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Iterator[str]:
+    for key in work.delivered:
+        for path in state.run.receiving_handoff.get(key, ()):
+            yield received_part(state, work.node, key, path, artifacts.get(path, ""))
+    for key in work.superseded:
+        paths = ", ".join(state.run.receiving_handoff.get(key, ()))
+        yield (
+            f"What you handed over along {key} was not read and is taken back: {paths}. "
+            "Hand over a new file in its place."
+        )
+
+
+def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: str) -> str:
+    """The artifact `path`, which holds `text` and came to `node` along the edge `key`."""
+    source, _ = ends_of(key)
+    is_forward = state.graph.has_edge(source, node.id)
+    who = "predecessor" if is_forward else "successor, which asks for better work"
+    return f"## Handed over by `{source}` ({who}): {path}\n{fenced(text.rstrip())}"
+
+
+def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = ()) -> Iterator[str]:
+    """What `node` has still to be handed and to hand over, and what it has handed over.
+
+    `superseded` are the keys of what it takes back.
+    """
+    id, graph, completed = node.id, state.graph, state.run.completed
+    missing = [s for s in graph.predecessors(id) if edge_key(s, id) not in completed]
+    if missing:
+        yield (
+            f"Still to be handed to you: from {', '.join(f'`{s}`' for s in missing)}. "
+            "It will be given to you when it is there; do not look for its files."
+        )
+    taken_back = {ends_of(key)[1] for key in superseded}
+    sent = [t for t in graph.successors(id) if edge_key(id, t) in completed and t not in taken_back]
+    owed = [t for t in graph.successors(id) if t not in sent]
+    if sent:
+        yield f"You have handed over to: {', '.join(f'`{t}`' for t in sent)}."
+    if owed:
+        yield f"You have still to hand over to: {', '.join(f'`{t}`' for t in owed)}."
+    if not graph.successors(id):
+        yield "You hand over to nobody: close the work once it is done."
+
+
+def fenced(text: str) -> str:
+    """`text` in a fence that nothing in it can close."""
+    longest = max((len(run) for run in _runs(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _runs(text: str) -> Iterator[str]:
+    run = ""
+    for character in text:
+        if character == "`":
+            run += character
+        elif run:
+            yield run
+            run = ""
+    if run:
+        yield run

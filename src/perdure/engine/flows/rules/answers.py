@@ -1,0 +1,214 @@
+"""What a person's answer to a question of a flow makes of it: the one act behind every door.
+
+The inbox and the commands of flows both end here and in ``people``. An answer is for one wait, by
+the entry that began it; what ended that wait is looked up in the log where it came too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import msgspec
+
+from perdure.engine.flows.rules import people
+from perdure.engine.flows.rules.pending import AS_GIVEN, FlowWait, question_of, waits_in
+from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
+from perdure.session.entries import Entry
+from perdure.session.flows import kinds
+from perdure.session.flows.run import ITSELF, FlowRun, FlowState
+from perdure.session.ids import EntryId
+from perdure.session.notes import SideBody
+
+NO_NOTE = "a reply is told as it was said: put into its words what you want to note"
+NO_NOTE_OF_A_CHOICE = "of this answer no note is kept: answer without one"
+
+
+_CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configuration"})
+
+
+class WaitEnd(msgspec.Struct, frozen=True):
+    """What ended a wait: the entry, and where it was a person their answer and who they are."""
+
+    entry: Entry
+    choice: str | None = None
+    by: str | None = None
+
+
+def answered(
+    state: FlowState, question: EntryId, answer: str, by: str, note: str | None = None
+) -> SideBody:
+    """What `answer` to `question` makes of the flow.
+
+    Raises: FlowRefusal when nothing waits under that id; InvalidEntry when it is no answer to it.
+    """
+    waiting = next((each for each in waits_in(state) if each.question == question), None)
+    if waiting is None:
+        why = f"nothing waits under {question}"
+        raise FlowRefusal(state.run.flow_id, why, is_waiting=True)
+    if waiting.topic == "handoff-approval":
+        return _approved(state, waiting, answer, by, note)
+    if note is not None:
+        is_choice = waiting.topic in _CHOICES
+        raise _no_answer(NO_NOTE_OF_A_CHOICE if is_choice else NO_NOTE)
+    match waiting.topic:
+        case "improvement-choice":
+            mode = cast("kinds.ImprovementMode", _one_of(waiting, answer))
+            return people.choose_improvement(state, mode, by)
+        case "feedback-consent":
+            is_granted = _one_of(waiting, answer) == "grant"
+            return people.decide_feedback(state, by, is_granted=is_granted)
+        case "role-configuration":
+            return configured(state, waiting, answer, by)
+        case _:
+            if not answer.strip():
+                raise _no_answer("there is nothing to say in the reply")
+            return people.reply(state, answer, by, waiting.target)
+
+
+def _approved(
+    state: FlowState, waiting: FlowWait, answer: str, by: str, note: str | None
+) -> SideBody:
+    if _one_of(waiting, answer) == "decline":
+        return people.decline(state, by, waiting.target, note)
+    if note is not None:
+        raise _no_answer(NO_NOTE_OF_A_CHOICE)
+    return people.approve(state, by, waiting.target)
+
+
+def configured(state: FlowState, waiting: FlowWait, answer: str, by: str) -> kinds.RoleConfigured:
+    """What `answer` says a role works with: ``default``, or ``model=…`` and ``skills=a,b``.
+
+    Raises: InvalidEntry for what is not offered.
+    """
+    choice = choice_in(answer)
+    check_offered(choice, waiting.offers or kinds.Offers())
+    role = waiting.role or ""
+    return people.configure(state, role, model=choice.model, skills=choice.skills, by=by)
+
+
+def check_offered(choice: Choice, offers: kinds.Offers) -> None:
+    """Raises: InvalidEntry where `choice` is not from `offers`."""
+    if choice.model is not None and choice.model not in offers.models:
+        known = ", ".join(offers.models) or "none"
+        raise _no_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
+    for name in choice.skills or ():
+        if name not in offers.skills:
+            known = ", ".join(offers.skills) or "none"
+            raise _no_answer(f"there is no skill {name!r} to choose; there are: {known}")
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What a role is to work with; None: as its agent and its own files say."""
+
+    model: str | None = None
+    skills: tuple[str, ...] | None = None
+
+
+def choice_in(words: str) -> Choice:
+    """The choice that `words` write: ``default``, or ``model=NAME`` and ``skills=A,B`` or ``none``.
+
+    Raises: InvalidEntry.
+    """
+    model: str | None = None
+    skills: tuple[str, ...] | None = None
+    given = words.split()
+    for word in given:
+        key, equals, value = word.partition("=")
+        if key == "model" and value and model is None:
+            model = value
+        elif key == "skills" and equals:
+            named = () if value == "none" else tuple(n for n in value.split(",") if n)
+            skills = (*(skills or ()), *named)
+        elif word != AS_GIVEN or len(given) != 1:
+            raise _no_answer(
+                f"{word!r} says nothing about what a role works with; write {AS_GIVEN}, or "
+                "model=NAME and skills=NAME,NAME (skills=none: without any)"
+            )
+    if not given:
+        raise _no_answer(f"say what the role works with: {AS_GIVEN}, model=NAME, skills=NAME")
+    return Choice(model, skills)
+
+
+def _one_of(waiting: FlowWait, answer: str) -> str:
+    if answer not in waiting.choices:
+        raise _no_answer(f"{answer!r} is none of the answers {', '.join(waiting.choices)}")
+    return answer
+
+
+def _no_answer(reason: str) -> InvalidEntry:
+    return InvalidEntry(reason, told=reason)
+
+
+# ---------------------------------------------------------------- what came too late
+
+
+def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
+    """What ended the wait that `question` is; `log` is the flow's, from its beginning.
+
+    Raises: QuestionNotFound when the entry of that id began no wait; FlowRefusal when it goes on.
+    """
+    target: str | None = None
+    role: str | None = None
+    for entry, body in log:
+        if target is None:
+            begun = _begun(body)
+            named = [each for each in begun if question in (entry.id, f"{entry.id}:{each}")]
+            target = named[0] if named else None
+            role = begun.get(target) if target is not None else None
+            continue
+        found = _ending(target, role, entry, body)
+        if found is not None:
+            return found
+    if target is None:
+        raise QuestionNotFound(question)
+    now = question_of(state, target)
+    why = f"it does not wait under {question} any more, but {now}"
+    raise FlowRefusal(state.run.flow_id, why, is_waiting=True)
+
+
+def _begun(body: object) -> dict[str, str | None]:
+    """For whom `body` begins a wait, each with its role."""
+    match body:
+        case kinds.NodeParked() | kinds.HandoffStaged() | kinds.HandoffDeclined():
+            return {body.node: body.role}
+        case kinds.ImprovementParked():
+            return {body.role: body.role}
+        case kinds.ForwardPassClosed() | kinds.FeedbackAsked():
+            return {ITSELF: None}
+        case kinds.FlowImported():
+            run = msgspec.convert(body.run, FlowRun)
+            phase = run.improvement_phase
+            of_roles = {} if phase is None else phase.awaiting_human_roles
+            waiting = run.awaiting_human_nodes | of_roles
+            return {target: each.role for target, each in waiting.items()} | {ITSELF: None}
+        case _:
+            return {}
+
+
+def _ending(target: str, role: str | None, entry: Entry, body: object) -> WaitEnd | None:
+    """What `body` says to whom waits as `target`; None when nothing."""
+    match body:
+        case kinds.HumanReplied() if body.target == target:
+            return WaitEnd(entry, body.text, body.by)
+        case kinds.HandoffMade() if body.node == target:
+            return WaitEnd(entry, "approve", body.approved_by)
+        case kinds.HandoffDeclined() if body.node == target:
+            return WaitEnd(entry, "decline", body.by)
+        case kinds.ImprovementChosen() if target == ITSELF:
+            return WaitEnd(entry, body.mode, body.by)
+        case kinds.FeedbackDecided() if target == ITSELF:
+            return WaitEnd(entry, "grant" if body.is_granted else "deny", body.by)
+        case kinds.RoleConfigured() if body.role == role:
+            return WaitEnd(entry, _words_of(body), body.by)
+        case kinds.NodeClaimed() if body.node == target:
+            return WaitEnd(entry)
+        case _:
+            return None
+
+
+def _words_of(body: kinds.RoleConfigured) -> str:
+    """`body` as an answer writes it."""
+    words = [] if body.model is None else [f"model={body.model}"]
+    words += [] if body.skills is None else [f"skills={','.join(body.skills) or 'none'}"]
+    return " ".join(words) or AS_GIVEN

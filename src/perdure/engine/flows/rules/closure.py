@@ -1,0 +1,83 @@
+"""Whether a flow's forward pass can be closed, and why a flow that can make no progress cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.engine.flows.rules.ready_nodes import is_more_to_come, ready, runnable
+from perdure.engine.flows.rules.structure import OWNER
+from perdure.session.flows.graph import edge_key
+from perdure.session.flows.run import FlowState
+
+
+def obstacles(state: FlowState, node: str) -> list[str]:
+    """Why `node` cannot close the forward pass, each in a sentence; empty when it can."""
+    return [*_wrong_node(state, node), *_unfinished(state, node)]
+
+
+def _wrong_node(state: FlowState, node: str) -> Iterator[str]:
+    known = state.graph.node(node)
+    if known is None or known.role != OWNER:
+        yield f"only a node of the role {OWNER} closes the work"
+    if state.graph.successors(node):
+        yield f"node {node} still hands over to others"
+
+
+def _unfinished(state: FlowState, node: str) -> Iterator[str]:
+    run = state.run
+    yield from (f"node {id} is at work" for id in run.running_nodes if id != node)
+    yield from (f"node {id} waits for a person" for id in run.awaiting_human_nodes if id != node)
+    yield from (f"a reply to node {id} has not been read" for id in run.pending_human_inputs)
+    # Who has all it is to be handed waits for the work to be closed, as another last node does.
+    yield from (
+        f"node {id} waits for a handoff"
+        for id in run.awaiting_handoff
+        if is_more_to_come(state, id)
+    )
+    yield from (
+        f"nothing was handed over along {edge.key}"
+        for edge in state.graph.edges
+        if edge.key not in run.completed
+    )
+    yield from (
+        f"what was handed over along {key} has not been read" for key in run.receiving_handoff
+    )
+
+
+def is_work_left(state: FlowState, node: str) -> bool:
+    """Whether others are at work, could be, or have unread what was handed to them.
+
+    Shape: False of a `node` that hands over to others: it need not wait for them to close the work.
+    As it waits for them, its role is free to read what lies with another of its nodes.
+    """
+    run = state.run
+    if state.graph.successors(node):
+        return False
+    busy = (
+        *run.running_nodes,
+        *run.received,
+        *(work.node.id for work in ready(state)),
+    )
+    return any(id != node for id in busy)
+
+
+def stall(state: FlowState) -> str | None:
+    """Why nothing can happen in the flow unless a person steps in; None while something can.
+
+    A flow that waits for a person is not stalled: it says what it waits for.
+    """
+    run = state.run
+    if run.status != "running" or run.improvement_phase is not None:
+        return None
+    if run.running_nodes or run.awaiting_human_nodes or runnable(state):
+        return None
+    waiting = [f"{id} waits for a handoff" for id in run.awaiting_handoff]
+    joining = [
+        f"{node.id} waits for {source}"
+        for node in state.graph.nodes
+        if node.awaits_all_inputs
+        for source in state.graph.predecessors(node.id)
+        if edge_key(source, node.id) not in run.completed
+    ]
+    reasons = [*waiting, *joining] or ["every node has done its work, and nobody closed it"]
+    return f"no node can go on: {'; '.join(reasons)}"

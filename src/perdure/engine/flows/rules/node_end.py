@@ -1,0 +1,197 @@
+"""What a node's turn that is over makes of the flow: one body for its log, whatever happened.
+
+So a turn's end and what follows from it are one commit, and no crash can come between them. What
+cannot be used is sent back to the agent a few times; then a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from perdure.engine.flows.rules.closure import is_work_left, obstacles
+from perdure.engine.flows.rules.handoffs import Artifact, decide_handoff
+from perdure.engine.flows.rules.ready_nodes import deliverable
+from perdure.engine.flows.rules.signals import Fault, Handover, Plain, Signal, signal_in
+from perdure.session.flows.kinds import (
+    AwaitingReason,
+    ForwardPassClosed,
+    HandoffAwaited,
+    NodeParked,
+    RepairAsked,
+)
+from perdure.session.flows.run import FlowState
+from perdure.session.ledger import TurnEnd
+from perdure.session.notes import SideBody
+
+MOST_REPAIRS = 3
+"""Repairs in a row; the next time a person is asked instead."""
+
+STOPPED = "it was stopped by a person"
+
+SHORTER = Fault(
+    "output_limit",
+    "the answer was cut off at the model's limit",
+    "Your answer was cut off because it was too long. Go on in smaller steps: write long texts to "
+    "files with tools, and end with a short answer and the handoff block.",
+)
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a turn ended. `text` is its last answer, `detail` why it did not end well.
+
+    `is_denied`: a person denied a tool call, which ended the turn.
+    """
+
+    end: TurnEnd
+    text: str = ""
+    detail: str | None = None
+    is_denied: bool = False
+
+
+def artifacts_named(text: str) -> tuple[str, ...]:
+    """The paths that the signal in `text` names, as they are written: to be looked up on disk."""
+    signal = signal_in(text)
+    if not isinstance(signal, Handover):
+        return ()
+    return tuple(dict.fromkeys(target.artifact for target in signal.targets))
+
+
+def node_finished(
+    state: FlowState,
+    node: str,
+    ended: Ended,
+    artifacts: Mapping[str, Artifact],
+    unhealthy: tuple[str, ...] = (),
+) -> SideBody:
+    """What becomes of `node` after its turn `ended`.
+
+    `artifacts` are those of `artifacts_named`; `unhealthy` says what a project's own checks found,
+    which keeps the flow from being closed.
+    """
+    role = _role(state, node)
+    ended = unless_stopped(state, ended, node, role)
+    if ended.end == "length":
+        return _repaired(state, node, SHORTER)
+    if ended.end != "stop":
+        return NodeParked(node, role, *why_parked(ended))
+    signal = signal_in(ended.text)
+    decided = (
+        signal if isinstance(signal, Fault) else _obeyed(state, node, signal, artifacts, unhealthy)
+    )
+    return _repaired(state, node, decided) if isinstance(decided, Fault) else decided
+
+
+def why_parked(ended: Ended) -> tuple[AwaitingReason, str]:
+    """Why a turn that `ended` without an answer waits for a person: the reason and its detail."""
+    reason = "consent-denied" if ended.is_denied else "autonomous-abort"
+    return reason, ended.detail or f"its turn ended as {ended.end}"
+
+
+def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
+    """How the turn of `targets` ended: a stop that came before counts, whatever was said."""
+    if not any(target in state.stopping for target in targets):
+        return ended
+    return msgspec.structs.replace(ended, end="aborted", detail=STOPPED, is_denied=False)
+
+
+def _obeyed(
+    state: FlowState,
+    node: str,
+    signal: Signal,
+    artifacts: Mapping[str, Artifact],
+    unhealthy: tuple[str, ...],
+) -> SideBody | Fault:
+    if isinstance(signal, Handover):
+        return decide_handoff(state, node, signal.targets, artifacts)
+    if not isinstance(signal, Plain):
+        return Fault(
+            "unknown_signal_type",
+            "the signal belongs to looking back, and the work is not closed",
+            "That signal is for looking back once the work is closed. Hand over, ask the person, "
+            "or close the work.",
+        )
+    if signal.type == "prompt-human":
+        return NodeParked(node, _role(state, node), "prompt-human")
+    if signal.type == "await-handoff":
+        return _awaited(state, node)
+    return _closed(state, node, unhealthy)
+
+
+def _awaited(state: FlowState, node: str) -> SideBody | Fault:
+    is_incomplete = not state.graph.keys_to(node) <= state.run.completed
+    if is_incomplete or deliverable(state, node) or is_work_left(state, node):
+        return HandoffAwaited(node)
+    return Fault(
+        "invalid_transition",
+        "nothing is still to be handed over to it",
+        "You cannot wait for a handoff: all that can be handed to you has been. Go on with it, "
+        "hand back what needs better work, or hand over.",
+    )
+
+
+def _closed(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody | Fault:
+    found = obstacles(state, node)
+    if found:
+        return Fault(
+            "invalid_transition",
+            f"the work cannot be closed: {'; '.join(found)}",
+            f"The work cannot be closed yet: {'; '.join(found)}.{_others(state, node)}",
+        )
+    if unhealthy:
+        return Fault(
+            "runtime_health",
+            f"the project is not in order: {'; '.join(unhealthy)}",
+            f"Before the work can be closed, put right: {'; '.join(unhealthy)}.",
+        )
+    return ForwardPassClosed(node)
+
+
+def _others(state: FlowState, node: str) -> str:
+    """What `node`, which cannot close the work yet, does while others have some left."""
+    if not is_work_left(state, node):
+        return ""
+    return " End with `type: await-handoff` to let the others go on: they may be of your own role."
+
+
+def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBody:
+    """What becomes of `node`, an owner's, when it leaves the workflow file with `faults`."""
+    listed = "; ".join(faults)
+    fault = Fault(
+        "workflow_parse",
+        f"the workflow file cannot be used: {listed}",
+        f"The flow cannot go on with workflow.yaml as you left it: {listed}. Put it right, then "
+        "end your answer as you meant to.",
+    )
+    return _repaired(state, node, fault)
+
+
+def _repaired(state: FlowState, node: str, fault: Fault) -> SideBody:
+    role = _role(state, node)
+    if is_worn_out(state, node):
+        return NodeParked(node, role, "autonomous-abort", still_wrong(fault))
+    return repair_of(state, node, role, fault)
+
+
+def is_worn_out(state: FlowState, subject: str) -> bool:
+    """Whether `subject`, a node or a role, was asked for as many repairs as it may be."""
+    asked = state.repairs.get(subject)
+    return asked is not None and asked.attempt >= MOST_REPAIRS
+
+
+def still_wrong(fault: Fault) -> str:
+    """Why a person is asked instead of the agent."""
+    return f"after {MOST_REPAIRS} repairs its turn still ends wrong: {fault.summary}"
+
+
+def repair_of(state: FlowState, subject: str, role: str, fault: Fault) -> RepairAsked:
+    """The next repair that `subject` is asked for."""
+    asked = state.repairs.get(subject)
+    attempt = 1 if asked is None else asked.attempt + 1
+    return RepairAsked(subject, role, fault.code, fault.summary, fault.message, attempt)
+
+
+def _role(state: FlowState, node: str) -> str:
+    known = state.graph.node(node)
+    return known.role if known else node

@@ -1,0 +1,146 @@
+"""Who chooses what a role works with: its files, a person, or a selector, dimension by dimension.
+
+A selector is a model that is told what there is and answers in one line. What it may not choose it
+is told, and it is asked again, at most three times; then a person is. Pure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.engine.flows.rules.answers import Choice, check_offered, choice_in
+from perdure.errors import InvalidEntry
+from perdure.session.flows.kinds import (
+    Configuring,
+    Dimension,
+    Offers,
+    RoleConfigured,
+    SelectorOpened,
+)
+from perdure.session.flows.run import FlowState, RoleConfiguration
+from perdure.session.ids import StreamId, stream_id
+
+MOST_ATTEMPTS = 3
+"""Of a selector, before a person is asked."""
+
+DIMENSIONS: tuple[Dimension, ...] = ("model", "skills")
+"""What of a role's configuration can be chosen before it begins."""
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """What has to be chosen for a role before it can begin: by a selector, and by a person."""
+
+    by_selector: Offers = Offers()
+    by_person: Offers = Offers()
+
+    @property
+    def is_for_selector(self) -> bool:
+        """Whether a selector has something to choose from."""
+        return _is_any(self.by_selector)
+
+    @property
+    def is_for_person(self) -> bool:
+        """Whether a person has."""
+        return _is_any(self.by_person)
+
+    @property
+    def together(self) -> Offers:
+        """All of it, for a person."""
+        return Offers(
+            self.by_selector.models or self.by_person.models,
+            self.by_selector.skills or self.by_person.skills,
+        )
+
+
+def who_configures(state: FlowState, dimension: Dimension) -> Configuring:
+    """Who says what roles work with in that dimension."""
+    if dimension == "skills" and state.skills_configuring is not None:
+        return state.skills_configuring
+    return state.configuring
+
+
+def is_configuring(state: FlowState) -> bool:
+    """Whether roles may have to wait until something is chosen for them."""
+    return any(who_configures(state, dimension) != "given" for dimension in DIMENSIONS)
+
+
+def undecided(state: FlowState, role: str, offers: Offers) -> Undecided:
+    """What of `offers` is still to be chosen for `role`.
+
+    What a selector is choosing from now stays what it was told, whatever is offered since.
+    """
+    in_part = state.chosen_in_part.get(role, RoleConfiguration())
+    models = offers.models if in_part.model is None else ()
+    skills = offers.skills if in_part.skills is None else {}
+    of_model, of_skills = (who_configures(state, dimension) for dimension in DIMENSIONS)
+    opened = state.selecting.get(role)
+    asked = Offers(
+        models if of_model == "ask" else (),
+        skills if of_skills == "ask" else {},
+    )
+    if opened is not None:
+        return Undecided(opened.offers, asked)
+    chosen = Offers(
+        models if of_model == "auto" else (),
+        skills if of_skills == "auto" else {},
+    )
+    return Undecided(chosen, asked)
+
+
+def opening(
+    state: FlowState, role: str, offers: Offers, refused: str | None = None
+) -> SelectorOpened:
+    """The next selector of `role`, after one that was `refused`, where it was."""
+    before = state.selecting.get(role)
+    number = len(state.selectors.get(role, ())) + 1
+    session = selector_session(state.run.flow_id, role, number)
+    attempt = 1 if before is None else before.attempt + 1
+    return SelectorOpened(role, session, attempt, offers, refused)
+
+
+def selector_session(flow: StreamId, role: str, number: int) -> StreamId:
+    """The id of the session of the `number`-th selector of a role instance.
+
+    Raises: ValueError when the flow's id is too long for it.
+    """
+    return stream_id(f"{flow}__{role}__selector-{number}")
+
+
+def selected(
+    state: FlowState, opened: SelectorOpened, answer: str, *, is_partial: bool
+) -> RoleConfigured:
+    """What the answer of a selector makes of its role.
+
+    Raises: InvalidEntry for one that says no more and no less than what there is to choose.
+    """
+    choice = choice_in(answer)
+    check_offered(choice, opened.offers)
+    missing = [
+        *(["model=NAME"] if opened.offers.models and choice.model is None else []),
+        *(["skills=NAME,NAME or skills=none"] if _lacks_skills(opened, choice) else []),
+    ]
+    if missing:
+        raise _refusal(f"the answer lacks {' and '.join(missing)}")
+    before = state.roles.get(opened.role, RoleConfiguration())
+    skills = before.skills if choice.skills is None else tuple(dict.fromkeys(choice.skills))
+    return RoleConfigured(
+        opened.role,
+        choice.model or before.model,
+        skills,
+        before.tools,
+        is_automatic=True,
+        selector=opened.session,
+        is_partial=is_partial,
+    )
+
+
+def _lacks_skills(opened: SelectorOpened, choice: Choice) -> bool:
+    return bool(opened.offers.skills) and choice.skills is None
+
+
+def _is_any(offers: Offers) -> bool:
+    return bool(offers.models or offers.skills)
+
+
+def _refusal(reason: str) -> InvalidEntry:
+    return InvalidEntry(reason, told=reason)

@@ -1,0 +1,53 @@
+"""Whether anybody listens: OpenTelemetry is used where the program has loaded it, and else not.
+
+A program without it pays for one look into the table of loaded modules per session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any, cast
+
+from perdure.engine.telemetry.isolation import Isolated, report
+from perdure.engine.turns.observer import SILENCE, Observer
+from perdure.models.protocol import ModelClient
+from perdure.session.clock import Clock
+
+CONTENT = "PERDURE_OTEL_CONTENT"
+"""Set to 1 or true, spans also hold what was said."""
+
+_API = "opentelemetry.trace"
+_SPANS = "perdure.engine.telemetry.spans"
+
+
+def told_models(models: ModelClient, observer: Observer) -> ModelClient:
+    """`models`, whose requests `observer` is told of; as they are where nobody listens."""
+    if _SPANS not in sys.modules:
+        return models
+    listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)
+    if not isinstance(listener, cast("Any", sys.modules[_SPANS]).SpanObserver):
+        return models
+    try:
+        return cast("ModelClient", listener.models(models))
+    except Exception as error:  # noqa: BLE001 - whatever a program has set up, its models go on
+        report(error)
+        return models
+
+
+def chosen_observer(
+    environment: Mapping[str, str], clock: Clock, *, has_content: bool | None = None
+) -> Observer:
+    """The observer for sessions of this program; `has_content` None: as `CONTENT` says."""
+    if _API not in sys.modules:
+        return SILENCE
+    if has_content is None:
+        has_content = environment.get(CONTENT, "").lower() in ("1", "true", "yes", "on")
+    make = importlib.import_module(_SPANS).SpanObserver
+    try:
+        made = make(clock, has_content=has_content, environment=environment)
+    except Exception as error:  # noqa: BLE001 - likewise its turns
+        report(error)
+        return SILENCE
+    return Isolated(cast("Observer", made))

@@ -1,0 +1,211 @@
+"""What spans say of models, tools and messages. Pure; every text is shown with secrets hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from perdure.engine.telemetry import names
+from perdure.engine.turns import inputs
+from perdure.engine.turns.inputs import Input
+from perdure.engine.turns.state import OpenCall, provider_of
+from perdure.events.scope import Facts
+from perdure.models.protocol import ToolDeclaration
+from perdure.secrets.mask import masked, masked_value
+from perdure.session.ledger import ToolStarted
+from perdure.session.messages import (
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+
+Value = str | int | bool | tuple[str, ...]
+Attributes = dict[str, Value]
+
+MAX_CONTENT = 32 * 1024
+"""Characters of one attribute that holds content."""
+
+_ROOM_FOR_NOTE = 128
+_ESCAPED = 6
+"""Characters that JSON may need for one."""
+
+
+def scoped(facts: Facts) -> Attributes:
+    """The attributes that every span has: whose work it is."""
+    found: Attributes = {names.fact(name): value for name, value in facts.items()}
+    if "session" in facts:
+        found[names.CONVERSATION] = str(facts["session"])
+    return found
+
+
+def of_call(call: OpenCall, max_output_tokens: int | None) -> Attributes:
+    """What is known of a model call before it is made."""
+    provider = provider_of(call.model)
+    found: Attributes = {
+        names.OPERATION: names.CHAT,
+        names.PROVIDER: names.PROVIDERS.get(provider, provider),
+        names.REQUEST_MODEL: model_name(call.model),
+        names.PURPOSE: call.purpose,
+        names.ATTEMPT: call.attempt,
+    }
+    if max_output_tokens is not None:
+        found[names.REQUEST_MAX_TOKENS] = max_output_tokens
+    return found
+
+
+def model_name(model: str) -> str:
+    """A model's name without its provider."""
+    return model.partition(":")[2] or model
+
+
+def of_tool(started: ToolStarted) -> Attributes:
+    """What is known of a tool call before it runs."""
+    return {
+        names.OPERATION: names.EXECUTE_TOOL,
+        names.TOOL_NAME: started.tool,
+        names.TOOL_CALL: started.id,
+        names.TOOL_TYPE: "function",
+        names.EFFECT: started.effect,
+        names.ATTEMPT: started.attempt,
+    }
+
+
+def of_usage(usage: Usage | None) -> Attributes:
+    """What a call, or all of a turn's, took. The input tokens are all of them, cached ones too."""
+    if usage is None:
+        return {}
+    found: Attributes = {
+        names.INPUT_TOKENS: usage.total_tokens - usage.output_tokens,
+        names.OUTPUT_TOKENS: usage.output_tokens,
+    }
+    if usage.cache_read_tokens:
+        found[names.CACHE_READ_TOKENS] = usage.cache_read_tokens
+    if usage.cache_write_tokens:
+        found[names.CACHE_WRITE_TOKENS] = usage.cache_write_tokens
+    if usage.cost_microcents is not None:
+        found[names.COST] = usage.cost_microcents
+    return found
+
+
+def usage_of(happened: Input | None) -> Usage | None:
+    """What the call that ended so took, as far as is known."""
+    if isinstance(happened, inputs.Answered):
+        return happened.message.usage
+    if isinstance(happened, inputs.Summarised | inputs.CallFailed | inputs.Aborted):
+        return happened.usage
+    return None
+
+
+def error_of(happened: Input | None) -> str | None:
+    """The stable code of what went wrong; None when nothing did."""
+    if isinstance(happened, inputs.CallFailed):
+        return happened.error.code
+    if isinstance(happened, inputs.ToolReturned) and happened.outcome != "ok":
+        return happened.error_code or happened.outcome
+    return "aborted" if isinstance(happened, inputs.Aborted) else None
+
+
+def shown_message(message: Message) -> str:
+    """`message` as the conventions write one, with secrets hidden and cut where it is long."""
+    return shown_messages((message,))
+
+
+def shown_messages(messages: Sequence[Message]) -> str:
+    """`messages` as the conventions write them, with secrets hidden.
+
+    Shape: a JSON list of at most `MAX_CONTENT` characters, whatever they are: the newest messages,
+    behind one that says how many are left out; one that is too long alone has its texts cut.
+    """
+    kept: list[str] = []
+    room = MAX_CONTENT - _ROOM_FOR_NOTE
+    for message in reversed(messages):
+        text = _encoded(_shown(message))
+        if len(text) + 1 > room:
+            break
+        room -= len(text) + 1
+        kept.insert(0, text)
+    if not kept and messages:
+        kept.append(_clipped(_shown(messages[-1]), room))
+    if missing := len(messages) - len(kept):
+        note = {"type": "text", "content": f"[{missing} earlier messages are left out]"}
+        kept.insert(0, _encoded({"role": "system", "parts": [note]}))
+    return f"[{','.join(kept)}]"
+
+
+def shown_instructions(text: str) -> str:
+    """The system prompt, likewise."""
+    clipped = masked(text)[: (MAX_CONTENT - _ROOM_FOR_NOTE) // _ESCAPED]
+    return _encoded([{"type": "text", "content": clipped}])
+
+
+def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
+    """The tools that a model is told of, likewise: those that fit."""
+    shown: list[str] = []
+    room = MAX_CONTENT
+    for tool in tools:
+        about = {"type": "function", "name": tool.name, "description": masked(tool.description)}
+        text = _encoded({**about, "parameters": tool.parameters})
+        room -= len(text) + 1
+        if room < 2:
+            break
+        shown.append(text)
+    return f"[{','.join(shown)}]"
+
+
+def _shown(message: Message) -> dict[str, object]:
+    parts = [each for part in message.parts if (each := _shown_part(part)) is not None]
+    shown: dict[str, object] = {"role": message.role, "parts": parts}
+    if message.stop_reason is not None:
+        reason = message.stop_reason
+        shown["finish_reason"] = names.FINISH_REASONS_SHOWN.get(reason, reason)
+    return shown
+
+
+def _clipped(shown: dict[str, object], room: int) -> str:
+    """`shown` with its texts cut until it fits into `room` characters."""
+    most = room
+    while len(text := _encoded(_cut(shown, most))) > room and most:
+        most = max(most // 2, most - (len(text) - room))
+    return text
+
+
+def _cut(value: object, most: int) -> object:
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}[cut]"
+    if isinstance(value, list):
+        return [_cut(each, most) for each in cast("list[object]", value)[: most + 1]]
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {key: _cut(each, most) for key, each in list(fields.items())[: most + 4]}
+    return value
+
+
+def _encoded(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def shown_args(args: Mapping[str, object]) -> str:
+    """The arguments of a tool call, likewise."""
+    shown = cast("dict[str, object]", masked_value(args))
+    text = _encoded(shown)
+    return text if len(text) <= MAX_CONTENT else _clipped(shown, MAX_CONTENT)
+
+
+def _shown_part(part: object) -> dict[str, object] | None:
+    match part:
+        case TextPart():
+            return {"type": "text", "content": masked(part.text)}
+        case ThinkingPart():
+            return {"type": "reasoning", "content": masked(part.text)}
+        case ToolCallPart():
+            arguments = masked_value(part.args)
+            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
+        case ToolResultPart():
+            return {"type": "tool_call_response", "id": part.call_id, "result": masked(part.text)}
+        case _:
+            return None  # media are bytes, and what is unknown may be anything

@@ -1,0 +1,84 @@
+"""An observer that cannot harm what it looks at: what it raises is logged, the turn goes on.
+
+A program's own processors, samplers and instruments run inside it, and OpenTelemetry lets through
+what some of them raise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.effects import Effect
+from perdure.engine.turns.inputs import Input
+from perdure.engine.turns.observer import Happened, Observer, TurnEnded
+from perdure.engine.turns.state import TurnState
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Isolated:
+    """`observer`, raising nothing."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+
+    def turn(
+        self, config: TurnConfig, state: TurnState, happened: Input
+    ) -> AbstractContextManager[TurnEnded]:
+        """See `Observer`."""
+        return _Guarded[TurnState](lambda: self.observer.turn(config, state, happened))
+
+    def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
+        """See `Observer`."""
+        return _Guarded[Input](lambda: self.observer.effect(config, effect))
+
+
+class _Guarded(Generic[T]):
+    """What `make` gives, entered and left without a failure of its own."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Callable[[T], None]]]) -> None:
+        self._make = make
+        self._inner: AbstractContextManager[Callable[[T], None]] | None = None
+        self._told: Callable[[T], Any] | None = None
+
+    def __enter__(self) -> Callable[[T], None]:
+        try:
+            inner = self._make()
+            self._told = inner.__enter__()
+            self._inner = inner
+        except Exception as error:  # noqa: BLE001 - whoever looks on changes nothing
+            report(error)
+        return self._tell
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._inner is None:
+            return
+        try:
+            self._inner.__exit__(kind, error, trace)
+        except Exception as raised:  # noqa: BLE001 - likewise, but for `error` itself
+            if raised is not error:
+                report(raised)
+
+    def _tell(self, value: T) -> None:
+        try:
+            if self._told is not None:
+                self._told(value)
+        except Exception as error:  # noqa: BLE001 - whatever it is, likewise
+            report(error)
+
+
+def report(error: Exception) -> None:
+    """Log that telemetry failed with `error`."""
+    _log.warning("OpenTelemetry failed and was passed over (%s)", type(error).__name__)

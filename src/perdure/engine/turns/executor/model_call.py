@@ -1,0 +1,259 @@
+"""Calling the model for an answer: stream it, show it, keep the part that has arrived."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from perdure.context.incremental.prompt import Prompt, prompt_of
+from perdure.engine.turns.config import Link, TurnConfig
+from perdure.engine.turns.environment import Environment, RenewCredentials, RequestSettings
+from perdure.engine.turns.executor.partial_answers import Keeping
+from perdure.engine.turns.inputs import Answered, CallFailed
+from perdure.engine.turns.lease import Leadership
+from perdure.engine.turns.rules.budget import estimated_usage
+from perdure.engine.turns.state import OpenCall
+from perdure.engine.windows import FollowedWindow
+from perdure.errors import CorruptLog, EntryNotFound, MediaMissing, ModelError, StoreError
+from perdure.events.envelope import Draft
+from perdure.events.types import LiveType
+from perdure.models.protocol import (
+    Delta,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+)
+from perdure.models.stream import AnswerBuilder
+from perdure.secrets.mask import log_failure, masked
+from perdure.session.codec import encode
+from perdure.session.ledger import InterruptPolicy
+from perdure.session.media.inline import SCHEME
+from perdure.session.media_storage.embedded_base64 import stored_message
+from perdure.session.messages import Message, Usage
+from perdure.tools.callbacks import called, guarded
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NOT_RENEWED = (
+    "renew_credentials must return True once %s has another key, else False; it returned %s, so "
+    "the key counts as refused"
+)
+
+
+@contextlib.asynccontextmanager
+async def streaming(
+    environment: Environment, request: ModelRequest
+) -> AsyncGenerator[AsyncIterator[Delta]]:
+    """The deltas of a model call, which ends with the block, also in the middle of the answer."""
+    limits = msgspec.structs.asdict(environment.silence)
+    deltas = environment.models.stream(msgspec.structs.replace(request, **limits))
+    try:
+        yield deltas
+    finally:
+        if isinstance(deltas, AsyncGenerator):
+            await deltas.aclose()
+
+
+async def client_call(model: str, work: Awaitable[T]) -> T:
+    """Await `work`, which calls the client of `model`.
+
+    A provider may name the key in what it says: credentials in a reason are hidden.
+    Raises: ModelError, also for whatever else the client raises; StoreError.
+    """
+    try:
+        return await guarded(work)
+    except StoreError:
+        raise
+    except ModelError as error:
+        error.reason, error.args = masked(error.reason), (masked(str(error)),)
+        raise
+    except Exception as error:
+        log_failure(_log, error, "the client of %s failed", model)
+        reason = f"its client failed ({type(error.__cause__ or error).__name__})"
+        raise ModelError(model, reason) from error
+
+
+async def key_renewed(renew: RenewCredentials | None, provider: str) -> bool:
+    """Whether `provider` has another key now; a renewal that fails is none."""
+    if renew is None:
+        return False
+    try:
+        is_renewed: object = await called(renew, provider)
+    except Exception as error:  # noqa: BLE001 - whatever it raises, the key is the old one
+        told = (provider, type(error).__name__)
+        _log.warning("the credentials of %s could not be renewed (%s)", *told)
+        return False
+    if not isinstance(is_renewed, bool):
+        _log.warning(_NOT_RENEWED, provider, type(is_renewed).__name__)
+    return is_renewed is True
+
+
+class AnswerCall:
+    """One model call for an answer, from request to outcome."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        leadership: Leadership,
+        config: TurnConfig,
+        settings: RequestSettings,
+        call: OpenCall,
+        *,
+        branch: FollowedWindow,
+        on_interrupt: InterruptPolicy,
+    ) -> None:
+        self._environment = environment
+        self._leadership = leadership
+        self._config = config
+        self._settings = settings
+        self._call = call
+        self._branch = branch
+        # Unless the call is made again anyway, what becomes of it hangs on whether it had begun.
+        self._keeps_beginning = on_interrupt != "retry"
+        self._builder: AnswerBuilder | None = None
+        self._request_tokens: int | None = None
+
+    async def outcome(self) -> Answered | CallFailed:
+        """Call the model and wait for its whole answer.
+
+        Raises: LeaseLost when the session was taken over while it streamed.
+        """
+        prompt = await self._prompt()
+        try:
+            request = await self._request(prompt)
+        except MediaMissing as error:
+            return self._failed(error)
+        self._request_tokens = self._call.tokens_estimated or prompt.tokens
+        self._builder = AnswerBuilder(request.model, prompt.call_ids)
+        try:
+            message = await client_call(request.model, self._streamed(request, self._builder))
+        except ModelError as error:
+            return self._failed(error)
+        if message.usage is not None:
+            size = prompt.size + self._settings.size
+            self._environment.scales.learn(request.model, size, message.usage)
+        usage, is_estimated = self.usage(message)
+        message, contents = stored_message(msgspec.structs.replace(message, usage=usage))
+        return Answered(message, prompt.dropped, len(prompt.messages), is_estimated, contents)
+
+    def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
+        """What the call has taken when `arrived` has come, with its price; whether by estimate.
+
+        The provider's own count is taken where there is one; of an answer that was cut off it
+        lacks what was said since.
+        Shape: None before the request was made.
+        """
+        builder, model = self._builder, self._call.model
+        if builder is None:
+            return None, False
+        estimated = estimated_usage(model, self._request_tokens, arrived, self._config)
+        counted = builder.counted
+        is_whole = arrived is not None and arrived.stop_reason is not None
+        if counted is None:
+            return estimated, True
+        if not is_whole and estimated is not None:
+            most = max(counted.output_tokens, estimated.output_tokens)
+            counted = msgspec.structs.replace(counted, output_tokens=most, cost_microcents=None)
+        cost = self._config.cost(model, counted)
+        return msgspec.structs.replace(counted, cost_microcents=cost), not is_whole
+
+    def _failed(self, error: ModelError) -> CallFailed:
+        partial = self.partial()
+        builder = self._builder
+        has_begun = builder is not None and builder.has_begun
+        # What failed before anything came was not answered, and nobody is charged for it.
+        is_counted = has_begun or (builder is not None and builder.counted is not None)
+        usage, is_estimated = self.usage(partial) if is_counted else (None, False)
+        return CallFailed(
+            error,
+            partial,
+            self._environment.random01(),
+            has_begun=has_begun,
+            usage=usage,
+            is_estimated=is_estimated,
+        )
+
+    def partial(self) -> Message | None:
+        """What has arrived so far; None when nothing has."""
+        partial = self._builder.partial() if self._builder is not None else None
+        return partial if partial is not None and partial.parts else None
+
+    async def _prompt(self) -> Prompt:
+        return prompt_of(
+            await self._branch.now(),
+            budget_tokens=_budget(self._config.link(self._call.link), self._settings),
+            scale=self._environment.scales.of(self._call.model),
+            max_messages=self._settings.max_messages,
+        )
+
+    async def _request(self, prompt: Prompt) -> ModelRequest:
+        return ModelRequest(
+            model=self._call.model,
+            messages=prompt.messages,
+            system=self._settings.system,
+            tools=self._settings.tools,
+            thinking_level=self._settings.thinking_level,
+            max_output_tokens=self._settings.max_output_tokens,
+            temperature=self._settings.temperature,
+            media=await self._media(prompt.handles),
+        )
+
+    async def _media(self, handles: frozenset[str]) -> Mapping[str, bytes]:
+        found: dict[str, bytes] = {}
+        for handle in sorted(handles):
+            digest = handle.removeprefix(SCHEME)
+            try:
+                found[handle] = await self._environment.store.blob(digest)
+            except (EntryNotFound, CorruptLog):
+                raise MediaMissing(self._call.model, handle) from None
+        return found
+
+    async def _streamed(self, request: ModelRequest, builder: AnswerBuilder) -> Message:
+        """The whole answer, shown and kept as it arrives."""
+        keeping = Keeping(self._environment.clock, lambda: encode(builder.partial()), self._put)
+        async with keeping, streaming(self._environment, request) as deltas:
+            is_beginning = self._keeps_beginning
+            async for delta in deltas:
+                builder.add(delta)
+                if isinstance(delta, TextDelta):
+                    self._show("agent:token", delta.text)
+                elif isinstance(delta, ThinkingDelta):
+                    self._show("agent:reasoning", delta.text)
+                else:
+                    continue
+                if is_beginning and isinstance(delta, TextDelta):
+                    is_beginning = False
+                    await keeping.now()
+                else:
+                    keeping.grown(len(delta.text))
+        return builder.finished()
+
+    async def _put(self, content: bytes) -> None:
+        lease = self._leadership.lease
+        await self._environment.store.put_partial(lease, self._call.seq, content)
+
+    def _show(self, kind: LiveType, text: str) -> None:
+        environment = self._environment
+        draft = Draft(
+            kind,
+            self._call.seq,
+            text,
+            session_id=environment.stream,
+            agent=self._config.agent,
+            model=self._call.model,
+        )
+        environment.bus.tell(draft, environment.clock.now_ms())
+
+
+def _budget(link: Link, settings: RequestSettings) -> int | None:
+    """Tokens the messages may take: the window without the answer's share. None: no limit known."""
+    if link.window_tokens is None:
+        return None
+    reserved = settings.max_output_tokens or link.window_tokens // 10
+    return max(link.window_tokens - reserved, link.window_tokens // 2)

@@ -1,0 +1,186 @@
+"""Calling the model for a summary, and what the compaction then holds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.context.build import build_context
+from perdure.context.compaction import CompactionPlan, plan_compaction, plan_node_compaction
+from perdure.context.pins import with_pins
+from perdure.context.summary import is_usable_summary, summary_requests, summary_text
+from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
+from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.environment import Environment, SummaryFrame, ToCompact
+from perdure.engine.turns.executor.model_call import client_call, streaming
+from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
+from perdure.engine.windows import pinned_window
+from perdure.errors import MalformedResponse, ModelError
+from perdure.models.protocol import ModelRequest
+from perdure.models.stream import AnswerBuilder
+from perdure.session.codec import new_tree
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow, window_of
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import MESSAGE, Compaction, CompactionReason
+from perdure.session.messages import Message, Usage
+from perdure.session.notes import NodeEntered
+
+
+async def summarised(
+    environment: Environment,
+    config: TurnConfig,
+    reason: CompactionReason,
+    focus: str | None = None,
+    *,
+    is_asked: bool = False,
+) -> Summarised | NothingToSummarise | CallFailed:
+    """Have the model summarise what can leave the context of the session's branch.
+
+    A summary too short to be one counts as a failed call: the context is then left as it is.
+    `is_asked`: the hooks were asked before an earlier attempt, and let it pass.
+    """
+    model, settings = config.model, config.compaction
+    state = await environment.store.state(environment.stream)
+    window = await pinned_window(environment.store, environment.stream, state.leaf)
+    scale = environment.scales.of(model)
+    if settings.strategy == "node":
+        begins_at = await _node_begins_at(environment, window)
+        plan = plan_node_compaction(window, begins_at, scale=scale)
+    else:
+        kept = settings.keep_recent_tokens
+        plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale)
+    if plan is None:
+        return NothingToSummarise()
+    frame = await _frame(environment, config, plan, window)
+    hooked = None if is_asked else await _hooked(environment, plan, window, reason, frame)
+    if hooked is not None:
+        return hooked
+    replies: list[Message] = []
+    try:
+        for request in summary_requests(
+            plan, model, focus=focus, max_output_tokens=settings.summary_tokens
+        ):
+            reply = await client_call(model, _answer(environment, request))
+            replies.append(reply)  # what came before a failure was paid for
+    except ModelError as error:
+        return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
+    if not all(is_usable_summary(reply.text) for reply in replies):
+        error = MalformedResponse(model, "the summary is too short to stand for what it replaces")
+        return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
+    compaction = _compaction(plan, window, replies, reason)
+    return Summarised(_framed(compaction, frame, window), _usage_of(replies))
+
+
+async def _frame(
+    environment: Environment, config: TurnConfig, plan: CompactionPlan, window: ContextWindow
+) -> SummaryFrame | None:
+    """What the summary of a ``node`` compaction stands in; None where no flow is run."""
+    if environment.frame_of is None or config.compaction.strategy != "node":
+        return None
+    kept = next((entry.message for entry in window.entries if entry.id == plan.first_kept), None)
+    text = None if kept is None else kept.text
+    return await environment.frame_of(ToCompact(plan.unanswered, text, config.window_tokens))
+
+
+def _framed(
+    compaction: Compaction, frame: SummaryFrame | None, window: ContextWindow
+) -> Compaction:
+    if frame is not None:
+        parts = (frame.before, compaction.summary, frame.after)
+        whole = "\n\n".join(part for part in parts if part)
+        compaction = msgspec.structs.replace(
+            compaction, summary=whole, own_summary=compaction.summary
+        )
+    return msgspec.structs.replace(compaction, tokens_after=_tokens_after(compaction, window))
+
+
+async def _node_begins_at(environment: Environment, window: ContextWindow) -> EntryId | None:
+    """Where in `window` the newest node of a flow was entered."""
+    shown = {entry.id for entry in window.entries}
+    notes = await environment.store.notes(environment.stream, (NodeEntered.kind,))
+    return next((note.about for note in reversed(notes) if note.about in shown), None)
+
+
+async def tell_compacted(environment: Environment, happened: object) -> None:
+    """Tell the hooks, once the compaction that `happened`, if one did, is in the log."""
+    if environment.hooks is not None and isinstance(happened, Summarised):
+        await environment.hooks.tell(Compacted(environment.stream, happened.compaction))
+
+
+async def _hooked(
+    environment: Environment,
+    plan: CompactionPlan,
+    window: ContextWindow,
+    reason: CompactionReason,
+    frame: SummaryFrame | None,
+) -> Summarised | NothingToSummarise | None:
+    """What the hooks make of `plan`: their summary, or nothing at all; None: it is as planned."""
+    if environment.hooks is None:
+        return None
+    point = BeforeCompact(
+        session_id=environment.stream,
+        reason=reason,
+        history=(*plan.history, *plan.turn_prefix),
+        previous_summary=plan.previous_summary,
+        tokens_before=plan.tokens_before,
+    )
+    _, answer = await environment.hooks.ask(point)
+    if isinstance(answer, Block):
+        return NothingToSummarise()
+    if not isinstance(answer, str) or not is_usable_summary(answer):
+        return None
+    compaction = Compaction(
+        summary=answer,
+        first_kept=plan.first_kept,
+        tokens_before=plan.tokens_before,
+        reason="hook",
+        read_files=tuple(plan.read_files),
+        modified_files=tuple(plan.modified_files),
+        kept=_kept(plan, window),
+    )
+    return Summarised(_framed(compaction, frame, window))
+
+
+async def _answer(environment: Environment, request: ModelRequest) -> Message:
+    builder = AnswerBuilder(request.model)
+    async with streaming(environment, request) as deltas:
+        async for delta in deltas:
+            builder.add(delta)
+    return builder.finished()
+
+
+def _compaction(
+    plan: CompactionPlan, window: ContextWindow, replies: list[Message], reason: CompactionReason
+) -> Compaction:
+    return Compaction(
+        summary=summary_text(plan, [reply.text for reply in replies]),
+        first_kept=plan.first_kept,
+        tokens_before=plan.tokens_before,
+        reason=reason,
+        read_files=tuple(plan.read_files),
+        modified_files=tuple(plan.modified_files),
+        usage=_usage_of(replies),
+        kept=_kept(plan, window),
+    )
+
+
+def _kept(plan: CompactionPlan, window: ContextWindow) -> int:
+    """How many messages stay in the context as they are."""
+    ids = [entry.id for entry in window.entries]
+    kept = plan.first_kept
+    first = ids.index(kept) if kept is not None and kept in ids else len(ids)
+    return sum(entry.kind == MESSAGE for entry in window.entries[first:])
+
+
+def _tokens_after(compaction: Compaction, window: ContextWindow) -> int:
+    """Tokens of the context once `compaction` is appended: that context is built, as a trial."""
+    new = new_tree(compaction)
+    trial = Entry(StreamId("trial"), 0, "tree", window.leaf, None, 0, new.kind, new.v, new.body)
+    entries = (*window.entries, trial)
+    after = window_of(entries, window.undone)
+    return build_context(with_pins(after, (*window.pinned, *entries), window.pins)).tokens
+
+
+def _usage_of(replies: list[Message]) -> Usage | None:
+    known = [reply.usage for reply in replies if reply.usage is not None]
+    return sum(known[1:], known[0]) if known else None

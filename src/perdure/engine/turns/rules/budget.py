@@ -1,0 +1,137 @@
+"""Before a model call: may the session spend it; and what calls took that nobody counted.
+
+Every ``model_called`` of a turn is written by `intend`, so no call and no attempt goes around the
+budget. The check takes the most the call may cost: its whole request, and as long an answer as is
+allowed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.context.tokens import estimate_tokens
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import OUTPUT_TOKENS, TurnConfig
+from perdure.engine.turns.rules.questions import ask_to_spend
+from perdure.engine.turns.rules.scribe import Scribe
+from perdure.engine.turns.rules.turn_end import finish
+from perdure.engine.turns.state import OpenCall
+from perdure.models.prices import in_dollars
+from perdure.session.ledger import BudgetNoted, ModelCalled, Spending
+from perdure.session.messages import Message, TextPart, Usage
+
+SummaryOutcome = inputs.Summarised | inputs.NothingToSummarise | inputs.CallFailed
+"""How asking for a summary ends."""
+
+
+class Overrun(msgspec.Struct, frozen=True):
+    """A call may cost more than the limit. Units: micro-cents; `estimate` None: nobody knows."""
+
+    limit: int
+    estimate: int | None
+
+
+def overrun_of(
+    called: ModelCalled,
+    config: TurnConfig,
+    spent: Spending,
+    granted_microcents: int | None = None,
+) -> Overrun | None:
+    """By what `called` may exceed the budget; None when it does not, to the last micro-cent."""
+    if not config.budget.max_cost_microcents:
+        return None
+    limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
+    output_tokens = config.max_output_tokens or OUTPUT_TOKENS
+    if called.purpose == "summary":
+        output_tokens = config.compaction.summary_tokens
+    usage = Usage(called.tokens_estimated or 0, output_tokens)
+    estimate = config.cost(called.model, usage)
+    if estimate is not None and spent.cost_microcents + estimate <= limit:
+        return None
+    return Overrun(limit, estimate)
+
+
+def intend(scribe: Scribe, called: ModelCalled, config: TurnConfig) -> None:
+    """Write the intent of a model call; where it may exceed the budget, do what that one says."""
+    state = scribe.state
+    overrun = overrun_of(called, config, state.spent, state.limit_microcents)
+    is_known = overrun is not None and overrun.estimate is not None
+    if overrun is None or (not is_known and called.model in state.unpriced_allowed):
+        scribe.side(called, state.turn_seq)
+    elif config.budget.on_exceed == "warn":
+        _warn_once(scribe, called.model, overrun)
+        scribe.side(called, state.turn_seq)
+    elif config.budget.on_exceed == "fail":
+        text = overrun_text(called.model, state.spent, overrun)
+        finish(scribe, "error", failure="budget_exceeded", error=text)
+    else:
+        step = config.budget.max_cost_microcents
+        ask_to_spend(scribe, called.model, overrun.limit, overrun.estimate, step)
+
+
+def _warn_once(scribe: Scribe, model: str, overrun: Overrun) -> None:
+    if scribe.state.is_warned:
+        return
+    spent = scribe.state.spent.cost_microcents
+    noted = BudgetNoted(model, spent, overrun.limit, overrun.estimate)
+    scribe.side(noted, scribe.state.turn_seq)
+
+
+def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
+    """What a person is told of a call that was not made."""
+    limit = in_dollars(overrun.limit)
+    if overrun.estimate is None:
+        return (
+            f"the price of {model} is unknown, so the session's limit of {limit} cannot be kept; "
+            "give the Runtime a price for it, or take the limit away"
+        )
+    return (
+        f"the next call of {model} may cost up to {in_dollars(overrun.estimate)} and the session "
+        f"has spent {in_dollars(spent.cost_microcents)} of {limit}; raise max_cost_microcents"
+    )
+
+
+def estimated_usage(
+    model: str, input_tokens: int | None, partial: Message | None, config: TurnConfig
+) -> Usage | None:
+    """What a call took that ended before anybody counted: its request, and what had arrived.
+
+    Shape: None where nothing is known of either.
+    """
+    output_tokens = 0 if partial is None else estimate_tokens(partial)
+    if not input_tokens and not output_tokens:
+        return None
+    usage = Usage(input_tokens or 0, output_tokens)
+    return msgspec.structs.replace(usage, cost_microcents=config.cost(model, usage))
+
+
+def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> Usage | None:
+    """The usage of a call whose process died: it may have been made, so it is counted."""
+    return estimated_usage(call.model, call.tokens_estimated, partial, config)
+
+
+def answer_usage(
+    model: str, tokens: int | None, answer: Message, config: TurnConfig
+) -> tuple[Usage | None, bool]:
+    """What a call of `tokens` tokens took that gave `answer`, priced; whether by estimate."""
+    if answer.usage is None:
+        return estimated_usage(model, tokens, answer, config), True
+    cost = config.cost(model, answer.usage)
+    return msgspec.structs.replace(answer.usage, cost_microcents=cost), False
+
+
+def summary_counted(
+    outcome: SummaryOutcome, model: str, tokens: int | None, config: TurnConfig
+) -> SummaryOutcome:
+    """What came of asking for a summary of `tokens` tokens, its usage priced or estimated."""
+    if isinstance(outcome, inputs.NothingToSummarise):
+        return outcome
+    if isinstance(outcome, inputs.Summarised) and outcome.compaction.reason == "hook":
+        return outcome  # no model was called
+    usage, is_estimated = outcome.usage, False
+    if usage is None and isinstance(outcome, inputs.Summarised):
+        said = Message("assistant", (TextPart(outcome.compaction.summary),))
+        usage, is_estimated = estimated_usage(model, tokens, said, config), True
+    elif usage is not None:
+        usage = msgspec.structs.replace(usage, cost_microcents=config.cost(model, usage))
+    return msgspec.structs.replace(outcome, usage=usage, is_estimated=is_estimated)

@@ -1,0 +1,104 @@
+"""The questions a turn asks people, each bound to exactly what it is about."""
+
+from __future__ import annotations
+
+import hashlib
+
+from perdure.engine.turns.config import Ruling
+from perdure.engine.turns.rules.scribe import Scribe
+from perdure.models.prices import in_dollars
+from perdure.secrets.mask import masked
+from perdure.session.codec import encode
+from perdure.session.ledger import ToolStarted
+from perdure.session.messages import ToolCallPart
+from perdure.session.notes import Question
+from perdure.tools.approval import digest_of, shown_arguments
+
+
+def args_hash(args: dict[str, object]) -> str:
+    """What binds a question to the exact arguments of a call."""
+    return hashlib.blake2b(encode(args), digest_size=32).hexdigest()
+
+
+def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
+    """An answer was cut off by the death of its process."""
+    question = Question(
+        topic="interrupted",
+        text="perdure was stopped in the middle of an answer. How shall the turn go on?",
+        choices=("retry", "continue", "rollback"),
+    )
+    scribe.side(question, call_seq)
+
+
+def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
+    """A tool was running when its process died, or the connection to it broke off."""
+    question = Question(
+        topic="unknown_outcome",
+        text=(
+            f"{started.tool} was cut off while it ran; it may have taken effect. "
+            "retry: run it again; skip: tell the model that nobody knows; "
+            "done: it did take effect, tell the model so (add a note with its result)."
+        ),
+        choices=("retry", "skip", "done"),
+        call_id=started.id,
+        args_hash=args_hash(started.input),
+        tool=started.tool,
+        arguments=shown_arguments(started.input),
+    )
+    scribe.side(question, seq)
+
+
+def approval_digest(question: Question) -> str:
+    """What an answer to `question` approves: the arguments, and what the approval is bound to."""
+    return digest_of(question.args_hash, question.bound)
+
+
+def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
+    """A policy wants a person to decide about a call that has not begun."""
+    bound = ruling.bound
+    usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
+    question = Question(
+        topic="approval",
+        text=ruling.text,
+        choices=ruling.choices or usual,
+        call_id=call.id,
+        args_hash=args_hash(call.args),
+        grant=ruling.grant,
+        tool=call.name,
+        action=ruling.action,
+        preview=ruling.preview,
+        free_in=ruling.free_in or None,
+        arguments=shown_arguments(call.args),
+        bound=None if bound is None else dict(bound.facts),
+        diff=None if bound is None or bound.diff is None else masked(bound.diff),
+    )
+    scribe.side(question, scribe.state.answer_id)
+
+
+def ask_to_spend(scribe: Scribe, model: str, limit: int, estimate: int | None, step: int) -> None:
+    """The next call may cost more than `limit`; `step` is by how much the limit would grow.
+
+    Units: micro-cents; `estimate` None: nobody knows the price of `model`.
+    """
+    spent = scribe.state.spent.cost_microcents
+    if estimate is None:
+        raised = limit
+        text = (
+            f"The price of {model} is unknown, so the session's limit of {in_dollars(limit)} "
+            "cannot be kept. continue: call it in this turn all the same; stop: end the turn."
+        )
+    else:
+        raised = max(limit + step, spent + estimate)
+        text = (
+            f"The next call of {model} may cost up to {in_dollars(estimate)}; the session has "
+            f"spent {in_dollars(spent)} of {in_dollars(limit)}. continue: it may spend up to "
+            f"{in_dollars(raised)}; stop: end the turn."
+        )
+    question = Question(
+        topic="budget",
+        text=text,
+        choices=("continue", "stop"),
+        grant=model if estimate is None else None,
+        limit_microcents=raised,
+    )
+    scribe.side(question, scribe.state.turn_seq)

@@ -1,0 +1,123 @@
+"""What a consumer keeps so that it misses nothing over a connection that may break or lose events.
+
+A consumer applies what is new, skips what is repeated, and connects anew after `resume_after` where
+something is missing. It then has told its state exactly the events of the log, each once. What it
+keeps is a few numbers, however long the session is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from perdure.events.cursor import Gaps
+from perdure.events.types import SNAPSHOT, AnyEvent, Event, LiveEvent, Snapshot
+from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.ids import StreamId
+from perdure.session.messages import Message
+
+Verdict = Literal["new", "repeated", "gap"]
+"""What an event is to a consumer: to be applied, to be skipped, or the sign of a loss."""
+
+Told = AnyEvent | Mapping[str, object]
+"""An event as a watch gives it, or as it comes over the wire."""
+
+Connect = Callable[[int], AsyncIterator[Told]]
+"""Given a seq: the events after it, as long as the connection lasts."""
+
+_CLOSING = frozenset(("agent:model_finished", "agent:tool_result", "agent:interrupted"))
+_STREAM = StreamId("followed")
+
+
+@takes_all_declared
+class Follower:
+    """One consumer of one session's events; `after` is the last seq it knows already."""
+
+    def __init__(self, after: Annotated[int, Meta(ge=-1)] = -1) -> None:
+        self._seq = after
+        self._index = 0
+        self._has_more = False
+        self._gaps = Gaps()
+
+    def __repr__(self) -> str:
+        return f"<Follower resume_after={self.resume_after}>"
+
+    @property
+    def resume_after(self) -> int:
+        """The seq after which to connect anew; an entry told in part is told again, whole."""
+        return self._seq - 1 if self._has_more else self._seq
+
+    def take(self, event: Told) -> Verdict:
+        """What `event` is; ``new`` is to be applied, after ``gap`` connect anew.
+
+        Raises: ValueError when it is no event of a session.
+        """
+        if not isinstance(event, Mapping):
+            return self._durable(event) if isinstance(event, Event) else self._live(event)
+        read = _read(event)
+        return self._durable(read) if isinstance(read, Event) else self._live(read)
+
+    async def events(
+        self, connect: Connect, *, broken: tuple[type[Exception], ...] = (ConnectionError,)
+    ) -> AsyncIterator[Told]:
+        """The events that are new, over as many connections as it takes.
+
+        A connection ends by a loss, or by one of `broken`; `connect` is where to wait before the
+        next. Ends when a connection does.
+        """
+        while True:
+            try:
+                async for event in connect(self.resume_after):
+                    verdict = self.take(event)
+                    if verdict == "gap":
+                        break
+                    if verdict == "new":
+                        yield event
+                else:
+                    return
+            except broken:
+                continue
+
+    def _durable(self, event: Event) -> Verdict:
+        place = (event.seq, event.index)
+        expected = (self._seq, self._index + 1) if self._has_more else (self._seq + 1, 0)
+        if place != expected:
+            return "repeated" if place < expected else "gap"
+        self._seq, self._index, self._has_more = event.seq, event.index, event.has_more
+        if event.type in _CLOSING:
+            self._gaps.closed(_STREAM, _number_in(event.payload.get("about")))
+        return "new"
+
+    def _live(self, event: LiveEvent | Snapshot) -> Verdict:
+        missed = self._gaps.missed(_of_one_stream(event))
+        if missed < 0:
+            return "repeated"
+        return "gap" if missed else "new"
+
+
+def _of_one_stream(event: LiveEvent | Snapshot) -> LiveEvent | Snapshot:
+    if isinstance(event, Snapshot):
+        return Snapshot(_STREAM, event.of, event.n, event.partial, event.at)
+    return LiveEvent(_STREAM, event.of, event.n, event.type, event.at, event.text)
+
+
+def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
+    """What of an event on the wire says where it belongs."""
+    type_, seq = event.get("type"), event.get("sequenceNumber")
+    index, of, n = event.get("index", 0), event.get("of"), event.get("n")
+    if isinstance(type_, str) and isinstance(seq, int) and isinstance(index, int):
+        has_more = event.get("more") is True
+        return Event(_STREAM, seq, index, type_, 0, event, has_more)
+    if isinstance(of, int) and isinstance(n, int):
+        if type_ == SNAPSHOT:
+            return Snapshot(_STREAM, of, n, Message("assistant", ()), 0)
+        return LiveEvent(_STREAM, of, n, "agent:token", 0, "")
+    raise ValueError("this is no event of a session: it has neither sequenceNumber nor of and n")
+
+
+def _number_in(about: object) -> int:
+    """The seq of the entry `about`, -1 for none."""
+    digits = about.rpartition("/")[2] if isinstance(about, str) else ""
+    return int(digits) if digits.isdecimal() else -1

@@ -1,0 +1,275 @@
+"""A source into a session, a stretch in each commit.
+
+Each commit holds a piece of the file as a blob, the ``import_source`` that names it, and the
+entries of that stretch. All but the last say that more was to follow, so the session is
+``importing`` until the last one is there. Whoever imports the file again after a crash finds the
+pieces that are there, and adds the rest: what is known is told by its place. Every commit names
+the head it expects, so nothing is ever added twice, not by two imports at a time either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from perdure.interop.formats.items import Item, body_without_source, with_source
+from perdure.interop.formats.sources.content import line_number_at
+from perdure.interop.formats.sources.outline import with_usage
+from perdure.interop.formats.sources.reader import Source, Stretch
+from perdure.session.codec import new_side
+from perdure.session.entries import NewEntry, Ref, Sibling
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import OPAQUE
+from perdure.session.messages import MESSAGE
+from perdure.session.notes import ImportSource, LeafMoved, SourcePlace
+from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.validation.contents import named_contents
+
+_FRESH, _ELSEWHERE = -1, -2
+
+
+class Base(msgspec.Struct, frozen=True):
+    """What of a source is in a session already, whose head and leaf are known.
+
+    Shape: `known` is item -> entry. `begin` is where in the file the new part begins; `parts` are
+    offset and seq of the pieces before it. `with_usage` are messages that carry usage.
+    `has_own_leaf`: perdure moved the leaf away, so it stays where it is.
+    """
+
+    stream: StreamId
+    head: int
+    leaf: EntryId | None
+    known: Mapping[int, EntryId] = {}
+    begin: int = 0
+    parts: tuple[tuple[int, int], ...] = ()
+    with_usage: Collection[EntryId] = ()
+    has_own_leaf: bool = False
+
+
+class Added(msgspec.Struct):
+    """What was added so far."""
+
+    entries: int = 0
+    messages: int = 0
+    malformed: tuple[int, ...] = ()
+    is_new: bool = False
+
+
+class Adding:
+    """Adds what is new in `source`, called `name`, to a session that stands at `base`."""
+
+    def __init__(self, source: Source, name: str, base: Base, added: Added) -> None:
+        self._source = source
+        self._name = name
+        self._base = base
+        self._added = added
+        self._places = _Places(base, len(source.parsed.items))
+        self._head = base.head
+        self._leaf = base.leaf
+        self._end = base.begin
+        self._line = line_number_at(source.content, base.begin)
+        self._first_line = self._line
+        self._parts = list(base.parts)
+        self._position = 0
+        self._counted = self._groups_with_usage()
+
+    async def run(
+        self, store: SessionStore, at: int, piece_bytes: int, create: StreamHeader | None = None
+    ) -> None:
+        """Commit all of it.
+
+        Durable: each stretch when it is there, all of it on return.
+        Raises: FormatError when the source changed meanwhile; HeadConflict when somebody else
+        wrote to the session; what else ``SessionStore.commit`` raises.
+        """
+        stretches = self._source.stretches(self._base.begin, piece_bytes)
+        loop = asyncio.get_running_loop()
+        # One thread: each that ever held a piece would keep room for one.
+        with ThreadPoolExecutor(1, "perdure-import") as thread:
+            while True:
+                stretch = await loop.run_in_executor(thread, next, stretches, None)
+                if stretch is None:
+                    break
+                step = await loop.run_in_executor(thread, self._step, stretch, at, create)
+                if step is None:
+                    continue
+                await store.commit(step.commit)
+                self._note(stretch, step, is_new=create is not None)
+                create = None
+
+    def has_only_known(self) -> bool:
+        """All that was added to the file are entries of the session's own, from an export."""
+        items, known = self._source.parsed.items, self._base.known
+        if len(known) < len(items):
+            return False
+        if any(line.number >= self._first_line for line in self._source.parsed.malformed):
+            return False
+        return any(items[position].offset >= self._base.begin for position in known)
+
+    # -- one commit
+
+    def _step(self, stretch: Stretch, at: int, create: StreamHeader | None) -> _Step | None:
+        """What is to be committed of `stretch`; None when nothing of it is new."""
+        fresh = list(self._fresh(stretch.items))
+        piece = self._source.content.read(self._end, stretch.end - self._end)
+        pieces: tuple[bytes, ...] = ()
+        entries: list[NewEntry] = []
+        if piece or stretch.is_last:
+            self._parts.append((self._end, self._head + 1))
+            entries.append(new_side(self._import_source(piece, stretch)))
+            pieces = (piece,)
+        elif not fresh:
+            return None
+        first = self._head + 1
+        for position, item in fresh:
+            seq = first + len(entries)
+            entries.append(self._entry(item, first))
+            self._places.put(position, seq)
+            self._follow(position, item)
+        self._end = stretch.end
+        self._line += piece.count(b"\n")
+        entries += self._moving(is_last=stretch.is_last)
+        self._head += len(entries)
+        write = Write(
+            is_received=True,
+            stream=self._base.stream,
+            create=create,
+            entries=tuple(entries),
+            expected_head=None if create is not None else first - 1,
+        )
+        messages = sum(item.kind == MESSAGE for _, item in fresh)
+        # Media of items that are in the session already are named by nothing that is added.
+        blobs = named_contents((*pieces, *stretch.blobs), entries)
+        return _Step(Commit(writes=(write,), at=at, blobs=blobs), len(fresh), messages)
+
+    def _fresh(self, items: list[Item]) -> Iterator[tuple[int, Item]]:
+        """The items that are not in the session yet, with their positions."""
+        for item in items:
+            position = self._position
+            self._position += 1
+            if self._places.is_fresh(position):
+                # An older part of the same answer has its usage already.
+                yield position, with_usage(item, None) if item.group in self._counted else item
+
+    def _entry(self, item: Item, first: int) -> NewEntry:
+        is_tree = item.lane == "tree"
+        body = body_without_source(item, self._places)
+        if item.kind != OPAQUE:
+            body = with_source(body, self._place_of(item))
+        return NewEntry(
+            kind=item.kind,
+            body=body,
+            v=item.version,
+            lane=item.lane,
+            parent=self._places.reference(item.parent, first) if is_tree else None,
+            about=None if is_tree else self._places.reference(item.about, first),
+            at=item.at,
+            alias=item.alias,
+        )
+
+    def _place_of(self, item: Item) -> SourcePlace:
+        number = bisect_right(self._parts, item.offset, key=lambda part: part[0]) - 1
+        return SourcePlace(self._parts[max(0, number)][1], item.offset, item.length)
+
+    def _import_source(self, piece: bytes, stretch: Stretch) -> ImportSource:
+        return ImportSource(
+            format=self._source.parsed.format,
+            name=self._name,
+            blob=blob_hash(piece),
+            offset=self._end,
+            length=len(piece),
+            first_line=self._line,
+            lines=piece.count(b"\n") + (not piece.endswith(b"\n") and bool(piece)),
+            malformed=self._malformed(stretch),
+            file_session=self._source.parsed.header.session,
+            has_more=not stretch.is_last,
+        )
+
+    def _malformed(self, stretch: Stretch) -> tuple[int, ...]:
+        return tuple(number for number in stretch.malformed if number >= self._first_line)
+
+    # -- the leaf
+
+    def _follow(self, position: int, item: Item) -> None:
+        if item.lane == "tree":
+            self._leaf = self._places[position]
+        elif item.kind == LeafMoved.kind:
+            target = (item.references or {}).get("target")
+            self._leaf = None if target is None else self._places[target]
+
+    def _moving(self, *, is_last: bool) -> list[NewEntry]:
+        """The entry that moves the leaf to where it belongs, if it is elsewhere."""
+        wanted = self._base.leaf
+        if not self._base.has_own_leaf:
+            leaf = self._source.parsed.leaf
+            wanted = None if leaf is None else self._places[leaf] if is_last else self._leaf
+        if wanted == self._leaf:
+            return []
+        self._leaf = wanted
+        moved = new_side(LeafMoved(wanted))
+        if self._base.has_own_leaf:  # ours: no later import may take it for its own
+            return [moved]
+        place = SourcePlace(self._parts[-1][1], self._source.content.length, 0)
+        return [msgspec.structs.replace(moved, body=with_source(moved.body, place))]
+
+    # -- what was known, and what was done
+
+    def _groups_with_usage(self) -> frozenset[str]:
+        items, base = self._source.parsed.items, self._base
+        groups = {items[n].group for n, entry in base.known.items() if entry in base.with_usage}
+        return frozenset(group for group in groups if group is not None)
+
+    def _note(self, stretch: Stretch, step: _Step, *, is_new: bool) -> None:
+        added = self._added
+        added.is_new = added.is_new or is_new
+        added.malformed += self._malformed(stretch)
+        added.entries += step.entries
+        added.messages += step.messages
+
+
+class _Step(msgspec.Struct, frozen=True):
+    commit: Commit
+    entries: int
+    messages: int
+
+
+class _Places:
+    """Which entry each item of a source is, or will be: eight bytes an item."""
+
+    def __init__(self, base: Base, count: int) -> None:
+        self._stream = base.stream
+        self._seqs = array("q", [_FRESH]) * count
+        self._others: dict[int, EntryId] = {}
+        own = f"{base.stream}/"
+        for position, entry in base.known.items():
+            if entry.startswith(own):
+                self._seqs[position] = int(entry[len(own) :])
+            else:
+                self._seqs[position] = _ELSEWHERE
+                self._others[position] = entry
+
+    def is_fresh(self, position: int) -> bool:
+        return self._seqs[position] == _FRESH
+
+    def put(self, position: int, seq: int) -> None:
+        self._seqs[position] = seq
+
+    def __getitem__(self, position: int, /) -> EntryId:
+        seq = self._seqs[position]
+        return self._others[position] if seq == _ELSEWHERE else entry_id(self._stream, seq)
+
+    def reference(self, position: int | None, first: int) -> Ref | None:
+        """The item at `position`, as an entry that is in the session, or comes in the same write.
+
+        `first` is the seq of the write's first entry.
+        """
+        if position is None:
+            return None
+        seq = self._seqs[position]
+        return Sibling(seq - first) if seq >= first else self[position]

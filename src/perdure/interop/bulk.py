@@ -1,0 +1,126 @@
+"""Many files into a store: several at a time, each in its own commit, none stopping the others.
+
+Files are read and parsed while the commits of others are being written, so that a store can put
+those together. How many bytes of them are in memory at once is bounded by `BYTES_AT_ONCE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from perdure.errors import PerdureError
+from perdure.interop.formats.sources.reader import BOUNDS
+from perdure.interop.imports import import_source
+from perdure.interop.reports import FileOutcome, FormatName
+from perdure.session.clock import Clock, RandomSource
+from perdure.stores.protocol import SessionStore
+
+FILES_AT_ONCE = 8
+BYTES_AT_ONCE = 16 * 1024 * 1024
+
+Told = Callable[[Path, int], None]
+"""Told how many bytes of a file were read so far, from any thread."""
+
+
+async def import_files(
+    store: SessionStore,
+    paths: Iterable[Path],
+    *,
+    clock: Clock,
+    random: RandomSource,
+    format: FormatName = "auto",
+    subject: str | None = None,
+    told: Told | None = None,
+    again: bool = False,
+) -> AsyncIterator[FileOutcome]:
+    """Import the files at `paths`, as `import_source` does.
+
+    Shape: one outcome a file, in the order of `paths`. A caller that stops early cancels what is
+    under way; what was yielded is in the store.
+    """
+    importer = _Importer(store, clock, random, format, subject=subject, told=told, again=again)
+    jobs = ((held_bytes(size_of(path)), partial(importer.outcome_of, path)) for path in paths)
+    async for outcome in in_order(jobs):
+        yield outcome
+
+
+Result = TypeVar("Result")
+Job = tuple[int, Callable[[], Coroutine[None, None, Result]]]
+"""How many bytes it will hold in memory, and what to do."""
+
+
+async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
+    """Do several of `jobs` at a time; their results, in order."""
+    waiting: deque[tuple[int, asyncio.Task[Result]]] = deque()
+    under_way = 0
+    try:
+        for size, start in jobs:
+            while waiting and (len(waiting) >= FILES_AT_ONCE or under_way + size > BYTES_AT_ONCE):
+                yield await waiting[0][1]
+                under_way -= waiting.popleft()[0]
+            under_way += size
+            waiting.append((size, asyncio.create_task(start())))
+        while waiting:
+            yield await waiting[0][1]
+            waiting.popleft()
+    finally:
+        for _, task in waiting:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
+
+
+def held_bytes(size: int) -> int:
+    """How much of a file of `size` bytes is in memory while it is imported."""
+    return min(size, BOUNDS.whole_bytes + BOUNDS.piece_bytes)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of the file at `path`; 0 when it cannot be looked at."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+class _Importer:
+    def __init__(
+        self,
+        store: SessionStore,
+        clock: Clock,
+        random: RandomSource,
+        format: FormatName,
+        *,
+        subject: str | None,
+        told: Told | None,
+        again: bool,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._format: FormatName = format
+        self._subject = subject
+        self._told = told
+        self._again = again
+
+    async def outcome_of(self, path: Path) -> FileOutcome:
+        """Import one file."""
+        told = self._told
+        try:
+            report = await import_source(
+                self._store,
+                path,
+                clock=self._clock,
+                random=self._random,
+                format=self._format,
+                subject=self._subject,
+                progress=None if told is None else lambda read, _total: told(path, read),
+                again=self._again,
+            )
+        except PerdureError as error:
+            return FileOutcome(path, error=error)
+        return FileOutcome(path, report)

@@ -1,0 +1,176 @@
+"""Sessions of a store as files: perdure's own format, which holds everything, and others.
+
+A whole session that nobody asked to change is written from the store, so that an unchanged import
+gives its own bytes. A branch alone, another leaf, or a session without its secrets is made as a
+value first, and that is written: nothing of the original gets past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from perdure.codecs.fields import fields_of
+from perdure.codecs.operator import words as operator
+from perdure.errors import EntryNotFound, Erased
+from perdure.interop.bundle import bundle_of
+from perdure.interop.formats import markdown, native
+from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
+from perdure.interop.formats.html import page
+from perdure.interop.formats.items import IMPORT
+from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.operator.writer import SourceFile, file_of
+from perdure.interop.formats.transcript import losses_of, transcript_of
+from perdure.interop.pi_export import export_pi, pi_of
+from perdure.interop.redaction.sessions import Redacted, redacted
+from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
+from perdure.interop.source_files import content_of, originals_of
+from perdure.interop.workflow_export import session as workflow
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, blob_hash
+from perdure.session.kinds import OPAQUE
+from perdure.session.notes import ImportSource, SessionExported
+from perdure.stores.protocol import Commit, SessionStore, Write
+
+
+class ExportSelection(msgspec.Struct, frozen=True):
+    """What of a session is exported, and what is replaced in it.
+
+    `leaf` alone gives the branch that ends there. With `has_all_branches` everything is exported,
+    and the conversation stands at `leaf`, if there is one; without either, everything is, but for
+    Markdown and workflows, which give the branch the session stands on. `dialect` is that of a
+    workflow.
+    """
+
+    leaf: EntryId | None = None
+    has_all_branches: bool = False
+    redact: Collection[Redaction] = ()
+    dialect: Dialect = "perdure"
+
+
+_EVERYTHING = ExportSelection()
+
+
+async def export_session(
+    store: SessionStore,
+    stream: StreamId,
+    format: ExportFormat = "perdure",
+    selection: ExportSelection = _EVERYTHING,
+) -> Exported:
+    """The session `stream` as a file in `format`.
+
+    Shape: the same session gives the same bytes. An unchanged import of a pi or Operator file gives
+    the bytes of that file, unless something is to be replaced in it.
+    Entries that were erased are left empty, or out, and `Exported.warnings` says how many.
+    Raises: SessionNotFound; Erased when the session was erased; EntryNotFound when the leaf is no
+    entry of the conversation.
+    """
+    if (await store.state(stream)).info.status == "erased":
+        raise Erased(stream)
+    if format == "pi" and selection.leaf is None and not selection.redact:
+        exported = await export_pi(store, stream)
+        return _without_erased(exported, await store.tree(stream))
+    bundle = await bundle_of(store, stream)
+    exported = await _exported(store, stream, bundle, format, selection)
+    return _without_erased(exported, bundle.entries)
+
+
+def _without_erased(exported: Exported, entries: Iterable[Entry]) -> Exported:
+    erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in entries)
+    if not erased:
+        return exported
+    warning = f"{erased} of its entries were erased: what they said is gone"
+    return msgspec.structs.replace(exported, warnings=(*exported.warnings, warning))
+
+
+async def _exported(
+    store: SessionStore,
+    stream: StreamId,
+    bundle: Bundle,
+    format: ExportFormat,
+    selection: ExportSelection,
+) -> Exported:
+    if selection.leaf is not None:
+        leaf = await _in_bundle(store, stream, bundle, selection.leaf)
+        is_whole = selection.has_all_branches or format == "workflow"
+        bundle = moved_to(bundle, leaf) if is_whole else cut_to(bundle, leaf)
+    if not selection.redact:
+        return _written(bundle, format, selection, {})
+    clean = redacted(bundle, selection.redact)
+    exported = _written(clean.bundle, format, selection, clean.counts)
+    warnings = (*exported.warnings, *_doubts(clean))
+    return msgspec.structs.replace(exported, warnings=warnings, redacted=clean.counts)
+
+
+async def note_export(
+    store: SessionStore, stream: StreamId, path: str, selection: ExportSelection, at: int
+) -> None:
+    """Keep in the log of `stream` that it was written to `path` as a workflow.
+
+    Durable: when this returns. Units: `at` is Unix milliseconds.
+    """
+    noted = new_side(SessionExported(path, workflow.FORMAT, selection.dialect))
+    await store.commit(Commit(writes=(Write(stream=stream, entries=(noted,)),), at=at))
+
+
+async def _in_bundle(
+    store: SessionStore, stream: StreamId, bundle: Bundle, leaf: EntryId
+) -> EntryId:
+    """The id in `bundle` of the entry `leaf`, which a fork may share with its origin.
+
+    Raises: EntryNotFound.
+    """
+    seen = await store.tree(stream)  # in the order of the bundle
+    own = (entry.id for entry in bundle.entries if entry.lane == "tree")
+    for entry, id in zip(seen, own, strict=True):
+        if entry.id == leaf:
+            return id
+    raise EntryNotFound(leaf, stream)
+
+
+def _written(
+    bundle: Bundle, format: ExportFormat, selection: ExportSelection, counts: Mapping[str, int]
+) -> Exported:
+    stream = bundle.header.id
+    match format:
+        case "perdure":
+            return Exported(stream, native.FORMAT, native.written(bundle))
+        case "pi":
+            return pi_of(bundle)
+        case "operator":
+            file = file_of(bundle, _operator_base(bundle))
+            return Exported(stream, operator.FORMAT, file.content, file.warnings)
+        case "workflow":
+            return workflow.written(bundle, leaf_of(bundle.entries), selection.dialect)
+        case "markdown":
+            transcript = transcript_of(bundle, counts)
+            has_all = selection.has_all_branches
+            content = markdown.written(transcript, has_all_branches=has_all)
+            warnings = losses_of(bundle, is_branch=not has_all)
+            warnings += markdown.losses_of(transcript)
+            return Exported(stream, markdown.FORMAT, content, tuple(warnings))
+        case "html":
+            content = page.written(transcript_of(bundle, counts))
+            return Exported(stream, page.FORMAT, content, tuple(losses_of(bundle, is_branch=False)))
+
+
+def _operator_base(bundle: Bundle) -> SourceFile | None:
+    """The Operator file that the session in `bundle` was read from, if it was from one."""
+    described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
+    if described.get("format") != operator.FORMAT:
+        return None
+    originals = originals_of(e for e in bundle.entries if e.kind == ImportSource.kind)
+    content = content_of(originals, {blob_hash(content): content for content in bundle.blobs})
+    return None if content is None else SourceFile(content, originals[-1].seqs)
+
+
+def _doubts(clean: Redacted) -> list[str]:
+    """What redaction could not look into."""
+    found: list[str] = []
+    if clean.unseen:
+        found.append(f"{clean.unseen} media were not looked into: they may show what was replaced")
+    if clean.dropped:
+        found.append(f"{clean.dropped} text files that held something to replace are left out")
+    return found

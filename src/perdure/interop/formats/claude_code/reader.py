@@ -1,0 +1,416 @@
+"""Claude Code transcripts, read.
+
+A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
+the tree; side chains are branches of their own, off the leaf. Everything else (progress, snapshots,
+queue operations) becomes an ``imported_record`` beside the tree, and what hung below it hangs below
+its nearest ancestor. A file in which hardly a record names its parent (one written by hand) is read
+as one chain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from perdure.codecs.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    flag_in,
+    name_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, Reading
+from perdure.interop.formats.claude_code.answers import Answers
+from perdure.interop.formats.claude_code.messages import (
+    assistant_of,
+    content_of,
+    said_by_person,
+    said_by_tools,
+)
+from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import Make, parsed_whole
+from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMessage
+from perdure.session.messages import Message, Part, TextPart, ToolCallPart
+from perdure.session.notes import ImportedRecord, SessionInfoChanged
+
+FORMAT = "claude-code"
+
+TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+"""Types of the records that name the session, the weakest first, and the field that does."""
+
+QUIET = frozenset(
+    {
+        *TITLES,
+        "system",
+        "attachment",
+        "progress",
+        "file-history-snapshot",
+        "queue-operation",
+        "permission-mode",
+        "mode",
+        "last-prompt",
+        "agent-name",
+        "agent-color",
+        "agent-setting",
+        "tag",
+        "pr-link",
+        "worktree-state",
+        "attribution-snapshot",
+        "content-replacement",
+    }
+)
+"""Types of the records that are known to say nothing in the conversation."""
+
+_SAID = ("user", "assistant")
+_NOTHING = Message("user", ())
+_REASONS: dict[str, CompactionReason] = {"manual": "manual", "auto": "threshold"}
+_METADATA = {"version": "version", "gitBranch": "git_branch", "slug": "slug", "agentId": "agent"}
+_OWN_ID = re.compile(rb'"uuid":\s*"([\w.-]+)"')
+_PARENT_ID = re.compile(rb'"parentUuid":\s*(?:null|"([\w.-]+)")')
+_IS_SIDECHAIN = re.compile(rb'"isSidechain":\s*true')
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The Claude Code transcript in `content`, whatever state it is in."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+class _About:
+    """What the records say of the session itself."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, None] = {}
+        self.created_at: int | None = None
+        self.cwd: str | None = None
+        self.metadata: dict[str, object] = {}
+        self.has_main_chain = False
+        self._missing = list(_METADATA)
+
+    def take(self, fields: Fields, at: int | None) -> None:
+        """Note what `fields` says first."""
+        session = name_in(fields, "sessionId")
+        if session is not None and session not in self.sessions:
+            self.sessions[session] = None
+        if self.created_at is None:
+            self.created_at = at
+        if self.cwd is None:
+            self.cwd = name_in(fields, "cwd")
+        for key in self._missing:
+            if key in fields and (value := name_in(fields, key)) is not None:
+                self.metadata[_METADATA[key]] = value
+                self._missing = [each for each in self._missing if each != key]
+
+    def header(self) -> SourceHeader:
+        """The session: the first one named. A file of an agent's side chain is one of its own."""
+        session = next(iter(self.sessions), None)
+        agent = self.metadata.get("agent")
+        header = SourceHeader(session, self.created_at, self.cwd, self.metadata)
+        if session is None or not isinstance(agent, str) or self.has_main_chain:
+            return header
+        own = agent_session(session, agent)
+        return msgspec.structs.replace(header, session=own, parent=session, is_subagent=True)
+
+
+def agent_session(session: str, agent: str) -> str:
+    """What the session of an agent is called that was started in `session`."""
+    return f"{session}:agent-{agent}"
+
+
+class Reader:
+    """Reads a transcript into `draft`; as one chain, if its records name no parents."""
+
+    def __init__(self, draft: SourceDraft, *, is_chain: bool = False) -> None:
+        self.draft = draft
+        self.linker = Linker(self.draft, self._place)
+        self.answers = Answers()
+        self.boundary: Fields = {}  # what the newest compact boundary says of its summary
+        # Item that may name the session -> its type, and for a summary what it is of.
+        self.titles: dict[int, tuple[str, str | None]] = {}
+        self.usage_at: dict[str, int] = {}  # answer -> the item that carries its usage
+        self.roots = 0
+        self._about = _About()
+        self._is_chain = is_chain
+        self._leaves = {False: Leaf(), True: Leaf()}  # by "is a side chain"
+        self._has_gap = False
+
+    def take(self, line: Line, reading: Reading) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self._take_broken(line, reading.problem or "")
+            return
+        fields = fields_of(reading.value)
+        if fields is None or name_in(fields, "type") is None:
+            self.draft.malformed(line, "it is no record of a Claude Code transcript")
+            self._has_gap = True
+            return
+        record = Record(line, fields, name_in(fields, "uuid"), name_in(fields, "parentUuid"))
+        record.at = time_in(fields, "timestamp")
+        self._about.take(fields, record.at)
+        self._link(record)
+
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what most lines are, words below a record before them; False for others."""
+        own, parent = fields.get("uuid"), fields.get("parentUuid")
+        if type(own) is not str or not own or type(parent) is not str or not parent:
+            return False
+        message = object_in(fields, "message")
+        if message is None or self._is_chain or not self.linker.is_plain(own, parent):
+            return False
+        kind = fields.get("type")
+        if kind not in _SAID or "isCompactSummary" in fields:
+            return False
+        parts = content_of(message, self.draft.media)
+        if parts is None or (kind == "user" and said_by_tools(parts)):
+            return False
+        hung_on = self.answers.end_at(self.linker.below(parent))
+        at = time_in(fields, "timestamp")
+        item = Item(_NOTHING, number, offset, length, 0, hung_on, None, at, own)
+        if kind == "user":
+            item.body = _said(fields, parts)
+            node = self.draft.put(item)
+        else:
+            node = _answer(self, item, fields, parts)
+        self._about.take(fields, at)
+        self.linker.nodes[own] = node
+        self._follow(fields, number, node, hung_on)
+        self._has_gap = False
+        return True
+
+    def _take_broken(self, line: Line, problem: str) -> None:
+        self.draft.malformed(line, problem)
+        own, parents = _OWN_ID.findall(line.content), _PARENT_ID.findall(line.content)
+        if len(own) != 1 or len(parents) != 1 or not line.is_ended:
+            self._has_gap = True
+            return
+        parent = parents[0].decode() or None
+        fields: Fields = {"isSidechain": _IS_SIDECHAIN.search(line.content) is not None}
+        self._link(Record(line, fields, own[0].decode(), parent))
+
+    def _link(self, record: Record) -> None:
+        fields = record.fields
+        leaf = self._leaves[fields.get("isSidechain") is True].node
+        is_boundary = _is_boundary(fields)
+        if is_boundary:
+            record.parent = record.parent or name_in(fields, "logicalParentUuid")
+        if self._has_gap or is_boundary:
+            record.fallback = leaf
+        is_lost = self._is_chain and record.parent not in self.linker.nodes
+        follows = record.parent is None and (
+            is_boundary or self._is_chain or flag_in(fields, "isCompactSummary")
+        )
+        if record.id is None or is_lost or follows:
+            self.linker.add_below(record, leaf)
+        else:
+            self.linker.add(record)
+        self._has_gap = self._has_gap and not record.is_placed
+
+    @property
+    def instead(self) -> Make | None:
+        """The same, as one chain, where hardly a record names its parent."""
+        is_unlinked = self.roots > max(1, self.linker.links)
+        return partial(Reader, is_chain=True) if is_unlinked and not self._is_chain else None
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        if self._is_chain:
+            text = "most records name no parent; they are read as one chain"
+            self.draft.warn("chain", text)
+        self._name_session()
+        header = self._about.header()
+        others = len(self._about.sessions) - 1
+        if others > 0:
+            self.draft.warn("sessions", f"it also holds lines of {others} other session(s)")
+        main, side = self._leaves[False].node, self._leaves[True].node
+        return self.draft.parsed(header, side if main is None else main)
+
+    def _name_session(self) -> None:
+        """Let the strongest of the titles be the session's; all of that strength, the last wins."""
+        named = [
+            (item, list(TITLES).index(kind))
+            for item, (kind, leaf) in self.titles.items()
+            if kind != "summary" or leaf in self.linker.nodes  # else it is of another session
+        ]
+        strongest = max((strength for _, strength in named), default=-1)
+        for item, strength in named:
+            if strength == strongest:
+                self.draft.items.choose(item)
+
+    # -- placing
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        hung_on = self.answers.end_at(parent)
+        kind = name_in(record.fields, "type")
+        make = _opaque if kind is None else _RECORDS.get(kind, _quiet)
+        node = make(self, record, hung_on)
+        if node is None or node == hung_on:
+            return hung_on
+        self._follow(record.fields, record.line.number, node, hung_on)
+        return node
+
+    def _follow(self, fields: Fields, number: int, node: int, hung_on: int | None) -> None:
+        """The line `number` became the item `node`: what is read next goes on from there."""
+        is_side = fields.get("isSidechain") is True
+        self._leaves[is_side].follow_line(number, node)
+        if not is_side:
+            self._about.has_main_chain = True
+        if hung_on is None:
+            self.roots += 1
+
+    def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
+        """The parts of a record's message; where it has none, the item kept instead of it."""
+        message = object_in(record.fields, "message")
+        parts = None if message is None else content_of(message, self.draft.media)
+        if parts is not None:
+            return parts
+        self.draft.malformed(record.line, "its message has no content")
+        body = Custom("claude-code:message", record.fields.get("message"))
+        return self.draft.add(record, body, hung_on)
+
+
+# -- records; each function returns what the record's children hang on
+
+
+def _opaque(reader: Reader, record: Record, hung_on: int | None) -> int:
+    return reader.draft.add(record, record.line.content, hung_on)
+
+
+def _quiet(reader: Reader, record: Record, hung_on: int | None) -> int | None:
+    kind: str = record.fields["type"]
+    if kind not in QUIET:
+        text = f"line {record.line.number}: {kind!r} is kept without effect"
+        reader.draft.warn("unknown", text)
+    title = name_in(record.fields, TITLES[kind]) if kind in TITLES else None
+    named = None if title is None else SessionInfoChanged(title=title)
+    item = reader.draft.add(record, ImportedRecord(FORMAT, kind), hung_on, otherwise=named)
+    if named is not None:
+        reader.titles[item] = (kind, name_in(record.fields, "leafUuid"))
+    return hung_on
+
+
+def _system(reader: Reader, record: Record, hung_on: int | None) -> int | None:
+    if _is_boundary(record.fields):
+        reader.boundary = object_in(record.fields, "compactMetadata") or {}
+    return _quiet(reader, record, hung_on)
+
+
+def _assistant(reader: Reader, record: Record, hung_on: int | None) -> int:
+    parts = reader.add_message(record, hung_on)
+    if isinstance(parts, int):
+        return parts
+    line = record.line
+    place = (line.number, line.offset, len(line.content))
+    item = Item(_NOTHING, *place, 0, hung_on, None, record.at, record.id)
+    return _answer(reader, item, record.fields, parts)
+
+
+def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...]) -> int:
+    """Fill `item` with the answer that `fields` say, and take it."""
+    message = object_in(fields, "message") or {}
+    answer = assistant_of(fields, message, parts)
+    answer_id = name_in(message, "id") or name_in(fields, "requestId")
+    item.body = answer
+    if answer_id is not None and answer.usage is not None:
+        item.group = answer_id
+    own = reader.draft.put(item)
+    calls = [part.id for part in parts if isinstance(part, ToolCallPart)]
+    reader.answers.add_block(own, item.parent, answer_id, calls)
+    if item.group is not None:
+        _count_usage_once(reader, own, item.group)
+    return own
+
+
+def _count_usage_once(reader: Reader, item: int, answer_id: str) -> None:
+    """Every block reports the usage of the whole answer; only the newest keeps it."""
+    former = reader.usage_at.get(answer_id)
+    if former is not None:
+        reader.draft.items.set_usage(former, None)
+    reader.usage_at[answer_id] = item
+
+
+def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
+    parts = reader.add_message(record, hung_on)
+    if isinstance(parts, int):
+        return parts
+    if flag_in(record.fields, "isCompactSummary"):
+        return _compaction(reader, record, hung_on, parts)
+    results = said_by_tools(parts)
+    if not results:
+        return reader.draft.add(record, _said(record.fields, parts), hung_on)
+    meta = _started_agent(record.fields)
+    item = reader.draft.add(record, Message("tool", results), hung_on, meta=meta)
+    reader.answers.add_results(item, hung_on, [result.call_id for result in results])
+    rest = said_by_person(parts)
+    if rest:
+        return reader.draft.add(record, _said(record.fields, rest), item, ordinal=1)
+    return item
+
+
+def _started_agent(fields: Fields) -> Fields | None:
+    """Which session holds what the agent did whose result this is, if it has one of its own."""
+    session = name_in(fields, "sessionId")
+    agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")
+    if session is None or agent is None:
+        return None
+    return {"subagent": agent_session(session, agent)}
+
+
+def _said(fields: Fields, parts: tuple[Part, ...]) -> ItemBody:
+    if flag_in(fields, "isMeta"):
+        return CustomMessage("claude-code:meta", parts, is_displayed=False)
+    return Message("user", parts)
+
+
+def _compaction(
+    reader: Reader, record: Record, hung_on: int | None, parts: tuple[Part, ...]
+) -> int:
+    boundary, reader.boundary = reader.boundary, {}
+    kept = object_in(boundary, "preservedSegment") or {}
+    first = _own_item(reader, name_in(kept, "headUuid"))
+    body = Compaction(
+        summary="\n\n".join(part.text for part in parts if isinstance(part, TextPart)),
+        tokens_before=count_in(boundary, "preTokens") or None,
+        reason=_REASONS.get(text_in(boundary, "trigger") or "", "import"),
+    )
+    item = reader.draft.add(record, body, hung_on, {"first_kept": first})
+    last = _own_item(reader, name_in(kept, "tailUuid"))
+    if last is not None:  # the conversation goes on from the last message kept
+        reader.answers.replace(last, item)
+    return item
+
+
+def _own_item(reader: Reader, foreign_id: str | None) -> int | None:
+    node = reader.linker.nodes.get(foreign_id) if foreign_id is not None else None
+    is_own = node is not None and reader.draft.items[node].alias == foreign_id
+    return node if is_own else None
+
+
+def _attachment(reader: Reader, record: Record, hung_on: int | None) -> int | None:
+    """What the person typed while the model was at work stands in no other record."""
+    attached = object_in(record.fields, "attachment") or {}
+    parts: tuple[Part, ...] | None = None
+    if text_in(attached, "type") == "queued_command":
+        parts = content_of({"content": attached.get("prompt")}, reader.draft.media)
+    if parts is None:
+        return _quiet(reader, record, hung_on)
+    is_typed = (text_in(attached, "commandMode") or "prompt") == "prompt"
+    return reader.draft.add(record, _said({"isMeta": not is_typed}, parts), hung_on)
+
+
+def _is_boundary(fields: Fields) -> bool:
+    return fields.get("type") == "system" and fields.get("subtype") == "compact_boundary"
+
+
+_RECORDS: dict[str, Callable[[Reader, Record, int | None], int | None]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "system": _system,
+    "attachment": _attachment,
+}

@@ -1,0 +1,297 @@
+"""Codex rollouts, read: lines in an envelope of `type` and `payload`, and bare lines before that.
+
+A rollout is one chain: what is said hangs on what was said before, and a rollback moves the leaf
+to before the turns it takes back. Response items are the conversation; events repeat it for a
+screen and become ``imported_record`` s, but for the usage, names and rollbacks only they tell of.
+Source: openai/codex, ``codex-rs/protocol/src/protocol.rs`` and ``models.rs``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from perdure.codecs.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, Reading
+from perdure.codecs.shared_keys import model_name
+from perdure.interop.formats.codex.messages import (
+    READ_ITEMS,
+    body_of,
+    retained_of,
+    usage_of,
+)
+from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
+from perdure.session.messages import Message, TextPart
+from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
+
+FORMAT = "codex"
+ENVELOPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+"""Types of the lines that have a payload."""
+
+PROVIDER = "openai"
+
+QUIET = frozenset(
+    {"ghost_snapshot", "web_search_call", "compaction", "compaction_summary", "other"}
+)
+"""Types of the response items that are known to say nothing in the conversation."""
+
+_METADATA = (
+    *("originator", "cli_version", "source", "model_provider", "git", "forked_from_id"),
+    *("agent_nickname", "agent_role"),
+)
+_CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: (.+)")
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The Codex rollout in `content`, whatever state it is in."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+class Reader:
+    """Reads a rollout into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.leaf: int | None = None
+        self.model: str | None = None
+        self.provider = PROVIDER
+        self.effort: str | None = None
+        self.told: Fields | None = None  # the totals that the newest report of usage gave
+        self.unpaid: int | None = None  # the newest item of the model's without usage
+        self.cwd: str | None = None
+        self.turns: list[int | None] = []  # what each of the person's messages hangs on
+        self.linker = self.instead = None  # everything is one chain
+        self._header: Fields | None = None
+        self._at: int | None = None
+
+    def take(self, line: Line, reading: Reading) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self.draft.malformed(line, reading.problem or "")
+            return
+        fields = fields_of(reading.value)
+        if fields is None:
+            self.draft.malformed(line, "it is no record of a Codex rollout")
+            return
+        kind, payload = _opened(fields)
+        record = Record(line, payload, at=time_in(fields, "timestamp"))
+        if kind == "session_meta" and self._header is None:
+            self._take_header(line, payload)
+        elif kind is None:
+            self.draft.malformed(line, "it is no record of a Codex rollout")
+        else:
+            record.at = record.at if record.at is not None else self._at
+            _LINES[kind](self, record)
+
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what most lines are, a message in its envelope; False for others."""
+        payload = object_in(fields, "payload")
+        if payload is None or fields.get("type") != "response_item":
+            return False
+        if payload.get("type") != "message":
+            return False
+        body = body_of(payload, self.draft.media, self.model)
+        if body is None:
+            return False
+        at = time_in(fields, "timestamp")
+        before = self.leaf
+        if at is None:
+            at = self._at
+        self.leaf = self.draft.put(Item(body, number, offset, length, 0, before, None, at))
+        _note_said(self, before, self.leaf, body)
+        return True
+
+    def _take_header(self, line: Line, header: Fields) -> None:
+        self._header = header
+        self._at = self.draft.at = time_in(header, "timestamp")
+        self.provider = name_in(header, "model_provider") or PROVIDER
+        self.cwd = name_in(header, "cwd")
+        self.draft.header_lines.append(line.number)
+
+    def add(self, record: Record, body: ItemBody, *, ordinal: int = 0) -> int:
+        """Append `body` to the conversation."""
+        self.leaf = self.draft.add(record, body, self.leaf, ordinal=ordinal)
+        return self.leaf
+
+    def note(self, record: Record, kind: str) -> None:
+        """Keep `record` beside the conversation."""
+        self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf)
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        header = self._header
+        if header is None:
+            return self.draft.headless(self.leaf, self.cwd)
+        parent = _spawning(header)
+        described = SourceHeader(
+            session=name_in(header, "id"),
+            created_at=time_in(header, "timestamp"),
+            cwd=self.cwd,
+            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+            parent=parent or name_in(header, "forked_from_id"),
+            is_subagent=parent is not None,
+        )
+        return self.draft.parsed(described, self.leaf)
+
+
+def _opened(fields: Fields) -> tuple[str | None, Fields]:
+    """The type of a line and what it says; a bare line of the first versions likewise."""
+    kind = name_in(fields, "type")
+    if kind in ENVELOPES:
+        payload = object_in(fields, "payload")
+        return (None, fields) if payload is None else (kind, payload)
+    if kind is not None:
+        return ("response_item", fields) if "payload" not in fields else ("unknown", fields)
+    if "record_type" in fields:
+        return "state", fields
+    return ("session_meta" if name_in(fields, "id") else None), fields
+
+
+def _spawning(header: Fields) -> str | None:
+    """The session that started this one as its agent."""
+    source = object_in(object_in(header, "source") or {}, "subagent") or {}
+    return name_in(object_in(source, "thread_spawn") or {}, "parent_thread_id")
+
+
+# -- lines
+
+
+def _second_header(reader: Reader, record: Record) -> None:
+    reader.note(record, "session_meta")
+
+
+def _state(reader: Reader, record: Record) -> None:
+    reader.note(record, "state")
+
+
+def _unknown(reader: Reader, record: Record) -> None:
+    kind: str = record.fields["type"]
+    reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
+    reader.add(record, Custom(f"codex:{kind}", record.fields.get("payload")))
+
+
+def _turn_context(reader: Reader, record: Record) -> None:
+    """The model and its effort, where they are others than before."""
+    model = model_name(reader.provider, name_in(record.fields, "model"))
+    effort = name_in(record.fields, "effort")
+    changes: list[ItemBody] = []
+    if name_in(record.fields, "model") and model is not None and model != reader.model:
+        reader.model = model
+        changes.append(ModelChange(model))
+    if effort is not None and effort != reader.effort:
+        reader.effort = effort
+        changes.append(ThinkingChange(effort))
+    for ordinal, change in enumerate(changes):
+        reader.add(record, change, ordinal=ordinal)
+    if not changes:
+        reader.note(record, "turn_context")
+
+
+def _compacted(reader: Reader, record: Record) -> None:
+    summary = text_in(record.fields, "message") or ""
+    history = list_in(record.fields, "replacement_history")
+    media = reader.draft.media
+    retained = None if history is None else retained_of(history, summary, media)
+    reader.add(record, Compaction(summary, reason="import", retained=retained))
+
+
+def _response_item(reader: Reader, record: Record) -> None:
+    item = record.fields
+    kind = name_in(item, "type") or "nothing"
+    body = body_of(item, reader.draft.media, reader.model)
+    if body is not None:
+        _add_said(reader, record, body)
+    elif kind in READ_ITEMS:
+        reader.draft.malformed(record.line, f"its {kind} lacks what belongs to one")
+        reader.add(record, Custom("codex:response_item", item))
+    else:
+        if kind not in QUIET:
+            text = f"line {record.line.number}: {kind!r} is kept without effect"
+            reader.draft.warn("unknown", text)
+        reader.note(record, f"response_item:{kind}")
+
+
+def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> None:
+    before = reader.leaf
+    _note_said(reader, before, reader.add(record, body), body)
+
+
+def _note_said(reader: Reader, before: int | None, own: int, body: Message | CustomMessage) -> None:
+    """Keep what later lines ask of the message `body`, the item `own` on `before`."""
+    if isinstance(body, Message) and body.role == "assistant":
+        reader.unpaid = own
+    elif isinstance(body, Message) and body.role == "user":
+        reader.turns.append(before)
+    elif isinstance(body, CustomMessage) and reader.cwd is None:
+        text = next((part.text for part in body.parts if isinstance(part, TextPart)), "")
+        found = _CWD.search(text)
+        reader.cwd = None if found is None else (found[1] or found[2]).strip()
+
+
+def _event(reader: Reader, record: Record) -> None:
+    kind = name_in(record.fields, "type") or "nothing"
+    act = _EVENTS.get(kind)
+    if act is None or not act(reader, record):
+        reader.note(record, f"event_msg:{kind}")
+
+
+# -- events that tell what no response item does; each says whether it made an item
+
+
+def _token_count(reader: Reader, record: Record) -> bool:
+    info = object_in(record.fields, "info") or {}
+    total = object_in(info, "total_token_usage")
+    is_new = total is None or total != reader.told
+    usage = usage_of(info) if is_new else None
+    reader.told = total
+    if usage is not None and reader.unpaid is not None:
+        reader.draft.items.set_usage(reader.unpaid, usage)
+        reader.unpaid = None
+    return False
+
+
+def _named(reader: Reader, record: Record) -> bool:
+    name = (text_in(record.fields, "thread_name") or "").strip()
+    if name:
+        reader.draft.add(record, SessionInfoChanged(title=name), None)
+    return bool(name)
+
+
+def _rolled_back(reader: Reader, record: Record) -> bool:
+    count = min(count_in(record.fields, "num_turns"), len(reader.turns))
+    if not count:
+        return False
+    before = reader.leaf
+    reader.leaf = reader.turns[-count]
+    del reader.turns[-count:]
+    reader.draft.add(record, LeafMoved(None), before, {"target": reader.leaf})
+    return True
+
+
+_EVENTS: dict[str, Callable[[Reader, Record], bool]] = {
+    "token_count": _token_count,
+    "thread_name_updated": _named,
+    "thread_rolled_back": _rolled_back,
+}
+
+_LINES: dict[str, Callable[[Reader, Record], None]] = {
+    "session_meta": _second_header,
+    "state": _state,
+    "response_item": _response_item,
+    "event_msg": _event,
+    "turn_context": _turn_context,
+    "compacted": _compacted,
+    "unknown": _unknown,
+}

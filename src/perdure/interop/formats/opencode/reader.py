@@ -1,0 +1,175 @@
+"""What `opencode export` writes, read: one JSON document with a session and its messages.
+
+It is written anew at each export, so what was imported before is found by the messages' ids. The
+messages are one chain. The lines of the document that no message begins on count as its header.
+Source: anomalyco/opencode of spring 2026 (1.x), ``cli/cmd/export.ts`` and
+``session/message-v2.ts``. The exports of 2.x are of another form and are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.codecs.fields import (
+    Fields,
+    fields_of,
+    flag_in,
+    list_in,
+    name_in,
+    object_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, lines_of, read_line
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.opencode.messages import (
+    said_by_person,
+    steps_of,
+    subagents_of,
+    summary_in,
+)
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.session.kinds import Compaction, Custom
+from perdure.session.messages import Message
+from perdure.session.notes import ImportedRecord, SessionInfoChanged
+
+FORMAT = "opencode"
+BEGINNING = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
+"""How an export begins."""
+
+_METADATA = ("version", "projectID", "slug")
+
+
+class _Document(msgspec.Struct):
+    info: msgspec.Raw
+    messages: list[msgspec.Raw]
+
+
+_document = msgspec.json.Decoder(_Document)
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The export in `content`; nothing but malformed lines where it is none, or cut off."""
+    reader = _Reader(content)
+    try:
+        document = _document.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        reader.refuse(str(error))
+        return reader.draft.parsed(SourceHeader(), None)
+    reader.take(document)
+    if progress is not None:
+        progress(len(content), len(content))
+    return reader.finished()
+
+
+class _Reader:
+    def __init__(self, content: bytes) -> None:
+        self.draft = SourceDraft(FORMAT, Held(content))
+        self._content = content
+        self._info: Fields = {}
+        self._leaf: int | None = None
+        self._own: dict[str, int] = {}  # message -> the first item made of it
+        self._tail: str | None = None  # what the newest compaction keeps from
+        self.draft.count_lines()
+
+    def refuse(self, reason: str) -> None:
+        """Report every line."""
+        for line in lines_of(self._content):
+            if not line.is_blank:
+                self.draft.malformed(line, f"it is no export of opencode ({reason})")
+
+    def take(self, document: _Document) -> None:
+        """Read the whole of it."""
+        places = self._places([document.info, *document.messages])
+        info = next(places)
+        self._info = _fields_in(info)
+        self._take_info(info)
+        for line in places:
+            self._take_message(line)
+
+    def _places(self, pieces: list[msgspec.Raw]) -> Iterator[Line]:
+        """Where the pieces of the document stand in it, each with its content."""
+        offset, number = 0, 1
+        for piece in pieces:
+            written = bytes(piece)
+            found = self._content.find(written, offset)
+            if found < 0:  # the messages stand before the session
+                found, offset, number = self._content.index(written), 0, 1
+            number += self._content.count(b"\n", offset, found)
+            yield Line(number, found, written)
+            offset = found + len(written)
+            number += written.count(b"\n")
+
+    def _take_info(self, line: Line) -> None:
+        title = (name_in(self._info, "title") or "").strip()
+        if title:
+            record = Record(line, self._info, at=_created(self._info))
+            self.draft.add(record, SessionInfoChanged(title=title), None)
+
+    def _take_message(self, line: Line) -> None:
+        fields = _fields_in(line)
+        info, parts = object_in(fields, "info") or {}, list_in(fields, "parts")
+        record = Record(line, fields, name_in(info, "id"), at=_created(info))
+        if parts is None or name_in(info, "role") not in ("user", "assistant"):
+            self.draft.malformed(line, "a message of it has no role or no parts")
+            self._add(record, [Custom("opencode:message", fields)])
+        elif info["role"] == "user":
+            self._take_said(record, parts)
+        elif flag_in(info, "summary"):
+            self._take_summary(record, parts)
+        else:
+            self._add(record, steps_of(info, parts, self.draft.media), subagents_of(parts))
+
+    def _take_said(self, record: Record, parts: list[object]) -> None:
+        for part in map(fields_of, parts):
+            if part is not None and part.get("type") == "compaction":
+                self._tail = name_in(part, "tail_start_id")
+        said = said_by_person(parts, self.draft.media)
+        if said is None:
+            self.draft.add(record, ImportedRecord(FORMAT, "message"), self._leaf)
+        else:
+            self._add(record, [said])
+
+    def _take_summary(self, record: Record, parts: list[object]) -> None:
+        kept = None if self._tail is None else self._own.get(self._tail)
+        body = Compaction(summary_in(parts), reason="import")
+        self._leaf = self.draft.add(record, body, self._leaf, {"first_kept": kept})
+
+    def _add(self, record: Record, bodies: list[Any], meta: Fields | None = None) -> None:
+        body: ItemBody
+        for ordinal, body in enumerate(bodies):
+            is_result = isinstance(body, Message) and body.role == "tool"
+            own = meta if is_result else None
+            self._leaf = self.draft.add(record, body, self._leaf, ordinal=ordinal, meta=own)
+            if ordinal == 0 and record.id is not None:
+                self._own[record.id] = self._leaf
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        info = self._info
+        told = {item.number for item in self.draft.items}
+        lines = (line for line in lines_of(self._content) if not line.is_blank)
+        self.draft.header_lines += [line.number for line in lines if line.number not in told]
+        parent = name_in(info, "parentID")
+        described = SourceHeader(
+            session=name_in(info, "id"),
+            created_at=_created(info),
+            cwd=name_in(info, "directory"),
+            metadata={name: info[name] for name in _METADATA if info.get(name) is not None},
+            parent=parent,
+            is_subagent=parent is not None,
+            is_saved_whole=True,
+        )
+        return self.draft.parsed(described, self._leaf)
+
+
+def _fields_in(line: Line) -> Fields:
+    return fields_of(read_line(line.content).value) or {}
+
+
+def _created(info: Fields) -> int | None:
+    return time_in(object_in(info, "time") or {}, "created")

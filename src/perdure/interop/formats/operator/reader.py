@@ -1,0 +1,197 @@
+"""Operator session files, read: version 3, its documentation's own form, and the legacy one.
+
+As in pi, everything is in one tree there, and labels and names are side entries here. A ``leaf``
+record moves the leaf and nothing hangs on it. The legacy form is a line of metadata and one
+message a line, in order; its lines have no ids of their own, so they are named by what they hold:
+such a file is rewritten whole at each save. Fields that perdure has no place for stay in the
+import original.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from perdure.codecs.fields import (
+    Fields,
+    fields_of,
+    name_in,
+    number_in,
+    object_in,
+    seconds_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, Reading
+from perdure.codecs.operator.bodies import said_by
+from perdure.codecs.operator.messages import message_of, meta_of
+from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
+from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.notes import ImportedRecord, LeafMoved
+
+LEGACY_HEADER = "metadata"
+HEADER_TYPES = frozenset({*HEADERS, LEGACY_HEADER})
+
+_BROKEN = re.compile(
+    rb'\{(?:"type":"[a-z_]+",)?"id":"([\w.-]+)"(?:,"timestamp":[\d.e+-]+)?'
+    rb'(?:,"parent_id":(?:null|"([\w.-]+)"))?[,}]'
+)
+_METADATA = ("version", "parent_session", "metadata")
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The Operator session in `content`, whatever state it is in."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+class Reader:
+    """Reads a Operator session into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = Linker(self.draft, self._place)
+        self.leaf = Leaf()
+        self.instead = None  # the records name their parents
+        self._header: Fields | None = None
+        self._is_legacy = False
+        self._has_gap = False
+        self._digests: dict[str, int] = {}
+
+    def take(self, line: Line, reading: Reading) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self._take_broken(line, reading.problem or "")
+            return
+        fields = fields_of(reading.value)
+        kind = None if fields is None else name_in(fields, "type")
+        if fields is None or (kind is None and "role" not in fields):
+            self.draft.malformed(line, "it is no record of an Operator session")
+            self._has_gap = True
+        elif kind in HEADER_TYPES and self._header is None:
+            self._header = fields
+            self._is_legacy = kind == LEGACY_HEADER
+            self.draft.header_lines.append(line.number)
+            self.draft.check_version(line, number_in(fields, "version"), VERSION)
+        elif kind is None:
+            self._take_legacy(line, fields)
+        else:
+            self._take_record(line, fields, kind)
+
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what nearly all lines are, a message below a record before it; False for others."""
+        if fields.get("type") != "message":
+            return False
+        own, parent, message = (
+            fields.get("id"),
+            fields.get("parent_id"),
+            object_in(fields, "message"),
+        )
+        if type(own) is not str or not own or message is None:
+            return False
+        linker, draft = self.linker, self.draft
+        if not linker.is_plain(own, parent):
+            return False
+        body = message_of(message, draft.media)
+        if body is None:
+            return False
+        at = seconds_in(fields, "timestamp")
+        if at is None:
+            at = seconds_in(message, "timestamp")
+        item = Item(body, number, offset, length, 0, linker.below(parent), None, at, own)
+        if "meta" in fields:
+            item.meta = meta_of(fields)
+        node = linker.nodes[own] = draft.put(item)
+        self.leaf.follow_line(number, node)
+        self._has_gap = False
+        return True
+
+    def _take_broken(self, line: Line, problem: str) -> None:
+        self.draft.malformed(line, problem)
+        ids = None
+        if line.is_ended and not self._is_legacy:
+            ids = _BROKEN.match(line.content)
+        if ids is None:
+            self._has_gap = True
+            return
+        own, parent = (None if name is None else name.decode() for name in ids.groups())
+        self._link(Record(line, {}, own, parent))
+
+    def _take_record(self, line: Line, fields: Fields, kind: str) -> None:
+        record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parent_id"))
+        record.at = seconds_in(fields, "timestamp")
+        if record.at is None:
+            record.at = seconds_in(object_in(fields, "message") or {}, "timestamp")
+        if kind in HEADER_TYPES:
+            record.id = None
+            self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
+        self._link(record)
+
+    def _take_legacy(self, line: Line, message: Fields) -> None:
+        fields: Fields = {"type": "message", "message": message, "meta": message.get("meta")}
+        record = Record(line, fields, name_in(message, "id") or self._named(line))
+        record.at = seconds_in(message, "timestamp")
+        self.linker.add_below(record, self.leaf.node)
+
+    def _named(self, line: Line) -> str:
+        digest = hashlib.sha256(line.content).hexdigest()[:24]
+        number = self._digests[digest] = self._digests.get(digest, 0) + 1
+        return f"line-{digest}-{number}"
+
+    def _link(self, record: Record) -> None:
+        self._has_gap = self.linker.link(record, self.leaf.node, has_gap=self._has_gap)
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        header = self._header
+        if header is None:
+            return self.draft.headless(self.leaf.node)
+        described = SourceHeader(
+            session=name_in(header, "id"),
+            created_at=seconds_in(header, "timestamp") or time_in(header, "created_at"),
+            cwd=name_in(header, "cwd"),
+            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+            is_saved_whole=self._is_legacy,
+        )
+        return self.draft.parsed(described, self.leaf.node)
+
+    # -- placing
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        kind = record.fields.get("type")
+        if kind == "leaf":
+            self.leaf.follow(record, _leaf(self, record, parent))
+            return parent
+        node = self._item(record, kind, parent)
+        self.leaf.follow(record, node)
+        return node
+
+    def _item(self, record: Record, kind: str | None, parent: int | None) -> int | None:
+        if kind is None:
+            return self.draft.add(record, record.line.content, parent)
+        said = said_by(record.fields, self.draft.media)
+        return self.linker.item(
+            record, said, parent, lambda name, id: self._referred(name, id, parent)
+        )
+
+    def _referred(self, name: str, id: str, parent: int | None) -> int | None:
+        node = self.linker.nodes.get(id)
+        if name != "first_kept" or id not in self.linker.nodes:
+            return node
+        if node is not None and self.draft.items[node].alias == id:
+            return node
+        return self.draft.next_below(node, parent)  # it names a label: keep what comes after it
+
+
+def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
+    """Where the conversation goes on from after the ``leaf`` record."""
+    target = name_in(record.fields, "target_id")
+    if target is not None and target not in reader.linker.nodes:
+        text = f"line {record.line.number}: the leaf it moves to is not here; it stays"
+        reader.draft.warn("leaf", text)
+        reader.draft.add(record, ImportedRecord(FORMAT, "leaf"), parent)
+        return reader.leaf.node
+    node = None if target is None else reader.linker.nodes[target]
+    reader.draft.add(record, LeafMoved(None), parent, {"target": node})
+    return node

@@ -1,0 +1,192 @@
+"""pi session files of version 1, 2 and 3 (and what newer pi adds), read.
+
+pi keeps everything in one tree. Here labels and names are side entries, so what pi hung below one
+hangs below its nearest ancestor of the conversation; the tree of messages stays pi's. A version 1
+file has no ids: its records follow each other. Fields that perdure has no place for stay in the
+import original.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from itertools import repeat
+
+from perdure.codecs.fields import (
+    Fields,
+    fields_of,
+    name_in,
+    number_in,
+    object_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, Reading
+from perdure.codecs.pi.bodies import said_by
+from perdure.codecs.pi.messages import message_of, nested_usage
+from perdure.codecs.pi.words import FORMAT, VERSION
+from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.notes import SideBody
+
+_BROKEN = re.compile(
+    rb'\{"type":"(?!session")[a-z_]+","id":"([\w.-]+)","parentId":(?:null|"([\w.-]+)")[,}]'
+)
+_METADATA = ("version", "parentSession", "branchedFrom", "provider", "modelId", "thinkingLevel")
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """The pi session in `content`, whatever state it is in."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+class Reader:
+    """Reads a pi session into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = Linker(self.draft, self._place)
+        self.instead = None  # the records name their parents
+        self._header: Fields | None = None
+        # Line and id of every record, by the index that version 1 counts in: the header is one.
+        self.indexed = array("q")
+        self.ids: list[str | None] = []
+        self.own = array("q")  # by line number: its item of the tree, or -1
+        self._leaf = Leaf()
+        self._has_gap = False
+
+    def take(self, line: Line, reading: Reading) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self._take_broken(line, reading.problem or "")
+            return
+        fields = fields_of(reading.value)
+        kind = None if fields is None else name_in(fields, "type")
+        if fields is None or kind is None:
+            self.draft.malformed(line, "it is no record of a pi session")
+            self._has_gap = True
+        elif kind == "session" and self._header is None:
+            self._header = fields
+            self.draft.check_version(line, number_in(fields, "version"), VERSION)
+            self.draft.header_lines.append(line.number)
+            self._index(line.number, None)
+        else:
+            self._take_record(line, fields)
+
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
+        """Take what nearly all lines are, a message below a record before it; False for others."""
+        if fields.get("type") != "message":
+            return False
+        own, parent, message = (
+            fields.get("id"),
+            fields.get("parentId"),
+            object_in(fields, "message"),
+        )
+        if type(own) is not str or not own or message is None:
+            return False
+        linker, draft = self.linker, self.draft
+        if not linker.is_plain(own, parent):
+            return False
+        body = message_of(message, draft.media)
+        if body is None:
+            return False
+        at = time_in(fields, "timestamp") or time_in(message, "timestamp")
+        item = Item(body, number, offset, length, 0, linker.below(parent), None, at, own)
+        if "usage" in message:
+            item.meta = nested_usage(message)
+        node = linker.nodes[own] = draft.put(item)
+        self.indexed.append(number)
+        self.ids.append(own)
+        self._own_at(number, node)
+        self._leaf.follow_line(number, node)
+        self._has_gap = False
+        return True
+
+    def _take_broken(self, line: Line, problem: str) -> None:
+        self.draft.malformed(line, problem)
+        ids = _BROKEN.match(line.content) if line.is_ended else None
+        if ids is None:
+            self._has_gap = True
+            return
+        own, parent = (None if name is None else name.decode() for name in ids.groups())
+        self._link(Record(line, {}, own, parent))
+
+    def _take_record(self, line: Line, fields: Fields) -> None:
+        record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parentId"))
+        record.at = time_in(fields, "timestamp") or time_in(
+            object_in(fields, "message") or {}, "timestamp"
+        )
+        self._index(line.number, record.id)
+        if fields["type"] == "session":
+            record.id = None
+            self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
+        self._link(record)
+
+    def _index(self, number: int, id: str | None) -> None:
+        self.indexed.append(number)
+        self.ids.append(id)
+
+    def _link(self, record: Record) -> None:
+        self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        header = self._header
+        if header is None:
+            return self.draft.headless(self._leaf.node)
+        described = SourceHeader(
+            session=name_in(header, "id"),
+            created_at=time_in(header, "timestamp"),
+            cwd=name_in(header, "cwd"),
+            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+        )
+        return self.draft.parsed(described, self._leaf.node)
+
+    # -- placing
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        node = self._item(record, parent)
+        self._leaf.follow(record, node)
+        return node
+
+    def _item(self, record: Record, parent: int | None) -> int | None:
+        if not record.fields:
+            node = self.draft.add(record, record.line.content, parent)
+            self._own_at(record.line.number, node)
+            return node
+        said = said_by(record.fields, self.draft.media)
+        node = self.linker.item(
+            record, said, parent, lambda name, id: self._referred(name, id, record, parent)
+        )
+        if not isinstance(said.body, SideBody) and node is not None:
+            self._own_at(record.line.number, node)
+        return node
+
+    def _own_at(self, number: int, own: int) -> None:
+        missing = number - len(self.own)
+        if missing:
+            self.own.extend(repeat(-1, missing + 1))
+            self.own[number] = own
+        else:
+            self.own.append(own)
+
+    def _referred(self, name: str, id: str, record: Record, parent: int | None) -> int | None:
+        if name != "first_kept":
+            return self.linker.nodes.get(id)
+        number, kept = self._kept_record(record)
+        if 0 < number < len(self.own) and self.own[number] >= 0:
+            return self.own[number]
+        node = self.linker.nodes.get(kept) if kept else None
+        if node is not None and self.draft.items[node].alias == kept:
+            return node
+        # It may name a label: then what stands after the label's nearest ancestor is kept.
+        is_known = kept is not None and kept in self.linker.nodes
+        return self.draft.next_below(node, parent) if is_known else None
+
+    def _kept_record(self, record: Record) -> tuple[int, str | None]:
+        """Line number (0 where only the id is told) and id of the first record kept."""
+        index = number_in(record.fields, "firstKeptEntryIndex")
+        if index is not None and 0 <= index < len(self.indexed):
+            return self.indexed[int(index)], self.ids[int(index)]
+        return 0, name_in(record.fields, "firstKeptEntryId")

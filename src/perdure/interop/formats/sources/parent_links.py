@@ -1,0 +1,184 @@
+"""Records find their parents, wherever in the file those are.
+
+A record may name a parent that comes later in the file, is missing, or is part of a circle; each is
+still placed once, after its parent where there is one. One that waits for its parent keeps no
+more than its place in the file (``Draft.shed``), and is read again once it is its turn. Records
+that are free by now are placed one at a time (`Linker.place_next`), so that whoever takes the
+items on can do so in between. Nothing here knows a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from perdure.codecs.protocol import Said
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.session.notes import ImportedRecord, Label, LeafMoved, SideBody
+
+Place = Callable[[Record, int | None], int | None]
+"""Makes a record an item below the item given; returns what its children hang on."""
+
+
+Referred = Callable[[str, str], int | None]
+
+
+class Leaf:
+    """The item that the last line of a conversation stands for, in whatever order they come."""
+
+    def __init__(self) -> None:
+        self.node: int | None = None
+        self._number = 0
+
+    def follow(self, record: Record, node: int | None) -> None:
+        """Move to `node`, what `record` stands for, unless a later line was there before."""
+        self.follow_line(record.line.number, node)
+
+    def follow_line(self, number: int, node: int | None) -> None:
+        """Move to `node`, what the line `number` stands for."""
+        if number >= self._number:
+            self.node, self._number = node, number
+
+
+class Linker:
+    """Places records below their parents, in file order wherever the parents allow it."""
+
+    def __init__(self, draft: SourceDraft, place: Place) -> None:
+        self.nodes: dict[str, int | None] = {}
+        self.links = 0
+        self._draft = draft
+        self._place = place
+        self._waiting: dict[str, list[Record]] = {}
+        self._free: list[tuple[Record, int | None]] = []
+        self._orphans: Iterator[Record] = iter(())
+        self._is_closed = False
+
+    def is_plain(self, own: str, parent: object) -> bool:
+        """Whether a record of these ids hangs on one before it, and nothing waits for it."""
+        return (
+            own not in self.nodes
+            and own not in self._waiting
+            and (parent is None or (type(parent) is str and parent in self.nodes))
+        )
+
+    def below(self, parent: str | None) -> int | None:
+        """The item that a plain record of that parent hangs on."""
+        if parent is None:
+            return None
+        self.links += 1
+        return self.nodes[parent]
+
+    def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
+        """Place `record` as `add` does, or below `leaf` where it has no ids.
+
+        Shape: whether the gap still stands that was before it, of lines that could not be read.
+        """
+        if has_gap:
+            record.fallback = leaf
+        if record.id is None and record.parent is None:
+            self.add_below(record, leaf)
+        else:
+            self.add(record)
+        return has_gap and not record.is_placed
+
+    def add(self, record: Record) -> None:
+        """Place `record`, now or as soon as its parent is placed."""
+        if record.parent is None:
+            self.add_below(record, None)
+        elif record.parent in self.nodes:
+            self.links += 1
+            self.add_below(record, self.nodes[record.parent])
+        else:
+            self._draft.shed(record)
+            self._waiting.setdefault(record.parent, []).append(record)
+
+    def add_below(self, record: Record, node: int | None) -> None:
+        """Place `record` below the item `node`; whoever waited for it is free then."""
+        record.is_placed = True
+        own = self._place(record, node)
+        if record.id is None:
+            return
+        if record.id in self.nodes:
+            self._draft.warn(
+                "same id",
+                f"line {record.line.number}: an earlier line has its id {record.id!r} too; both "
+                "are kept, and what names that id from here on means this one",
+            )
+        self.nodes[record.id] = own
+        if record.id in self._waiting:  # hardly ever: records mostly follow their parents
+            waited = self._waiting.pop(record.id)
+            self.links += len(waited)
+            self._free += [(each, own) for each in reversed(waited) if not each.is_placed]
+
+    def place_next(self) -> bool:
+        """Place one record that waited; False when there is none that could be."""
+        while self._free:
+            record, node = self._free.pop()
+            if not record.is_placed:
+                self._place_waiting(record, node)
+                return True
+        if not self._is_closed:  # asked after every line
+            return False
+        orphan = next((each for each in self._orphans if not each.is_placed), None)
+        if orphan is None:
+            return False
+        where = "starts a branch" if orphan.fallback is None else "hangs on the entry before it"
+        self._draft.warn(
+            "no parent",
+            f"line {orphan.line.number}: its parent {orphan.parent!r} is not in the file, "
+            f"or comes after it in a circle; it {where}",
+        )
+        self._place_waiting(orphan, orphan.fallback)
+        return True
+
+    def item(
+        self, record: Record, said: Said, parent: int | None, referred: Referred
+    ) -> int | None:
+        """Make `record`, which says `said`, an item; return what its children hang on.
+
+        `referred` gives the item that a field of the body names, by the field and the id it has.
+        """
+        draft, body = self._draft, said.body
+        if said.malformed is not None:
+            draft.malformed(record.line, said.malformed)
+        if said.unknown is not None:
+            draft.warn("unknown", f"line {record.line.number}: {said.unknown}")
+        if not isinstance(body, SideBody):
+            references = {name: referred(name, id) for name, id in said.references}
+            return draft.add(record, body, parent, references, meta=said.meta)
+        match body:
+            case Label():
+                draft.add(record, body, self._labelled(record, said.about))
+            case LeafMoved():
+                draft.add(record, body, parent, {"target": parent})
+            case ImportedRecord():
+                draft.add(record, body, parent)
+            case _:
+                draft.add(record, body, None)
+        return parent
+
+    def _labelled(self, record: Record, target: str | None) -> int | None:
+        node = self.nodes.get(target or "")
+        if node is None or self._draft.items[node].alias != target:
+            text = f"line {record.line.number}: its label is of no entry here"
+            self._draft.warn("label", text)
+            return None
+        return node
+
+    def _place_waiting(self, record: Record, node: int | None) -> None:
+        self._draft.restore(record)
+        self.add_below(record, node)
+        self._draft.shed(record)  # it may still be among those that wait
+
+    def close(self) -> None:
+        """Let the records go whose parents never came, or wait for each other."""
+        orphans = (record for waiting in self._waiting.values() for record in waiting)
+        self._is_closed = True
+        self._orphans = iter(sorted(orphans, key=lambda record: record.line.number))
+
+    def finish(self) -> None:
+        """Place all that still waits."""
+        while self.place_next():
+            pass
+        self.close()
+        while self.place_next():
+            pass

@@ -1,0 +1,204 @@
+"""A source read with the reader of its format: at once if it is small, else in two passes.
+
+Invariant: of a source longer than `Bounds.whole_bytes` only its outline, the line that is read,
+and what is about to be handed on are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from perdure.codecs.fields import Fields
+from perdure.codecs.lines import Line, Reading, plain_fields, read_line
+from perdure.interop.formats.items import Item, ParsedSource
+from perdure.interop.formats.sources.content import Content, Held, batches_in
+from perdure.interop.formats.sources.outline import Items, Outline, Passing, Whole
+from perdure.interop.formats.sources.parent_links import Linker
+from perdure.interop.formats.sources.parse_state import Progress, SourceDraft
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What of a source is in memory at once.
+
+    Units: bytes of the source. One of up to `whole_bytes` is read at once and becomes one commit;
+    of a longer one each commit takes about `piece_bytes`.
+    """
+
+    whole_bytes: int = 2 * 1024 * 1024
+    piece_bytes: int = 2 * 1024 * 1024
+
+
+BOUNDS = Bounds()
+
+
+class Reader(Protocol):
+    """What reads a format: takes lines, puts items into its draft."""
+
+    draft: SourceDraft
+
+    @property
+    def linker(self) -> Linker | None:
+        """What places the records; None where everything is one chain."""
+        ...
+
+    @property
+    def instead(self) -> Make | None:
+        """What the source has to be read with instead, once all of it was seen, if anything."""
+        ...
+
+    def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
+        """Take what most lines of the format are, if the line that says `fields` is one.
+
+        It becomes what `take` makes of it, at less cost; nothing can be placed after it that
+        could not before.
+        """
+        ...
+
+    def take(self, line: Line, reading: Reading, /) -> None:
+        """Read one line."""
+        ...
+
+    def finished(self) -> ParsedSource:
+        """Everything that was read."""
+        ...
+
+
+Make = Callable[[SourceDraft], Reader]
+"""Makes the reader of a format."""
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """What reading a source from where the last stretch ended up to `end` (bytes) gave.
+
+    Shape: `items` go on where those of the last stretch ended; their lines may come earlier.
+    `blobs` are the media they refer to. `malformed` are numbers of lines. After the stretch that
+    `is_last` nothing comes, and its `end` is that of the source.
+    """
+
+    end: int
+    items: list[Item]
+    blobs: tuple[bytes, ...]
+    malformed: tuple[int, ...]
+    is_last: bool
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A source that was read once. `again` reads the items anew, where `parsed` lacks bodies."""
+
+    content: Content
+    parsed: ParsedSource
+    again: Make | None = None
+
+    def stretches(self, begin: int = 0, piece_bytes: int = BOUNDS.piece_bytes) -> Iterator[Stretch]:
+        """The items with their bodies, a stretch at a time; none ends before `begin`.
+
+        Raises: FormatError when the source is another one by now.
+        """
+        if self.again is not None:
+            return _stretches(self.content, self.parsed, self.again, begin, piece_bytes)
+        parsed = self.parsed
+        numbers = tuple(dict.fromkeys(line.number for line in parsed.malformed))
+        end = self.content.length
+        return iter((Stretch(end, list(parsed.items), parsed.blobs, numbers, is_last=True),))
+
+
+def parsed_whole(
+    content: bytes, format: str, make: Make, progress: Progress | None
+) -> ParsedSource:
+    """All of `content`, bodies included."""
+    return _parsed(Held(content), format, make, Whole, progress)[0]
+
+
+def read_source(
+    content: Content,
+    format: str,
+    make: Make,
+    progress: Progress | None = None,
+    bounds: Bounds = BOUNDS,
+) -> Source:
+    """Read `content`: with the bodies of its items if it is small, else their places."""
+    if content.length <= bounds.whole_bytes:
+        content = Held(content.read(0, content.length), content.name)
+        return Source(content, _parsed(content, format, make, Whole, progress)[0])
+    parsed, again = _parsed(content, format, make, Outline, progress)
+    return Source(content, parsed, again)
+
+
+def _parsed(
+    content: Content,
+    format: str,
+    make: Make,
+    items: Callable[[], Items],
+    progress: Progress | None,
+) -> tuple[ParsedSource, Make]:
+    reader = make(SourceDraft(format, content, items()))
+    _read_all(reader, progress)
+    other = reader.instead
+    if other is not None:
+        make = other
+        reader = make(SourceDraft(format, content, items()))
+        _read_all(reader, None)
+    return reader.finished(), make
+
+
+def _read_all(reader: Reader, progress: Progress | None) -> None:
+    for _ in _ends(reader, progress):
+        pass
+
+
+def _stretches(
+    content: Content, parsed: ParsedSource, make: Make, begin: int, piece_bytes: int
+) -> Iterator[Stretch]:
+    assert isinstance(parsed.items, Outline)
+    items = Passing(parsed.items, content.name)
+    reader = make(SourceDraft(parsed.format, content, items))
+    media, ended = reader.draft.media, begin
+    for end in _ends(reader):
+        if end - ended >= piece_bytes or items.waiting_bytes >= piece_bytes:
+            ended = max(begin, end)
+            malformed = tuple(reader.draft.newly_malformed())
+            yield Stretch(ended, items.taken(), media.taken(), malformed, is_last=False)
+    items.check_complete()
+    malformed = tuple(reader.draft.newly_malformed())
+    yield Stretch(content.length, items.taken(), media.taken(), malformed, is_last=True)
+
+
+def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
+    """Where in its source `reader` is, each time that it placed what it could place at once."""
+    draft, take_plain, linker = reader.draft, reader.take_plain, reader.linker
+    begin = end = number = 0
+    for lines, is_ended in batches_in(draft.content):
+        for place, content in enumerate(lines):
+            lines[place] = b""  # a long line is not held while what became of it is written
+            begin, end = end, end + len(content) + is_ended
+            number += 1
+            fields = plain_fields(content)
+            is_plain = fields is not None and take_plain(fields, number, begin, len(content))
+            is_taken = is_plain or _take(reader, Line(number, begin, content, is_ended), fields)
+            content, fields = b"", None  # noqa: PLW2901 - let go of the line
+            if is_taken:
+                yield end
+            while linker is not None and not is_plain and is_taken and linker.place_next():
+                yield end
+        draft.lines = number
+        if progress is not None:
+            progress(end, draft.content.length)
+    if linker is not None:
+        linker.close()
+        while linker.place_next():
+            yield end
+
+
+def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
+    """Take a line that is not plain; False where it is blank."""
+    if line.is_blank:
+        reader.draft.take_blank(line.number)
+        return False
+    reading = read_line(line.content) if fields is None else Reading(fields)
+    if reading.is_json and reading.problem:
+        reader.draft.warn("mended", f"line {line.number}: {reading.problem}")
+    reader.take(line, reading)
+    return True

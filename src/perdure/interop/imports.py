@@ -1,0 +1,459 @@
+"""Files of other programs, and of perdure itself, into a store.
+
+A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
+entries for all its lines; in one commit if it is small, else in several (``interop.adding``), with
+the session ``importing`` until the last one is there. The same file again adds nothing; a file that
+grew, or whose import was cut off, adds what is new, below the parents it names, and leaves the
+session's leaf where perdure moved it. A file that does not begin with what was imported before
+becomes a session of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from perdure.bounds.limits import require_within
+from perdure.codecs.fields import fields_of
+from perdure.codecs.operator import words as operator_words
+from perdure.codecs.pi import words as pi_words
+from perdure.errors import (
+    FormatError,
+    HeadConflict,
+    InvalidEntry,
+    InvalidParent,
+    SessionExists,
+    SessionNotFound,
+    TurnOpen,
+)
+from perdure.interop.aliases import Traces, foreign_ids, traces_of
+from perdure.interop.append_items import Added, Adding, Base
+from perdure.interop.formats import detection, native
+from perdure.interop.formats.claude_code import reader as claude_code
+from perdure.interop.formats.codex import reader as codex
+from perdure.interop.formats.items import IMPORT, Item, ParsedSource
+from perdure.interop.formats.logs import LogFile
+from perdure.interop.formats.opencode import reader as opencode
+from perdure.interop.formats.operator import reader as operator
+from perdure.interop.formats.pi import reader as pi
+from perdure.interop.formats.sources.content import Content, FileContent, Held, first_line
+from perdure.interop.formats.sources.parse_state import Progress
+from perdure.interop.formats.sources.reader import BOUNDS, Bounds, Make, Source, read_source
+from perdure.interop.matching import session_ids
+from perdure.interop.reports import FormatName, ImportReport, about, still_erased
+from perdure.interop.restore import restore
+from perdure.interop.source_files import FileRelation, Original, originals_of, relation_of
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.notes import ImportSource
+from perdure.stores.protocol import EMPTY, SessionStore, StreamState
+from perdure.stores.retention.erase import is_erased
+
+READERS: Mapping[str, Make] = {
+    pi_words.FORMAT: pi.Reader,
+    claude_code.FORMAT: claude_code.Reader,
+    operator_words.FORMAT: operator.Reader,
+    codex.FORMAT: codex.Reader,
+}
+"""Format -> what reads a file of it line by line."""
+
+PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
+    pi_words.FORMAT: pi.parse,
+    claude_code.FORMAT: claude_code.parse,
+    operator_words.FORMAT: operator.parse,
+    codex.FORMAT: codex.parse,
+    opencode.FORMAT: opencode.parse,
+}
+"""Format -> what reads all of a file at once, but for our own (``formats.native``)."""
+
+_NO_SESSION = "it is no session of perdure, pi, Operator, Claude Code, Codex or opencode"
+_ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
+_WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
+"""Formats in which sessions of ours are written, with ids made of ours."""
+
+
+async def import_source(  # noqa: PLR0913 - each says how it is imported, most have a default
+    store: SessionStore,
+    source: bytes | str | Path | Content,
+    *,
+    clock: Clock,
+    random: RandomSource,
+    format: FormatName = "auto",
+    name: str | None = None,
+    subject: str | None = None,
+    progress: Progress | None = None,
+    bounds: Bounds = BOUNDS,
+    again: bool = False,
+) -> ImportReport:
+    """Read `source`, a file or its content, into `store`.
+
+    `name` is what it is called in the log, by default the file's name. `subject` says whom a new
+    session is about; one that is here already keeps its own. `progress` is told bytes read and
+    bytes in all, from another thread. `bounds` say how much of it is in memory at once. A session
+    that was erased stays erased; with `again` the file becomes a new session, with another id.
+    Durable: all of it on return. A small source is one commit. Of a larger one what is there after
+    a crash is marked as ``importing``, and the same import goes on from it; but one of perdure's
+    own looks as it did at an earlier moment. With turns in it, it is created by another commit.
+    Raises: FormatError when it cannot be read or is in no known format; TurnOpen when its session
+    is in the middle of a turn; what ``SessionStore.commit`` raises.
+    """
+    with _opened(source, name) as content:
+        known = await asyncio.to_thread(_format_of, content, format)
+        if known == native.FORMAT:
+            return await _restored(
+                store,
+                content,
+                subject=subject,
+                clock=clock,
+                random=random,
+                bounds=bounds,
+                again=again,
+            )
+        read = await asyncio.to_thread(source_of_format, content, known, progress, bounds)
+        if not read.parsed.items and not read.parsed.header_lines:
+            raise FormatError(content.name, f"no line of it is a record of {known}")
+        work = _Work(content.name, read, subject, bounds.piece_bytes, Added(), again)
+        return await _import_read(store, work, clock)
+
+
+def _format_of(content: Content, format: FormatName) -> detection.Format:
+    """Return the format of `content`, which is to be `format`. Raises: FormatError."""
+    if format == native.FORMAT or (format != "auto" and detection.has_line_of(content, format)):
+        return format
+    found = detection.recognised(content)
+    if found is None:
+        raise FormatError(content.name, detection.packed_as(content) or _NO_SESSION)
+    if format not in ("auto", found):
+        reason = f"no line of it is a record of {format}; it is a session of {found}"
+        raise FormatError(content.name, reason)
+    return found
+
+
+@contextmanager
+def _opened(source: bytes | str | Path | Content, name: str | None) -> Generator[Content]:
+    if isinstance(source, bytes):
+        yield Held(source, name or "source")
+    elif isinstance(source, str | Path):
+        with FileContent(Path(source), name) as content:
+            yield content
+    else:
+        yield source
+
+
+def source_of_format(
+    content: Content, format: str, progress: Progress | None = None, bounds: Bounds = BOUNDS
+) -> Source:
+    """`content`, read as a file of `format`.
+
+    Raises: FormatError when reading it takes too much; LimitExceeded.
+    """
+    try:
+        if format in READERS:
+            return read_source(content, format, READERS[format], progress, bounds)
+        require_within("import_file_bytes", content.length, content.name)
+        whole = Held(content.read(0, content.length), content.name)
+        return Source(whole, PARSERS[format](whole.content, progress))
+    except (RecursionError, MemoryError) as error:
+        reason = f"reading it takes too much ({type(error).__name__})"
+        raise FormatError(content.name, reason) from error
+
+
+async def _restored(
+    store: SessionStore,
+    content: Content,
+    *,
+    subject: str | None,
+    clock: Clock,
+    random: RandomSource,
+    bounds: Bounds,
+    again: bool,
+) -> ImportReport:
+    piece_bytes = bounds.piece_bytes
+    if content.length <= bounds.whole_bytes:
+        content = Held(content.read(0, content.length), content.name)
+        piece_bytes = max(1, content.length)  # one commit
+    log = await asyncio.to_thread(LogFile, content)
+    try:
+        return await restore(
+            store,
+            log,
+            subject=subject,
+            clock=clock,
+            random=random,
+            piece_bytes=piece_bytes,
+            again=again,
+        )
+    except (InvalidEntry, InvalidParent) as error:
+        raise FormatError(content.name, f"it is no log: {error}") from error
+
+
+class _Work(msgspec.Struct, frozen=True):
+    """A source on its way into a store; what was `added` counts over all attempts."""
+
+    name: str
+    source: Source
+    subject: str | None
+    piece_bytes: int
+    added: Added
+    again: bool
+
+    @property
+    def parsed(self) -> ParsedSource:
+        return self.source.parsed
+
+    @property
+    def attempts(self) -> int:
+        """Each piece may meet somebody else's commit."""
+        return _ATTEMPTS + self.source.content.length // self.piece_bytes
+
+
+async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
+    for _ in range(work.attempts - 1):
+        try:
+            return await _import_once(store, work, clock)
+        except (SessionExists, HeadConflict):
+            continue  # somebody wrote in between: look again
+    return await _import_once(store, work, clock)
+
+
+async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
+    parsed = work.parsed
+    first = await asyncio.to_thread(first_line, work.source.content)
+    other: StreamId | None = None  # the first session that has an id of the file, and is not it
+    erased: StreamId | None = None
+    for stream in session_ids(parsed.format, parsed.header.session, first):
+        if await is_erased(store, stream):  # nothing is added to it, whatever forks have of it
+            erased = erased or stream
+            continue
+        try:
+            state = await store.state(stream)
+        except SessionNotFound:
+            if erased is not None and not work.again:
+                return still_erased(erased, parsed.format)
+            return await _create(store, work, stream, _why_other(erased, other, stream), clock)
+        report = await _update(store, work, state, clock)
+        if report is not None:
+            return about(report, work.subject, state.header)
+        other = other or stream
+    raise AssertionError("session_ids never ends")
+
+
+def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
+    """Whether the session with `header` was made of a source of this format and session."""
+    described = fields_of((header.metadata or {}).get(IMPORT)) or {}
+    return (
+        header.fork is None
+        and described.get("format") == parsed.format
+        and described.get("session") == parsed.header.session
+    )
+
+
+def _report(work: _Work, stream: StreamId, warning: str | None) -> ImportReport:
+    added, warnings = work.added, work.parsed.warnings
+    malformed = tuple(sorted(set(added.malformed)))
+    return ImportReport(
+        session=stream,
+        format=work.parsed.format,
+        entries=added.entries,
+        messages=added.messages,
+        skipped=len(malformed),
+        malformed=malformed,
+        warnings=warnings if warning is None else (warning, *warnings),
+        is_new=added.is_new,
+    )
+
+
+# -- a new session
+
+
+async def _create(
+    store: SessionStore, work: _Work, stream: StreamId, why_other: str | None, clock: Clock
+) -> ImportReport:
+    parsed, now = work.parsed, clock.now_ms()
+    first_at = next((item.at for item in parsed.items if item.at is not None), now)
+    created_at = parsed.header.created_at
+    header = StreamHeader(
+        id=stream,
+        created_at=first_at if created_at is None else created_at,
+        origin="subagent" if parsed.header.is_subagent else "import",
+        cwd=parsed.header.cwd,
+        parent=_parent_of(parsed),
+        subject=work.subject,
+        metadata={
+            IMPORT: {
+                **parsed.header.metadata,
+                "format": parsed.format,
+                "session": parsed.header.session,
+            }
+        },
+    )
+    adding = Adding(work.source, work.name, Base(stream, EMPTY, None), work.added)
+    await adding.run(store, now, work.piece_bytes, header)
+    return _report(work, stream, why_other)
+
+
+def _why_other(erased: StreamId | None, other: StreamId | None, stream: StreamId) -> str | None:
+    """Say why the session became `stream`; None if that is the file's own id."""
+    if erased is not None:
+        return f"session {erased} was erased; this file became session {stream}"
+    if other is None:
+        return None
+    return (
+        f"this file is not a continuation of session {other}, whose id it has; "
+        f"it became session {stream}"
+    )
+
+
+def _parent_of(parsed: ParsedSource) -> StreamId | None:
+    """The session that `parsed` was begun from, under the id it has when it is imported."""
+    parent = parsed.header.parent
+    return None if parent is None else next(session_ids(parsed.format, parent, b""))
+
+
+# -- a session that was imported before
+
+
+async def _update(
+    store: SessionStore, work: _Work, state: StreamState, clock: Clock
+) -> ImportReport | None:
+    """Add what is new in `work`; None when the session at `state` is another one after all."""
+    stream, parsed = state.header.id, work.parsed
+    is_of = _is_of(state.header, parsed)
+    notes = await store.notes(stream, (ImportSource.kind,))
+    originals = originals_of(note for note in notes if note.stream == stream)
+    relation = await _relation(store, work.source.content, originals)
+    if relation in (FileRelation.SAME, FileRelation.OLDER):
+        return _nothing_new(work, stream, relation)
+    if relation is FileRelation.OTHER and originals and not _may_be_rewritten(state, parsed):
+        return None  # what was imported before is not the beginning of this file
+    base = await _base(
+        store, work, state, originals[-1] if relation is FileRelation.GROWN else None
+    )
+    if base is None:
+        return None
+    if state.open_turn is not None:
+        raise TurnOpen(stream, state.open_turn)
+    has_grown = relation is FileRelation.GROWN
+    adding = Adding(work.source, work.name, base, work.added)
+    is_cut_off = bool(originals) and originals[-1].is_cut_off
+    if (has_grown or not is_of) and not is_cut_off and adding.has_only_known():
+        return _nothing_new(work, stream, FileRelation.SAME)
+    await adding.run(store, clock.now_ms(), work.piece_bytes)
+    return _report(work, stream, None)
+
+
+def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
+    """Whether the program that wrote the file changes lines which it wrote before.
+
+    Then the entries are compared instead of the bytes. Pi migrates a file once, to a newer version.
+    """
+    if parsed.header.is_saved_whole:
+        return True
+    imported = fields_of((state.header.metadata or {}).get(IMPORT)) or {}
+    before, now = imported.get("version", 1), parsed.header.metadata.get("version", 1)
+    if parsed.format != pi_words.FORMAT or not isinstance(before, int) or not isinstance(now, int):
+        return False
+    return before < now
+
+
+async def _relation(
+    store: SessionStore, content: Content, originals: list[Original]
+) -> FileRelation:
+    """How `content` stands to what was imported: to the newest version, unless it is an old one.
+
+    Shape: GROWN also when nothing is missing but the end of an import that was cut off.
+    """
+    relation = FileRelation.OTHER
+    for original in originals:
+        relation = await asyncio.to_thread(relation_of, content, original)
+        if relation is FileRelation.OLDER and not await _is_beginning(store, content, original):
+            relation = FileRelation.OTHER
+        if relation is FileRelation.SAME and original is originals[-1] and original.is_cut_off:
+            return FileRelation.GROWN
+        if relation in (FileRelation.SAME, FileRelation.OLDER):
+            return relation
+    return relation
+
+
+async def _is_beginning(store: SessionStore, content: Content, original: Original) -> bool:
+    """Whether the part of `original` that `content` ends in begins as `content` ends."""
+    end = content.length
+    last = next(p.source for p in original.parts if p.source.offset + p.source.length > end)
+    kept = await store.blob(last.blob)
+    return kept.startswith(content.read(last.offset, end - last.offset))
+
+
+async def _base(
+    store: SessionStore, work: _Work, state: StreamState, grown: Original | None
+) -> Base | None:
+    """What of the file the session at `state` holds; None when it is another session's.
+
+    `grown` is the version of the file that the one at hand goes on from.
+    """
+    parsed, stream = work.parsed, state.header.id
+    traces = await traces_of(
+        store,
+        state.header,
+        Traces(
+            frozenset() if grown is None else grown.seqs,
+            has_written_ids=parsed.format in _WRITTEN_HERE,
+        ),
+    )
+    is_of = _is_of(state.header, parsed)
+    ids = await foreign_ids(store, traces.streams) if is_of or state.header.fork else {}
+    ids = {**traces.written_ids, **ids}
+    known: Mapping[int, EntryId] = {}
+    if ids or grown is not None or is_of:
+        known = await asyncio.to_thread(_known, work.source, traces, ids)
+    if grown is None:
+        bodies = _with_bodies(work.source)
+        if not await asyncio.to_thread(traces.are_continued_by, bodies, known):
+            return None
+    return Base(
+        stream=stream,
+        head=state.head,
+        leaf=state.leaf,
+        known=known,
+        begin=0 if grown is None else grown.byte_length,
+        parts=() if grown is None else grown.places,
+        with_usage=traces.with_usage,
+        has_own_leaf=not _may_advance(traces, parsed, known),
+    )
+
+
+def _known(source: Source, traces: Traces, ids: Mapping[str, EntryId]) -> Mapping[int, EntryId]:
+    items = source.parsed.items
+    known = traces.known(items, ids)
+    if not traces.has_said or len(known) == len(items):
+        return known
+    return known | dict(traces.said_by(_with_bodies(source), known))
+
+
+def _with_bodies(source: Source) -> Iterator[tuple[int, Item]]:
+    items = (item for stretch in source.stretches() for item in stretch.items)
+    return enumerate(items)
+
+
+def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> ImportReport:
+    is_older = relation is FileRelation.OLDER
+    warnings = ("more of this file was imported before; nothing was added",) if is_older else ()
+    return ImportReport(stream, work.parsed.format, 0, 0, 0, (), warnings, is_new=False)
+
+
+def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
+    """Whether the leaf may follow the file: nothing of perdure's own moved it away from there.
+
+    It stands where an import put it, or at an entry of our own that was exported and that the file
+    went on from.
+    """
+    if traces.mover is None or traces.is_mover_imported:
+        return True
+    position = parsed.leaf
+    while position is not None and known.get(position) != traces.mover:
+        position = parsed.items[position].parent
+    return traces.is_mover_in_tree and position is not None

@@ -1,0 +1,220 @@
+"""A session of perdure's own, from a file back into a store.
+
+The session keeps its id where that is free, so its entries are the same to the last byte. A file
+that holds less than the session here adds nothing; one that holds more adds the rest. What an
+import that was cut off left behind is such a session: the beginning of a log is a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from perdure.errors import HeadConflict, SessionExists, SessionNotFound
+from perdure.interop.bundle import bundle_of
+from perdure.interop.formats import native
+from perdure.interop.formats.logs import LogFile, LogStretch, as_new
+from perdure.interop.matching import session_ids
+from perdure.interop.reports import ImportReport, about, still_erased
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.messages import MESSAGE
+from perdure.session.notes import SessionReceived
+from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, StreamState, Write
+from perdure.stores.retention.erase import is_erased
+
+LEASE_MS = 60_000
+_ATTEMPTS = 10
+
+
+async def restore(
+    store: SessionStore,
+    log: LogFile,
+    *,
+    subject: str | None = None,
+    clock: Clock,
+    random: RandomSource,
+    piece_bytes: int,
+    again: bool = False,
+) -> ImportReport:
+    """Bring the session of `log` into `store`; `subject`, if any, says whom it is about there.
+
+    If it was erased, nothing is brought, unless `again`: then it gets another id.
+
+    Units: `piece_bytes` of the file, about, become one commit.
+    Durable: all of it on return. Where the session holds turns it is created by a commit of its
+    own, since they need its lease. After a crash in between, the same import goes on.
+    Raises: LeaseHeld when another import of it is under way; FormatError when there is something to
+    append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
+    """
+    subject = log.header.subject if subject is None else subject
+    restoring = _Restoring(
+        store, log, subject, clock=clock, random=random, size=piece_bytes, again=again
+    )
+    # Each piece may meet somebody else's commit.
+    for _ in range(_ATTEMPTS + log.length // piece_bytes - 1):
+        try:
+            return await restoring.run()
+        except (SessionExists, HeadConflict):
+            continue
+    return await restoring.run()
+
+
+class _Restoring:
+    """One import, however often it has to look again; what was added counts over all of it."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        log: LogFile,
+        subject: str | None,
+        *,
+        clock: Clock,
+        random: RandomSource,
+        size: int,
+        again: bool,
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._subject = subject
+        self._clock = clock
+        self._random = random
+        self._piece_bytes = size
+        self._again = again
+        self._entries = self._messages = 0
+        self._is_new = self._is_noted = False
+
+    async def run(self) -> ImportReport:
+        passed: list[StreamId] = []
+        erased: StreamId | None = None
+        for stream in session_ids(native.FORMAT, self._log.header.id, b""):
+            header = msgspec.structs.replace(
+                self._log.header, id=stream, subject=self._subject, received=len(self._log)
+            )
+            if await is_erased(self._store, stream):
+                erased = erased or stream
+                continue
+            try:
+                state = await self._store.state(stream)
+            except SessionNotFound:
+                if erased is not None and not self._again:
+                    return still_erased(erased, native.FORMAT)
+                await self._append(header, None)
+                return self._report(stream, erased, passed)
+            # Whom it is about is the store's own affair, as is how much of it was received.
+            header = msgspec.structs.replace(
+                header, subject=state.header.subject, received=state.header.received
+            )
+            common = await self._in_common(state, header)
+            if common < len(self._log) and (common, header) != (state.head + 1, state.header):
+                passed.append(stream)
+                continue
+            if common < len(self._log):
+                await self._append(header, state)
+            return about(self._report(stream), self._subject, state.header)
+        raise AssertionError("session_ids never ends")
+
+    async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
+        """How many entries at their beginning are the same; -1 for another session altogether."""
+        stream, log = header.id, self._log
+        if state.header.fork is not None:
+            here = await bundle_of(self._store, stream)
+            if here.header != msgspec.structs.replace(header, received=0):
+                return -1
+            return await asyncio.to_thread(log.in_common, here.entries, 0, stream)
+        if state.header != header:
+            return -1
+        common, end = 0, min(len(log), state.head + 1)
+        while common < end:
+            some = min(end - common, log.some(common, self._piece_bytes))
+            entries = await self._store.entries(stream, common - 1, some)
+            same = await asyncio.to_thread(log.in_common, entries, common, stream)
+            common += same
+            if same < some:
+                break
+        return common
+
+    def _report(
+        self, stream: StreamId, erased: StreamId | None = None, passed: Sequence[StreamId] = ()
+    ) -> ImportReport:
+        told = [f"session {each} is another one; this one became {stream}" for each in passed[:1]]
+        if erased is not None:
+            told = [f"session {erased} was erased; this one became {stream}"]
+        return ImportReport(
+            session=stream,
+            format=native.FORMAT,
+            entries=self._entries,
+            messages=self._messages,
+            skipped=0,
+            malformed=(),
+            warnings=tuple(told),
+            is_new=self._is_new,
+        )
+
+    # -- appending
+
+    async def _append(self, header: StreamHeader, state: StreamState | None) -> None:
+        """Append what comes after `state`; without one the session is made first."""
+        self._log.check()
+        first = 0 if state is None else state.head + 1
+        self._is_noted = state is not None and self._log.has_authority(first)
+        is_open = state is not None and state.open_turn is not None
+        if not is_open and not self._log.has_turns(first):
+            await self._append_all(header, first, None, is_new=state is None)
+            return
+        if state is None:
+            await self._commit(Write(stream=header.id, create=header))
+            self._is_new = True
+        async with self._leased(header.id) as lease:
+            await self._append_all(header, first, lease, is_new=False)
+
+    async def _append_all(
+        self, header: StreamHeader, first: int, lease: Lease | None, *, is_new: bool
+    ) -> None:
+        stretches = self._log.stretches(first, header.id, self._piece_bytes)
+        while (stretch := await asyncio.to_thread(next, stretches, None)) is not None:
+            await self._commit(self._write(header, stretch, lease, is_new=is_new), stretch.blobs)
+            if lease is not None and stretch.entries[-1].seq < len(self._log) - 1:
+                lease = await self._store.renew_lease(lease, LEASE_MS)
+            self._is_new = self._is_new or is_new
+            self._entries += len(stretch.entries)
+            self._messages += sum(entry.kind == MESSAGE for entry in stretch.entries)
+            is_new = False
+        if is_new:  # a log without entries
+            await self._commit(Write(stream=header.id, create=header))
+            self._is_new = True
+
+    def _write(
+        self, header: StreamHeader, stretch: LogStretch, lease: Lease | None, *, is_new: bool
+    ) -> Write:
+        first = stretch.entries[0].seq
+        alias = self._log.alias
+        entries = [as_new(each, first, alias(each.seq)) for each in stretch.entries]
+        is_last = first + len(entries) == len(self._log)
+        if self._is_noted and is_last and header.received < len(self._log):
+            entries.append(new_side(SessionReceived()))
+        return Write(
+            stream=header.id,
+            entries=tuple(entries),
+            is_received=True,
+            create=header if is_new else None,
+            expected_head=None if is_new else first - 1 if first else EMPTY,
+            lease=lease,
+        )
+
+    @asynccontextmanager
+    async def _leased(self, stream: StreamId) -> AsyncGenerator[Lease]:
+        owner = f"import-{self._random(8).hex()}"
+        lease = await self._store.acquire_lease(stream, owner, LEASE_MS)
+        try:
+            yield lease
+        finally:
+            await self._store.release_lease(lease)
+
+    async def _commit(self, write: Write, blobs: tuple[bytes, ...] = ()) -> None:
+        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms(), blobs=blobs))

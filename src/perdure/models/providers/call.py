@@ -1,0 +1,203 @@
+"""What calling a model has in common, whatever the wire format: one call, from request to end.
+
+The library makes the request, reads the stream and knows the models' quirks; perdure decides what
+failures mean and when to call again, so the SDKs' own retries are off. The modules of the wire
+formats say which SDK, which settings, which media.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from typing import Any, ClassVar
+
+import httpx2
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import ModelAPIError, UserError
+from pydantic_ai.models import Model, StreamedResponse
+from pydantic_ai.settings import ModelSettings
+
+from perdure.bounds.limits import limits
+from perdure.errors import ModelUnavailable
+from perdure.models.protocol import Counted, Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.providers.answers import EventMapper, usage_of
+from perdure.models.providers.bounded_http import Patience
+from perdure.models.providers.classify import model_error, unended
+from perdure.models.providers.prices import cost_microcents, cost_of
+from perdure.models.providers.rehearsal import ADDRESS, Event, rehearse
+from perdure.models.providers.requests import wire_messages, wire_parameters, wire_settings
+from perdure.models.providers.rounds import RoundMemory
+from perdure.session.messages import StopReason, Usage
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+SOCKET_TIMEOUT_S = 600.0
+"""Limit on sending a request; on reading, each call sets its own."""
+
+FIRST_BYTE_TIMEOUT_S = 60.0
+FIRST_BYTE_THINKING_TIMEOUT_S = 600.0
+"""Where a request names no limit; models that reason may be silent for minutes before."""
+
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "tool_call": "tool_calls",
+}
+
+
+_rehearsed: set[type[WireClient]] = set()
+"""The kinds of clients that have made a call in this process, in memory."""
+
+
+class WireClient(ABC):
+    """A `ModelClient` for the models ``<provider>:<name>`` at one `address`.
+
+    `secrets` are kept out of all error texts. `context_window` is for servers whose models the
+    library's list does not know.
+    """
+
+    rehearsal: ClassVar[Sequence[Event]]
+    """An answer in this wire format."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        media_types: Collection[str],
+        secrets: Collection[str] = (),
+        context_window: int | None = None,
+        stream_idle_timeout_s: float | None = None,
+    ) -> None:
+        self._address = address
+        self._stream_idle_timeout_s = stream_idle_timeout_s
+        self._media_types = media_types
+        self._secrets = secrets
+        self._window = context_window
+        self._models: dict[str, Model[Any]] = {}
+        self._rounds = RoundMemory()
+
+    def info(self, model: str) -> ModelInfo:
+        try:
+            return ModelInfo(model, self._window or self._model(model).context_window)
+        except UserError:  # no model can have such a name
+            return ModelInfo(model, self._window)
+
+    def prepare(self, model: str) -> None:
+        """Load and build what the first call of `model` needs. Not for an event loop's thread."""
+        self.info(model)
+        if type(self) not in _rehearsed:
+            _rehearsed.add(type(self))
+            rehearse(self._twin, model, self.rehearsal)
+
+    def _twin(self, transport: httpx2.AsyncBaseTransport) -> WireClient:
+        """A client of the same kind whose requests go to `transport`."""
+        make: Any = type(self)  # all kinds take these
+        client: WireClient = make(base_url=ADDRESS, api_key="none", transport=transport)
+        return client
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        mapper, patience = EventMapper(), self._patience(request)
+        try:
+            async with AsyncExitStack() as stack:
+                with patience.in_force():
+                    response = await stack.enter_async_context(self._opened(request))
+                is_counted = False
+                async with aclosing(_deltas(mapper, response)) as deltas:
+                    async for delta in deltas:
+                        if not is_counted and (usage := self._counted(response)) is not None:
+                            is_counted = True  # what the request took; the rest comes at the end
+                            yield Counted(usage)
+                        yield delta
+                if not _is_ended(response):
+                    raise unended(request.model, has_begun=mapper.has_begun)
+                yield self._finished(request.model, response)
+        except Exception as error:  # noqa: BLE001 - a provider may send what breaks any library
+            # Without its cause: tracebacks are logged, and the cause's text may quote the key.
+            raise model_error(
+                error,
+                request.model,
+                self._secrets,
+                address=self._address,
+                has_begun=mapper.has_begun,
+                silence=patience.exhausted(self._address),
+            ) from None
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Let go of the connections."""
+
+    @abstractmethod
+    def _new_model(self, name: str) -> Model[Any]:
+        """The library's model of that name."""
+
+    def _settings(self, request: ModelRequest) -> ModelSettings:
+        """What the library is told about `request` besides its messages and tools."""
+        return wire_settings(request)
+
+    def _opened(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
+        return model_request_stream(
+            self._model(request.model),
+            wire_messages(request, self._media_types, self._rounds),
+            model_settings=self._settings(request),
+            model_request_parameters=wire_parameters(request),
+            instrument=False,
+        )
+
+    def _patience(self, request: ModelRequest) -> Patience:
+        is_thinking = request.thinking_level != "off"
+        first_byte_s = FIRST_BYTE_THINKING_TIMEOUT_S if is_thinking else FIRST_BYTE_TIMEOUT_S
+        if request.first_byte_timeout_s is not None:
+            first_byte_s = request.first_byte_timeout_s
+        idle_s = request.stream_idle_timeout_s
+        if idle_s is None:
+            idle_s = self._stream_idle_timeout_s
+        return Patience(first_byte_s, limits().model_silence_s if idle_s is None else idle_s)
+
+    def cost_microcents(self, model: str, usage: Usage) -> int | None:
+        """What `usage` of `model` costs at this address; None when nobody knows."""
+        return cost_of(usage, model.partition(":")[2] or model, self._address)
+
+    def _counted(self, response: StreamedResponse) -> Usage | None:
+        """What the provider has said about its usage before the answer is whole."""
+        usage = response.usage
+        return usage_of(usage, cost_microcents(usage, response.model_name, self._address))
+
+    def _finished(self, model: str, response: StreamedResponse) -> Finished:
+        reason = response.finish_reason or "stop"
+        if reason == "error":
+            raise ModelUnavailable(model, "the provider ended the answer with an error")
+        self._rounds.keep(model, response.get())
+        return Finished(_STOP_REASONS[reason], self._counted(response))
+
+    def _model(self, model: str) -> Model[Any]:
+        name = model.partition(":")[2] or model
+        known = self._models.get(name)
+        if known is None:
+            known = self._models[name] = self._new_model(name)
+        return known
+
+
+def _is_ended(response: StreamedResponse) -> bool:
+    """Whether the provider said why the answer ends, be it in a word that the library knows not."""
+    return response.finish_reason is not None or "finish_reason" in (
+        response.provider_details or {}
+    )
+
+
+async def _deltas(mapper: EventMapper, response: StreamedResponse) -> AsyncGenerator[Delta, None]:
+    try:
+        async for event in response:
+            for delta in mapper.deltas_of(event):
+                yield delta
+    except ModelAPIError:
+        # Some servers hang up without a farewell. Once the reason for the end has come, the answer
+        # is whole, and only its usage may be missing: that is not worth asking again.
+        if not _is_ended(response):
+            raise
+    refusal: object = (response.provider_details or {}).get("refusal")
+    if isinstance(refusal, str):
+        yield TextDelta(refusal)

@@ -1,1 +1,0 @@
-"""Where scripted models come from."""

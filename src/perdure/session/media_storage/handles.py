@@ -1,0 +1,170 @@
+"""Taking bytes out: what is given in flight becomes durable values, and contents kept beside them.
+
+Nothing given is changed. Messages of errors never show contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from perdure.errors.usage import WrongArgument
+from perdure.session.argument_checks.annotations import is_kept
+from perdure.session.media.inline import (
+    HANDLE,
+    MAX_MESSAGE_BYTES,
+    MAX_PARTS,
+    SCHEME,
+    InlineMedia,
+)
+from perdure.session.messages import (
+    InFlightMessage,
+    MediaPart,
+    Message,
+    Part,
+    ToolResultPart,
+    UnknownPart,
+)
+
+_DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
+_object = msgspec.json.Decoder()
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """A durable value, and the contents it names by handle, each once."""
+
+    value: object
+    contents: tuple[bytes, ...]
+
+
+def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...]]:
+    """`message` as a log can hold it, and the contents its media name.
+
+    Raises: ValueError when it holds more media than a message can.
+    """
+    inline = [part for part in message.parts if isinstance(part, InlineMedia)]
+    if len(inline) > MAX_PARTS:
+        raise ValueError(f"a message holds at most {MAX_PARTS} media, not {len(inline)}")
+    if sum(len(part.content) for part in inline) > MAX_MESSAGE_BYTES:
+        raise ValueError(f"the media of a message have at most {MAX_MESSAGE_BYTES} bytes")
+    contents = dict.fromkeys(part.content for part in inline)
+    parts = tuple(_settled_part(part) for part in message.parts)
+    durable = Message(
+        message.role,
+        parts,
+        author=message.author,
+        said_at=message.said_at,
+        foreign=message.foreign,
+    )
+    return durable, tuple(contents)
+
+
+def _settled_part(part: Part | InlineMedia) -> Part:
+    return media_part(part) if isinstance(part, InlineMedia) else part
+
+
+def media_part(inline: InlineMedia) -> MediaPart:
+    """The durable part for `inline`."""
+    handle = f"{SCHEME}sha256-{hashlib.sha256(inline.content).hexdigest()}"
+    return MediaPart(inline.mime_type, handle, len(inline.content), inline.name)
+
+
+def settled_data(value: object) -> Settled:
+    """`value`, plain data of an extension, with a handle in the place of each `InlineMedia` in it.
+
+    Shape: the very same object where it holds none.
+    Raises: ValueError for bytes that nobody gave as media (raw, or as a ``data:`` address), and
+    for data that holds itself.
+    """
+    contents: dict[bytes, None] = {}
+    return Settled(_taken_out(value, contents, ()), tuple(contents))
+
+
+def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...]) -> object:
+    if isinstance(value, msgspec.Raw):  # checked when it was given
+        return value
+    if isinstance(value, InlineMedia):
+        contents[value.content] = None
+        return msgspec.to_builtins(media_part(value))
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise ValueError("raw bytes cannot be in a log: give them as perdure.media(...)")
+    if isinstance(value, str):
+        if _DATA_URL.match(value):
+            raise ValueError("a data: address cannot be in a log: give it as perdure.media(...)")
+        return value
+    if id(value) in above:
+        raise ValueError("data that holds itself cannot be in a log")
+    within = (*above, id(value))
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, object]", value)
+        for key in fields:
+            _require_text_key(key)
+        taken = {key: _taken_out(item, contents, within) for key, item in fields.items()}
+        return fields if all(taken[key] is fields[key] for key in fields) else taken
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        kept = [_taken_out(item, contents, within) for item in items]
+        return items if all(a is b for a, b in zip(kept, items, strict=True)) else kept
+    _require_json(value)
+    return value
+
+
+def _require_text_key(key: object) -> None:
+    """Raises: WrongArgument for a key that JSON would turn into a text."""
+    if not isinstance(key, str):
+        raise WrongArgument(
+            f"data is JSON, whose keys are text: {key!r:.40} is of type {type(key).__name__}; "
+            "make it a text"
+        )
+
+
+def _require_json(value: object) -> None:
+    """Raises: WrongArgument for a value that would be read again as another one."""
+    if value is None or isinstance(value, bool | msgspec.Struct | msgspec.UnsetType):
+        return
+    if isinstance(value, int | float) and type(value) in (int, float):
+        if is_kept(value):
+            return
+        raise WrongArgument(
+            "data holds a number of more than 64 bits: give it as text, or in raw_json"
+        )
+    raise WrongArgument(
+        f"data is JSON, which has no {type(value).__name__}: give it as text or a number"
+    )
+
+
+def inline_in(parts: Sequence[Part]) -> str | None:
+    """Why `parts` cannot be in a log: bytes in them, or media without a handle; None if they can.
+
+    Arguments and results of tools are text of whoever wrote them, and are not looked into.
+    """
+    for part in parts:
+        held = [part] if isinstance(part, MediaPart) else []
+        if isinstance(part, ToolResultPart):
+            held = [*part.media]
+        if any(not HANDLE.fullmatch(each.handle) for each in held):
+            return "media are in a log by their handle only (media://sha256-…)"
+        if isinstance(part, UnknownPart) and _holds_base64(_object.decode(part.raw)):
+            return "it holds media as bytes; append them as perdure.media(...)"
+    return None
+
+
+def _holds_base64(value: object) -> bool:
+    waiting = [value]
+    while waiting:
+        below = waiting.pop()
+        if isinstance(below, str) and _DATA_URL.match(below):
+            return True
+        if isinstance(below, list):
+            waiting.extend(cast("list[object]", below))
+        elif isinstance(below, dict):
+            fields = cast("dict[str, object]", below)
+            named = fields.get("type") == "base64" or fields.get("kind") == "base64"
+            if named and isinstance(fields.get("data"), str):
+                return True
+            waiting.extend(fields.values())
+    return False

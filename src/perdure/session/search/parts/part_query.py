@@ -1,0 +1,133 @@
+"""What a query asks of a part: which keys it has to look up, and what these say of its texts.
+
+Nothing that fits is left out. Phrases of several words may let through what does not fit; each text
+is decided by its codes (`Answer.counts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+
+from perdure.session.search.matches import counts_by
+from perdure.session.search.parts.builder import is_frequent, pair_key
+from perdure.session.search.parts.codes import Counted, Range, counter, ranges_of
+from perdure.session.search.parts.pages import PAIR, Kept, is_word
+from perdure.session.search.parts.postings import (
+    PLACES,
+    bits,
+    either,
+    numbers,
+    texts_at,
+    turned,
+)
+from perdure.session.search.query import Phrase, Sought
+
+MOST_PAIRS = 8
+"""Of a phrase so many pairs are looked up: they leave hardly anything else."""
+
+
+class Asked:
+    """A query with its filters: of each group a text has one."""
+
+    def __init__(self, sought: Sought, filters: Iterable[Sequence[str]]) -> None:
+        self.sought = sought
+        self.filters = [group for group in filters if group]
+        phrases = (*sought.phrases, *sought.unwanted)
+        words = chain.from_iterable(map(_whole, phrases))
+        pairs = chain.from_iterable(map(_pairs, sought.phrases))
+        self.keys = sorted({*words, *pairs, *chain.from_iterable(self.filters)})
+        """What is looked up as it is."""
+        self.prefixes = sorted({each.terms[-1] for each in phrases if each.is_prefix})
+        """Of which everything is looked up that begins so."""
+
+    def answer(
+        self, size: int, kept: Mapping[str, Kept], begun: Mapping[str, Sequence[Kept]]
+    ) -> PartAnswer:
+        """What a part of `size` texts says, given what it keeps of keys and of prefixes."""
+        return PartAnswer(self, size, kept, begun)
+
+
+class PartAnswer:
+    """What a part says to a query. `texts` are the numbers of those that may fit, ascending."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        size: int,
+        kept: Mapping[str, Kept],
+        begun: Mapping[str, Sequence[Kept]],
+    ) -> None:
+        self._asked = asked
+        self._size = size
+        self._kept = kept
+        self._texts = {
+            key: bits(each.posting, size) for key, each in kept.items() if key[0] != PAIR
+        }
+        self._begun = {
+            prefix: either((each.posting for each in found), size)
+            for prefix, found in begun.items()
+        }
+        self.texts = numbers(self._fitting())
+        if self.texts:
+            self._counters = self._made_counters(begun)
+
+    def counts(self, codes: bytes) -> tuple[int, ...] | None:
+        """How often each phrase occurs in a text; None where it does not fit."""
+        return counts_by(self._asked.sought, lambda phrase: self._counters[phrase](codes))
+
+    def _made_counters(self, begun: Mapping[str, Sequence[Kept]]) -> dict[Phrase, Counted]:
+        codes = {key: each.code for key, each in self._kept.items() if is_word(key)}
+        ranges: dict[str, Sequence[Range]] = {
+            prefix: ranges_of([each.code for each in found]) for prefix, found in begun.items()
+        }
+        sought = self._asked.sought
+        return {
+            phrase: counter(phrase, codes, ranges) for phrase in (*sought.phrases, *sought.unwanted)
+        }
+
+    def _fitting(self) -> int:
+        texts = (1 << self._size) - 1
+        for group in self._asked.filters:
+            texts &= self._either(self._texts.get(key, 0) for key in group)
+        for clause in self._asked.sought.clauses:
+            texts &= self._either(map(self._holding, clause)) if texts else 0
+        for phrase in self._asked.sought.unwanted:
+            if len(phrase.terms) == 1:
+                texts &= ~self._holding(phrase)
+        return texts
+
+    def _either(self, found: Iterable[int]) -> int:
+        texts = 0
+        for each in found:
+            texts |= each
+        return texts
+
+    def _holding(self, phrase: Phrase) -> int:
+        """The texts that hold the words of `phrase`, side by side where the pairs tell."""
+        texts = (1 << self._size) - 1
+        for word in _whole(phrase):
+            texts &= self._texts.get(word, 0)
+        if phrase.is_prefix:
+            texts &= self._begun.get(phrase.terms[-1], 0)
+        return texts & self._side_by_side(phrase) if texts else 0
+
+    def _side_by_side(self, phrase: Phrase) -> int:
+        places = (1 << self._size * PLACES) - 1
+        for number, (one, other) in enumerate(list(pairwise(_whole(phrase)))[:MOST_PAIRS]):
+            if self._is_frequent(one) and self._is_frequent(other):
+                kept = self._kept.get(pair_key(one, other))
+                found = 0 if kept is None else bits(kept.posting, self._size * PLACES)
+                places &= turned(found, number, self._size)
+        return texts_at(places, self._size)
+
+    def _is_frequent(self, word: str) -> bool:
+        return is_frequent(self._texts.get(word, 0).bit_count(), self._size)
+
+
+def _whole(phrase: Phrase) -> tuple[str, ...]:
+    return phrase.terms[:-1] if phrase.is_prefix else phrase.terms
+
+
+def _pairs(phrase: Phrase) -> list[str]:
+    return [pair_key(*pair) for pair in list(pairwise(_whole(phrase)))[:MOST_PAIRS]]

@@ -1,0 +1,1 @@
+"""The store in memory: one process, nothing on disk."""

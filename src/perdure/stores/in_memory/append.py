@@ -1,0 +1,257 @@
+"""How a commit changes a heap: every write or none, in one step that never waits.
+
+A write takes effect as soon as it is admitted, so that the next one of the same commit sees it (a
+fork of a stream that the commit also writes to); when a later one is refused, all are taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from perdure.errors import IdempotencyMismatch, LeaseHeld, SessionExists
+from perdure.session.clock import RandomSource
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, blob_hash
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE
+from perdure.stores.access.lease_term import is_running, lease_end
+from perdure.stores.append_rules import (
+    Admission,
+    Shared,
+    admit,
+    advanced,
+    check_commit,
+    check_origin,
+    opened,
+)
+from perdure.stores.chain import (
+    SALT_BYTES,
+    body_digest,
+    commit_hash,
+    fingerprint,
+    genesis_hash,
+    header_line,
+)
+from perdure.stores.in_memory.streams import (
+    Heap,
+    HeldStream,
+    KeptCommit,
+    Node,
+    held_in,
+    is_tree_entry,
+)
+from perdure.stores.protocol import Commit, Committed, Lease, Taking, Write
+from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of
+
+Undo = list[Callable[[], object]]
+
+_ABOVE_ROOT = Node(-1, 0, None, None, None)
+
+
+Check = Callable[[Sequence[Sequence[Entry]]], None]
+"""Raises what speaks against the entries of a commit as a whole."""
+
+
+def append(
+    heap: Heap,
+    commit: Commit,
+    random: RandomSource,
+    check: Check = lambda _: None,
+    now: int = 0,
+) -> Committed:
+    """Append `commit` as ``SessionStore.commit`` promises; nothing of it stays if this raises.
+
+    `check` is asked last, about the entries of all its writes.
+    Units: `now` is Unix milliseconds.
+    """
+    check_commit(commit)
+    key = commit.idempotency_key
+    asked = b"" if key is None else fingerprint(commit)
+    if key is not None and key in heap.keys:
+        return _replayed(heap, key, asked)
+    committed = _all_or_none(heap, commit, random, check, now)
+    heap.log.extend(entry for entries in committed.entries for entry in entries)
+    for content in commit.blobs:
+        heap.blobs.setdefault(blob_hash(content), content)
+    if key is not None:
+        heap.keys[key] = KeptCommit(asked, committed, commit.at)
+    return committed
+
+
+def _replayed(heap: Heap, key: str, asked: bytes) -> Committed:
+    kept = heap.keys[key]
+    if kept.asked != asked:
+        raise IdempotencyMismatch(key)
+    return msgspec.structs.replace(kept.committed, is_replay=True)
+
+
+def _all_or_none(
+    heap: Heap, commit: Commit, random: RandomSource, check: Check, now: int
+) -> Committed:
+    undo: Undo = []
+    leases: list[Lease] = []
+    try:
+        entries: list[tuple[Entry, ...]] = []
+        for write in commit.writes:
+            held = _written_to(heap, write, undo)
+            if write.taking is not None:
+                leases.append(lead(held, write.stream, write.taking, now))
+                write = msgspec.structs.replace(write, lease=leases[-1])  # noqa: PLW2901 - led now
+            entries.append(_append_to_one(heap, held, write, commit.at, random))
+        check(entries)
+        return Committed(tuple(entries), leases=tuple(leases))
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+
+
+def _written_to(heap: Heap, write: Write, undo: Undo) -> HeldStream:
+    """The stream that `write` is to, and what makes it again what it is now."""
+    if write.create is not None:
+        if write.create.fork is not None:
+            check_origin(held_in(heap, write.create.fork.stream).state)
+        held = heap.streams[write.stream] = created(heap, write.create)
+        held.state = msgspec.structs.replace(held.state, epoch=write.above_epoch)
+        undo.append(lambda: heap.streams.pop(write.stream))
+    held = held_in(heap, write.stream)
+    undo.append(_way_back(heap, held))
+    return held
+
+
+def _append_to_one(
+    heap: Heap, held: HeldStream, write: Write, at: int, random: RandomSource
+) -> tuple[Entry, ...]:
+    admission = admit(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
+    if admission.entries:
+        _extend(heap, held, admission, at, random)
+    if write.is_releasing:
+        held.until = 0
+    return admission.entries
+
+
+def lead(held: HeldStream, stream: StreamId, wanted: Taking, now: int) -> Lease:
+    """Have `held` led as `wanted`, with the next epoch.
+
+    Raises: LeaseHeld.
+    """
+    if is_running(held.until, now) and held.owner != wanted.dead_owner:
+        raise LeaseHeld(stream, held.owner, held.until)
+    epoch = held.state.epoch + 1
+    held.state = msgspec.structs.replace(held.state, epoch=epoch)
+    held.owner, held.until = wanted.owner, lease_end(now, wanted.ttl_ms)
+    return Lease(stream, held.owner, epoch, held.until)
+
+
+def _way_back(heap: Heap, held: HeldStream) -> Callable[[], None]:
+    """What makes `held` again what it is now."""
+    state, partial, leader = held.state, held.partial, (held.owner, held.until)
+    commits, aliases = len(held.commits), len(held.aliases)
+
+    def restore() -> None:
+        for row in reversed(held.rows[state.head + 1 :]):
+            _forget(heap, held, row.entry)
+        del held.rows[state.head + 1 :], held.commits[commits:], held.aliases[aliases:]
+        held.state, held.partial = state, partial
+        held.owner, held.until = leader
+
+    return restore
+
+
+def created(heap: Heap, header: StreamHeader) -> HeldStream:
+    """A new stream, still empty and not in `heap` yet.
+
+    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    """
+    if header.id in heap.streams:
+        raise SessionExists(header.id)
+    if header.fork is None:
+        genesis = genesis_hash(header)
+        return HeldStream(opened(header, genesis), genesis)
+    origin = held_in(heap, header.fork.stream)
+    shared = Shared(
+        info=origin.state.info,
+        head=origin.state.head,
+        hash=origin_hash_of(origin.genesis, origin.commits, header.fork.head),
+        messages=_shared_messages(heap, origin, header.fork),
+    )
+    genesis = genesis_hash(header, shared.hash)
+    state = opened(header, genesis, shared, lambda id_: is_tree_entry(heap, origin, id_))
+    return HeldStream(state, genesis, shared.messages)
+
+
+def _shared_messages(heap: Heap, origin: HeldStream, fork: ForkPoint) -> int:
+    if fork.scope == "path":
+        node = heap.nodes.get(fork.leaf) if fork.leaf else None
+        return node.messages if node else 0
+    if fork.head == origin.state.head:
+        return origin.state.info.messages
+    own = origin.rows[: fork.head + 1]
+    return origin.shared_messages + sum(row.entry.kind == MESSAGE for row in own)
+
+
+def _extend(
+    heap: Heap, held: HeldStream, admission: Admission, at: int, random: RandomSource
+) -> None:
+    rows = [_sealed(entry, random(SALT_BYTES)) for entry in admission.entries]
+    lines = (header_line(row.entry, row.digest) for row in rows)
+    chain = commit_hash(held.state.hash, at, admission.epoch, lines)
+    placed(heap, held, admission, rows, at=at, chain=chain)
+
+
+def placed(
+    heap: Heap,
+    held: HeldStream,
+    admission: Admission,
+    rows: Sequence[StoredEntry],
+    *,
+    at: int,
+    chain: bytes,
+) -> None:
+    """Keep what was admitted, `rows`; `chain` is the stream's hash after it."""
+    first = admission.entries[0].seq
+    held.commits.append(StoredCommit(first, len(rows), at, admission.epoch, chain))
+    held.rows.extend(rows)
+    held.aliases.extend(admission.aliases)
+    held.state = advanced(held.state, admission, chain)
+    for entry in admission.entries:
+        _index(heap, held, entry)
+
+
+def _index(heap: Heap, held: HeldStream, entry: Entry) -> None:
+    if entry.lane == "tree":
+        heap.nodes[entry.id] = _node_of(entry, _parent_node(heap, entry.parent_id))
+        return
+    held.notes.setdefault(entry.kind, []).append(entry)
+    if entry.kind in (TurnStarted.kind, TurnFinished.kind):
+        held.partial = None
+
+
+def _forget(heap: Heap, held: HeldStream, entry: Entry) -> None:
+    if entry.lane == "tree":
+        del heap.nodes[entry.id]
+    else:
+        held.notes[entry.kind].pop()
+
+
+def _sealed(entry: Entry, salt: bytes) -> StoredEntry:
+    return StoredEntry(entry, salt, body_digest(entry.body, salt))
+
+
+def _parent_node(heap: Heap, parent: EntryId | None) -> Node:
+    return _ABOVE_ROOT if parent is None else heap.nodes[parent]
+
+
+def _node_of(entry: Entry, parent: Node) -> Node:
+    own = entry.id
+    return Node(
+        depth=parent.depth + 1,
+        messages=parent.messages + (entry.kind == MESSAGE),
+        compaction=own if entry.kind == Compaction.kind else parent.compaction,
+        model_change=own if entry.kind == ModelChange.kind else parent.model_change,
+        thinking_change=own if entry.kind == ThinkingChange.kind else parent.thinking_change,
+    )

@@ -1,0 +1,47 @@
+"""The words of a store in memory, as a search reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.stores.in_memory.streams import Heap, is_on_branch
+from perdure.stores.scan import Found, found_entry, found_title
+
+
+def texts_in(heap: Heap) -> Iterator[Found]:
+    """Everything that can be found now, the newest entry first and then the titles.
+
+    Shape: another thread may read them while `heap` changes.
+    """
+    headers = {stream: held.state.header for stream, held in heap.streams.items()}
+    return _texts(tuple(heap.log), headers)
+
+
+def _texts(
+    log: Sequence[Entry | None], headers: Mapping[StreamId, StreamHeader]
+) -> Iterator[Found]:
+    for position in range(len(log), 0, -1):
+        entry = log[position - 1]
+        if entry is not None and headers[entry.stream].kind == "session":
+            found = found_entry(position, entry)
+            if found is not None:
+                yield found
+    for number, header in enumerate(headers.values(), 1):
+        found = found_title(number, header)
+        if found is not None:
+            yield found
+
+
+def is_there(heap: Heap, found: Found) -> bool:
+    """Whether `found` was not erased since it was read."""
+    is_erased = found.entry is not None and heap.log[found.position - 1] is None
+    return found.stream in heap.streams and not is_erased
+
+
+def is_shown(heap: Heap, found: Found) -> bool:
+    """Whether `found` is on the branch that its session shows."""
+    target = found.target
+    return target is None or is_on_branch(heap, target, heap.streams[found.stream].state.leaf)

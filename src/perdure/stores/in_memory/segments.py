@@ -1,0 +1,86 @@
+"""Streams in memory as they are stored: read for a copy elsewhere, kept for one from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.errors import CopyConflict, CorruptLog
+from perdure.session.ids import StreamId, blob_hash, entry_place
+from perdure.stores.in_memory.append import created, placed
+from perdure.stores.in_memory.streams import Heap, HeldStream, held_in
+from perdure.stores.maintenance.segments import (
+    Sealed,
+    SealedCommit,
+    Standing,
+    admitted,
+    check,
+    check_follows,
+)
+from perdure.stores.protocol import EMPTY
+
+
+def standings(heap: Heap) -> list[Standing]:
+    """What ``Sealing.standings`` promises."""
+    return [
+        Standing(
+            stream=stream,
+            head=held.state.head,
+            hash=held.state.hash,
+            origin=held.state.header.fork.stream if held.state.header.fork else None,
+        )
+        for stream, held in heap.streams.items()
+    ]
+
+
+def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:
+    """What ``Sealing.sealed`` promises."""
+    held = held_in(heap, stream)
+    before, ends = held.genesis, EMPTY
+    commits: list[SealedCommit] = []
+    for commit in held.commits:
+        last = commit.first + commit.count - 1
+        if commit.first <= after:
+            before, ends = commit.hash, last
+        elif last <= upto and len(commits) < limit:
+            rows = tuple(held.rows[commit.first : last + 1])
+            commits.append(SealedCommit(commit.at, commit.epoch, commit.hash, rows))
+    if ends != after:
+        raise CorruptLog(stream, after, "no commit ends with it")
+    last = commits[-1].last if commits else after
+    aliases = ((alias, entry_place(id_)[1]) for alias, id_ in held.aliases)
+    return Sealed(
+        header=held.state.header,
+        before=before,
+        epoch=held.state.epoch,
+        commits=tuple(commits),
+        aliases=tuple((alias, seq) for alias, seq in aliases if after < seq <= last),
+        is_erased=held.state.info.status == "erased",
+    )
+
+
+def receive(heap: Heap, share: Sealed, contents: Sequence[bytes]) -> None:
+    """What ``Sealing.receive`` promises."""
+    check(share)
+    held = heap.streams.get(share.header.id) or _created(heap, share)
+    check_follows(share, held.state)
+    heap.streams[share.header.id] = held
+    for commit in share.commits:
+        admission = admitted(held.state, commit, share.aliases)
+        placed(heap, held, admission, commit.rows, at=commit.at, chain=commit.hash)
+        heap.log.extend(admission.entries)
+    epoch = max(held.state.epoch, share.epoch)
+    held.state = msgspec.structs.replace(held.state, epoch=epoch)
+    for content in contents:
+        heap.blobs.setdefault(blob_hash(content), content)
+
+
+def _created(heap: Heap, share: Sealed) -> HeldStream:
+    if share.commits and share.first > 0:
+        raise CopyConflict(share.header.id, EMPTY)
+    held = created(heap, share.header)
+    if share.is_erased:
+        held.genesis = share.before
+        held.state = msgspec.structs.replace(held.state, hash=share.before)
+    return held

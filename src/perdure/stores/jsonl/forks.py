@@ -1,0 +1,174 @@
+"""Forks, which copy: this backend has no way to point from one file into another.
+
+A fork gets copies of the tree entries it is to see and of their labels and undone compactions, as
+entries of its own. What names one of them, in the copies and in what is appended with them, names
+the copy. Its header has the origin as its parent and no fork point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from perdure.errors import LeafConflict
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry, NewEntry, ParentRef, Ref, Sibling
+from perdure.session.ids import EntryId, entry_id
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.kinds import BranchSummary, Compaction
+from perdure.session.notes import CompactionUndone, Label, LeafMoved
+from perdure.stores.append_rules import Shared, opened
+from perdure.stores.jsonl import reads
+from perdure.stores.jsonl.contents import entries_of, media_of
+from perdure.stores.jsonl.index import Log
+from perdure.stores.protocol import Write
+from perdure.stores.validation.contents import names_in
+
+_REFERENCES = {Compaction.kind: "first_kept", BranchSummary.kind: "from_id"}
+_SOURCE = "source"
+"""The field that says where in an import original, which is not copied, an entry came from."""
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """A fork as a new stream: `write` makes it, the first `count` of its entries are copies.
+
+    Shape: `ids` are entry of the origin -> its copy.
+    """
+
+    write: Write
+    count: int
+    ids: Mapping[EntryId, EntryId] = {}
+
+
+def copied(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> Copied:
+    """`write`, which makes the fork `header` of `origin`, as one that copies.
+
+    Raises: InvalidEntry, InvalidParent when there is no such point in `origin`; LeafConflict.
+    """
+    shared = Shared(origin.info, origin.head, b"", 0)
+    opened(header, b"", shared, lambda id_: reads.tree_seq(origin, id_) is not None)
+    if write.expected_leaf is not msgspec.UNSET and write.expected_leaf != fork.leaf:
+        raise LeafConflict(header.id, write.expected_leaf, fork.leaf)
+    copies = _Copies(origin, header, fork)
+    further = tuple(_renamed(new, copies) for new in write.entries)
+    return Copied(
+        msgspec.structs.replace(
+            write,
+            create=_own_header(origin, header, fork),
+            entries=(*copies.made, *further),
+            expected_leaf=msgspec.UNSET,
+        ),
+        len(copies.made),
+        {entry: entry_id(header.id, index) for entry, index in copies.ids.items()},
+    )
+
+
+def contents_of(origin: Log, made: Copied) -> tuple[bytes, ...]:
+    """Return the contents that the copies name and that a line of the tool's in `origin` holds."""
+    copies = made.write.entries[: made.count]
+    names = names_in(copy.body for copy in copies) & origin.media.keys()
+    found = (media_of(origin, name) for name in sorted(names))
+    return tuple(content for content in found if content is not None)
+
+
+def _own_header(origin: Log, header: StreamHeader, fork: ForkPoint) -> StreamHeader:
+    return msgspec.structs.replace(
+        header,
+        fork=None,
+        parent=fork.stream,
+        title=header.title or origin.info.title,
+        cwd=header.cwd or origin.info.cwd,
+    )
+
+
+class _Copies:
+    """The copies, in the order they are appended; `ids` says which entry each is a copy of."""
+
+    def __init__(self, origin: Log, header: StreamHeader, fork: ForkPoint) -> None:
+        self.made: list[NewEntry] = []
+        self.ids: dict[EntryId, int] = {}
+        self.stream = header.id
+        self._aliases = {entry: alias for alias, entry in origin.aliases}
+        tree = _shown(origin, fork)
+        for entry in entries_of(origin, tree):
+            self._add(entry)
+        for note in reads.notes(origin, (Label.kind, CompactionUndone.kind)):
+            if note.seq <= fork.head and note.about in self.ids:
+                self._add(note)
+        if origin.id_of(tree[-1] if tree else None) != fork.leaf:
+            target = None if fork.leaf is None else self.copy_of(fork.leaf)
+            self.made.append(new_side(LeafMoved(target)))
+
+    def copy_of(self, entry: EntryId) -> EntryId | None:
+        """The id of the copy of `entry`; None when it was not copied."""
+        index = self.ids.get(entry)
+        return None if index is None else entry_id(self.stream, index)
+
+    def _add(self, entry: Entry) -> None:
+        self.ids[entry.id] = len(self.made)
+        self.made.append(
+            NewEntry(
+                kind=entry.kind,
+                body=relinked(entry.kind, entry.body, self.copy_of),
+                v=entry.v,
+                lane=entry.lane,
+                parent=None if entry.parent_id is None else Sibling(self.ids[entry.parent_id]),
+                about=None if entry.about is None else Sibling(self.ids[entry.about]),
+                at=entry.at,
+                alias=self._aliases.get(entry.id),
+            )
+        )
+
+
+def _shown(origin: Log, fork: ForkPoint) -> list[int]:
+    """The tree entries that the fork is to see, in log order."""
+    if fork.scope == "path":
+        leaf = None if fork.leaf is None else reads.seq_of(origin, fork.leaf)
+        return sorted(reads.upwards(origin, leaf))
+    rows = enumerate(origin.rows[: fork.head + 1])
+    return [seq for seq, row in rows if row.lane == "tree"]
+
+
+def relinked(kind: str, body: bytes, copy_of: Callable[[EntryId], EntryId | None]) -> bytes:
+    """`body` with the entry it names under that entry's new name, every other byte as it was."""
+    field = _REFERENCES.get(kind)
+    has_source = b'"source"' in body
+    if field is None and not has_source:
+        return body
+    try:
+        fields = _fields.decode(body)
+    except (ValueError, RecursionError):
+        return body
+    if has_source:
+        fields.pop(_SOURCE, None)
+    if field is not None and field in fields:
+        old = _text(fields[field])
+        new = None if old is None else copy_of(EntryId(old))
+        fields[field] = msgspec.Raw(msgspec.json.encode(new))
+    return msgspec.json.encode(fields)
+
+
+def _text(raw: msgspec.Raw) -> str | None:
+    try:
+        return msgspec.json.decode(raw, type=str | None)
+    except ValueError:
+        return None
+
+
+def _renamed(new: NewEntry, copies: _Copies) -> NewEntry:
+    parent: ParentRef = new.parent
+    if isinstance(parent, Sibling) or (isinstance(parent, str) and parent in copies.ids):
+        parent = _sibling(parent, copies)
+    about = new.about
+    if isinstance(about, Sibling) or (about is not None and about in copies.ids):
+        about = _sibling(about, copies)
+    return msgspec.structs.replace(new, parent=parent, about=about)
+
+
+def _sibling(reference: Ref, copies: _Copies) -> Sibling:
+    if isinstance(reference, Sibling):
+        return Sibling(reference.index + len(copies.made))
+    return Sibling(copies.ids[reference])

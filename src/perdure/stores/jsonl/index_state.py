@@ -1,0 +1,182 @@
+"""What the index of a session file holds: where the stream stands, and every entry's place."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.codecs.protocol import Codec, Said
+from perdure.codecs.shared_keys import with_meta
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.ids import EntryId, entry_id, entry_place
+from perdure.session.info import StreamHeader, info_of
+from perdure.session.kinds import TreeBody
+from perdure.session.messages import Message
+from perdure.session.notes import LeafMoved
+from perdure.stores.chain import commit_hash, genesis_hash
+from perdure.stores.jsonl.disk.folder import Stamp
+from perdure.stores.jsonl.lines import Envelope
+from perdure.stores.jsonl.rows import Key, Row
+from perdure.stores.verification import StoredCommit
+
+
+class Line(NamedTuple):
+    """A line and where it stands. Units: bytes."""
+
+    offset: int
+    content: bytes
+    envelope: Envelope
+
+    @property
+    def end(self) -> int:
+        """Where it ends, its LF not counted."""
+        return self.offset + len(self.content)
+
+
+@dataclass(slots=True)
+class Run:
+    """The tool's own lines since our last batch: the first's seq, and what the chain hashes."""
+
+    first: int = 0
+    at: int = 0
+    hashed: list[bytes] = field(default_factory=list[bytes])
+    lines: list[Line] = field(default_factory=list[Line])
+
+
+class Indexed:
+    """The state of an index. `media` says which entry a content of the tool's stands in.
+
+    `has_own_header` says that we began the file, and its header of ours was read.
+    """
+
+    def __init__(self, path: Path, codec: Codec) -> None:
+        self.path = path
+        self.codec = codec
+        self.media: dict[str, int] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        self.header = StreamHeader(entry_place("none/0")[0], 0)
+        self.is_session = self.has_own_header = False
+        self.version = self.copies = self.records = 0
+        self.rows: list[Row] = []
+        self.ids: dict[str, int] = {}
+        self.aliases: list[tuple[str, EntryId]] = []
+        self.keys: dict[str, Key] = {}
+        self.commits: list[StoredCommit] = []
+        self.faults: list[tuple[int | None, str]] = []
+        self.unreadable: list[tuple[int, int]] = []
+        self.cut_off: list[tuple[int, int]] = []
+        self.leaf: int | None = None
+        self.open_turn: int | None = None
+        self.info = info_of(self.header)
+        self.payload = 0
+        self.end = self.size = 0
+        self.is_line_ended = True
+        self.run = Run()
+        self._stamp: Stamp | None = None
+        self._scanned = 0
+        self._trail = b""
+        self._pending: list[Line] = []
+        self._hash = b""
+
+    def _begin(self, header: StreamHeader) -> None:
+        self.header = header
+        self._hash = genesis_hash(header)
+        self.info = info_of(header)
+
+    # -- where the stream stands
+
+    @property
+    def head(self) -> int:
+        """The last seq."""
+        return len(self.rows) - 1
+
+    @property
+    def hash(self) -> bytes:
+        """The chain's head; the tool's lines since our last batch count as one commit."""
+        run = self.run
+        return commit_hash(self._hash, run.at, 0, run.hashed) if run.hashed else self._hash
+
+    @property
+    def torn_bytes(self) -> int:
+        """What stands at the end of the file and was never committed."""
+        return self.size - self.end
+
+    def note_cut_off(self, begin: int, end: int) -> None:
+        """Note what was never committed, from byte `begin` to before `end`, if anything."""
+        if begin < end:
+            self.cut_off.append((begin, end - begin))
+        self.unreadable = [each for each in self.unreadable if each[0] < begin]
+
+    def note_uncommitted(self, line: Line) -> None:
+        """Note the lines of ours without a batch that `line`, the tool's, follows."""
+        if self._pending and self.end <= self._pending[-1].offset < line.offset:
+            self.note_cut_off(self.end, line.offset)
+
+    def all_commits(self) -> list[StoredCommit]:
+        """The commits in order, the last of them of the tool's lines since our last batch."""
+        run = self.run
+        if not run.hashed:
+            return self.commits
+        last = StoredCommit(run.first, len(run.hashed), run.at, 0, self.hash)
+        return [*self.commits, last]
+
+    def id_of(self, seq: int | None) -> EntryId | None:
+        """The id of the entry `seq`."""
+        return None if seq is None else entry_id(self.header.id, seq)
+
+    def anchor_of(self, record: str | None) -> int | None:
+        """The tree entry that what follows the record of that id hangs on."""
+        seq = None if record is None else self.ids.get(record)
+        return None if seq is None else self.rows[seq].anchor
+
+
+def entry_at(log: Indexed, seq: int, body: bytes) -> Entry:
+    """The entry `seq` with its body."""
+    row = log.rows[seq]
+    return Entry(
+        stream=log.header.id,
+        seq=seq,
+        lane=row.lane,
+        parent_id=log.id_of(row.parent),
+        about=row.about,
+        at=row.at,
+        kind=row.kind,
+        v=row.v,
+        body=body,
+    )
+
+
+def tool_digest(line: bytes, part: int) -> bytes:
+    """What the chain hashes of an entry that a line of the tool's own holds: the line itself."""
+    return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
+
+
+def foreign_entry(log: Indexed, said: Said, parent: int | None, part: int) -> NewEntry:
+    """What a record of the tool's says, below `parent`, its references resolved."""
+    if part == 1:
+        return new_side(LeafMoved(log.id_of(parent)))
+    body = said.body
+    found = {name: log.id_of(_referred(log, name, id, parent)) for name, id in said.references}
+    body = msgspec.structs.replace(body, **found) if found else body
+    new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
+    return msgspec.structs.replace(new, body=with_meta(new.body, said.meta))
+
+
+def _referred(log: Indexed, name: str, record: str, parent: int | None) -> int | None:
+    """The tree entry that `record` names; for one beside the tree, what follows on the branch."""
+    seq = log.ids.get(record)
+    if seq is None or log.rows[seq].lane == "tree":
+        return seq
+    if name == "target":
+        return log.rows[seq].anchor
+    anchor, following = log.rows[seq].anchor, None
+    while parent is not None and parent != anchor:
+        following, parent = parent, log.rows[parent].parent
+    return following if parent == anchor else None

@@ -1,0 +1,125 @@
+"""Sessions of a folder as they are stored: read for a copy elsewhere, kept for one from there.
+
+The lines of a tool's own have no salts, so nothing else could keep them under their hashes: they
+are given as they are, and whoever copies has to seal them anew (``operating.sealed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.errors import CopyConflict, CorruptLog, SessionNotFound, Unsupported
+from perdure.session.ids import StreamId, entry_place
+from perdure.stores.append_rules import opened
+from perdure.stores.chain import genesis_hash
+from perdure.stores.jsonl.append import (
+    BACKEND,
+    BatchFacts,
+    Rendering,
+    sound_state,
+    write_batch,
+)
+from perdure.stores.jsonl.contents import stored_of
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.sidefiles import HeldLease, lease_of, put_blob, put_lease
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.retention.content_gc import held_for
+from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.maintenance.segments import (
+    Sealed,
+    SealedCommit,
+    Standing,
+    admitted,
+    check,
+    check_follows,
+)
+from perdure.stores.protocol import EMPTY, StreamState
+
+
+def standings(shelf: Shelf, feed: Feed) -> list[Standing]:
+    """What ``Sealing.standings`` promises: no commit here is of several sessions.
+
+    A session of which entries are gone that were acknowledged stands where it should.
+    """
+    feed.refresh()
+    found = {standing.header.id: standing for _, standing in shelf.standings()}
+    ordered = sorted(found.values(), key=lambda each: (each.header.created_at, each.header.id))
+    return [
+        Standing(each.header.id, max(each.head, feed.head(each.header.id)), each.hash)
+        for each in ordered
+    ]
+
+
+def sealed(shelf: Shelf, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:
+    """What ``Sealing.sealed`` promises."""
+    log = shelf.log(stream)
+    if log is None:
+        raise SessionNotFound(stream)
+    for seq, problem in log.faults:
+        raise CorruptLog(stream, EMPTY if seq is None else seq, problem)
+    before, ends = genesis_hash(log.header), EMPTY
+    commits: list[SealedCommit] = []
+    for commit in log.all_commits():
+        last = commit.first + commit.count - 1
+        if commit.first <= after:
+            before, ends = commit.hash, last
+        elif last <= upto and len(commits) < limit:
+            rows = tuple(stored_of(log, range(commit.first, last + 1)))
+            commits.append(SealedCommit(commit.at, commit.epoch, commit.hash, rows))
+    if ends != after:
+        raise CorruptLog(stream, after, "no commit ends with it")
+    last = commits[-1].last if commits else after
+    aliases = ((alias, entry_place(id_)[1]) for alias, id_ in log.aliases)
+    return Sealed(
+        header=log.header,
+        before=before,
+        epoch=lease_of(shelf.folder, stream).epoch,
+        commits=tuple(commits),
+        aliases=tuple((alias, seq) for alias, seq in aliases if after < seq <= last),
+    )
+
+
+def receive(shelf: Shelf, feed: Feed, share: Sealed, contents: Sequence[bytes]) -> None:
+    """What ``Sealing.receive`` promises, commit by commit: a kill leaves the first of them."""
+    _check_possible(share)
+    check(share)
+    stream = share.header.id
+    entries = (row.entry for row in share.entries())
+    with shelf.folder.locked("stream", stream), held_for(shelf.folder, entries):
+        check_follows(share, _state(shelf, shelf.log(stream), share))
+        for content in contents:
+            put_blob(shelf.folder, content)
+        if not share.commits:
+            _write(shelf, feed, share, None)
+        for commit in share.commits:
+            _write(shelf, feed, share, commit)
+        held = lease_of(shelf.folder, stream)
+        if share.epoch > held.epoch:
+            put_lease(shelf.folder, stream, HeldLease(epoch=share.epoch))
+
+
+def _check_possible(share: Sealed) -> None:
+    if share.header.fork is not None:
+        raise Unsupported("pointer_fork", BACKEND)
+    if any(row.salt is None for row in share.entries()):
+        raise Unsupported("erase", BACKEND)
+
+
+def _state(shelf: Shelf, log: Log | None, share: Sealed) -> StreamState:
+    if log is not None:
+        return sound_state(shelf, log)
+    if share.commits and share.first > 0:
+        raise CopyConflict(share.header.id, EMPTY)
+    return opened(share.header, genesis_hash(share.header))
+
+
+def _write(shelf: Shelf, feed: Feed, share: Sealed, commit: SealedCommit | None) -> None:
+    """One commit; without one, what makes the session's file."""
+    log = shelf.log(share.header.id)
+    if commit is None and log is not None:
+        return
+    state = _state(shelf, log, share)
+    kept = commit or SealedCommit(share.header.created_at, 0, share.before, ())
+    admission = admitted(state, kept, share.aliases)
+    batch = Rendering(shelf, log, state, admission, BatchFacts(kept.at))
+    write_batch(shelf, feed, batch, [row.salt or b"" for row in kept.rows])

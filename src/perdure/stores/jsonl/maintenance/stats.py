@@ -1,0 +1,35 @@
+"""What a folder holds, counted: sessions, entries, and what they and their contents take."""
+
+from __future__ import annotations
+
+from perdure.stores.jsonl.append import BACKEND
+from perdure.stores.jsonl.disk.sidefiles import blobs_in
+from perdure.stores.jsonl.lines import FORMAT
+from perdure.stores.jsonl.retention.content_gc import sizes_of
+from perdure.stores.jsonl.retention.limits import Limits
+from perdure.stores.jsonl.search.files import IndexFiles
+from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.protocol import StoreInfo
+
+
+def info_of(
+    shelf: Shelf, limits: Limits, *, address: str, namespace: str, durability: str
+) -> StoreInfo:
+    """What ``SessionStore.info`` promises. Blocks."""
+    used = limits.usage()
+    blob_bytes = sum(sizes_of(blobs_in(shelf.folder)).values())
+    file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())
+    index_bytes = IndexFiles(shelf.folder, shelf.codec.name).size_bytes()
+    return StoreInfo(
+        address=address,
+        backend=BACKEND,
+        namespace=namespace,
+        durability=durability,
+        schema_version=FORMAT,
+        streams=used.sessions,
+        entries=used.entries,
+        size_bytes=file_bytes + blob_bytes + index_bytes,
+        payload_bytes=used.bytes,
+        is_encrypted=False,
+        engine=f"JSON lines as {shelf.codec.name} writes them",
+    )

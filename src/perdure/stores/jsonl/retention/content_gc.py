@@ -1,0 +1,131 @@
+"""Contents of a folder that nothing refers to: found, looked for once more, and removed.
+
+Whoever writes lines that name a content holds the lock of contents, with others, from before it
+looks whether the content is there until the lines are written. Whoever removes contents holds it
+alone, and looks again into every file that changed since: what a session shows is there afterwards,
+whoever came first. While a session cannot be read whole, nobody knows what it shows: nothing goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from perdure.errors import SessionNotFound, StoreError
+from perdure.session.entries import Entry
+from perdure.stores.jsonl.contents import entries_of
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.folder import Folder, Stamp
+from perdure.stores.jsonl.disk.sidefiles import blobs_in
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.regular_files import NotRegular, open_to_read, status_of
+
+LOCK = "contents"
+
+NAME = re.compile(rb"sha256-[0-9a-f]{64}")
+"""What a content is called wherever something refers to it."""
+
+
+def all_held(folder: Folder) -> AbstractContextManager[None]:
+    """Let no content be removed."""
+    return folder.locked(LOCK, "", is_shared=True)
+
+
+@contextmanager
+def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
+    """Let no content be removed that `entries` name, until their lines are written."""
+    if any(NAME.search(entry.body) for entry in entries):
+        with all_held(folder):
+            yield
+    else:
+        yield
+
+
+def remove_unreferenced(shelf: Shelf, among: Collection[str] | None = None) -> list[int]:
+    """Remove the contents, of those `among` or of all, that nothing refers to; their sizes.
+
+    Durable: as ``Folder.remove``.
+    """
+    folder = shelf.folder
+    waiting = {path.name: path for path in blobs_in(folder)}
+    if among is not None:
+        waiting = {name: path for name, path in waiting.items() if name in among}
+    looking = Looking(shelf)
+    _leave_out(waiting, looking)
+    if not waiting:
+        return []
+    with folder.locked(LOCK, ""):
+        _leave_out(waiting, looking)
+        sizes = sizes_of(waiting.values())  # another vacuum may have removed some of them
+        for name in sizes:
+            folder.remove(waiting[name])
+    return list(sizes.values())
+
+
+def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
+    """The sizes of those of `contents` that are there, by name."""
+    found: dict[str, int] = {}
+    for path in contents:
+        with suppress(FileNotFoundError):
+            found[path.name] = path.lstat().st_size
+    return found
+
+
+def _leave_out(waiting: dict[str, Path], looking: Looking) -> None:
+    """Take every content out of `waiting` that is named in a file that changed since."""
+    for path, stamp in (*looking.folder.files(), *_partials(looking.folder)):
+        if waiting and looking.at.get(path) != stamp:
+            names = looking.names_in(path)
+            if names is None:
+                waiting.clear()
+            for name in names or ():
+                waiting.pop(name, None)
+            looking.at[path] = stamp
+
+
+def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
+    for path in (folder.inner / "partials").iterdir():
+        with suppress(FileNotFoundError, NotRegular):
+            yield path, Stamp.of(status_of(path))
+
+
+class Looking:
+    """One look through the files of a folder; `at` is what each looked like."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.folder = shelf.folder
+        self.at: dict[Path, Stamp] = {}
+        self._codec = shelf.codec
+        self._feed = Feed(shelf.folder)
+
+    def names_in(self, path: Path) -> set[str] | None:
+        """The names of contents that a file refers to; None where some of it cannot be read.
+
+        A record may hold a picture itself, so the name is not always written out.
+        """
+        try:
+            found = self._found_in(path)
+        except SessionNotFound:  # erased meanwhile
+            return set()
+        except (OSError, StoreError):  # another's, a newer perdure's
+            return None
+        return None if found is None else {name.decode() for name in found}
+
+    def _found_in(self, path: Path) -> set[bytes] | None:
+        found: set[bytes] = set()
+        with suppress(FileNotFoundError), open_to_read(path) as file:
+            for line in file:
+                found.update(NAME.findall(line))
+        # Entries reach their file first and the feed then. Read in the other order, those that came
+        # in between would be in the feed alone, and the session would seem to have lost them.
+        self._feed.refresh()
+        log = Log(path, self._codec)
+        if log.refresh():
+            if log.faults or log.unreadable or self._feed.head(log.header.id) > log.head:
+                return None
+            for entry in entries_of(log, range(len(log.rows))):
+                found.update(NAME.findall(entry.body))
+        return found

@@ -1,0 +1,319 @@
+"""Erasing session files: they are deleted whole, with what lies beside them.
+
+What is to go is written down first, in ``.perdure/erasures``; killed in between, the next one who
+opens the folder goes on. Words leave the search index before their file goes. The record then
+becomes the certificate. The feed keeps the positions that the entries had, so that none is given
+out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.stores.jsonl import reads
+from perdure.stores.jsonl.disk.feed import Feed
+from perdure.stores.jsonl.disk.folder import Folder, is_session_file
+from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side
+from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS_LOCK
+from perdure.stores.jsonl.retention.content_gc import Looking, remove_unreferenced, sizes_of
+from perdure.stores.jsonl.search.files import LOCK as INDEX_LOCK
+from perdure.stores.jsonl.search.indexer import Index
+from perdure.stores.jsonl.session_index import Shelf, Standing
+from perdure.stores.regular_files import NotRegular, check_only_name, read_regular
+from perdure.stores.retention import copies
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.cascade import Reach, reach_of
+from perdure.stores.retention.erase import (
+    Certificate,
+    Counts,
+    ErasedSession,
+    EraseRequest,
+    Relation,
+    how_related,
+)
+
+BACKEND = "jsonl"
+KIND = "erasures"
+_BACKUPS = "backups"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An erasure as it lies in the folder: what is left of it to do, and its certificate.
+
+    Shape: `files` are session files by name, with the id of each; `keys` and `contents` what only
+    they had. All are empty once the certificate is complete. `is_removal`: nobody gets a
+    certificate; the record goes with what it is about.
+    """
+
+    certificate: Certificate
+    files: dict[str, StreamId] = {}
+    keys: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+    is_removal: bool = False
+
+
+_record = msgspec.json.Decoder(Record)
+_backups = msgspec.json.Decoder(list[Backup])
+
+
+class Eraser:
+    """Erases from one folder, on the thread of its handle."""
+
+    def __init__(self, shelf: Shelf, feed: Feed, index: Index, namespace: str) -> None:
+        self._shelf = shelf
+        self._folder = shelf.folder
+        self._feed = feed
+        self._index = index
+        self._namespace = namespace
+
+    def erase(self, request: EraseRequest) -> Certificate:
+        """What ``Erasing.erase`` promises of a backend that removes sessions whole."""
+        with self._folder.locked("erasure", ""):
+            self._go_on(request.at)
+            standings = {s.header.id: (path, s) for path, s in self._shelf.standings()}
+            roots = _roots(standings, request)
+            if roots is None:
+                return self._earlier(request.name or "")
+            policy = request.forks if request.scope == "session" else "erase"
+            reach = reach_of(roots, self._relations(standings), policy)
+            record = self._begun(request, reach, standings)
+            self._check_free(reach.targets)
+            kept = msgspec.structs.replace(record, certificate=copies.unnamed(record.certificate))
+            self._put(kept)
+            with self._folder.locks.waiting():
+                return copies.named(self._finished(kept, request.at), record.certificate)
+
+    def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
+        """Remove one session without a certificate, if it `is_free`: asked under its lock.
+
+        Raises: SessionNotFound.
+        """
+        stream = StreamId(request.name or "")
+        with self._folder.locked("erasure", ""):
+            self._go_on(request.at)
+            standings = {s.header.id: (path, s) for path, s in self._shelf.standings()}
+            if stream not in standings:
+                raise SessionNotFound(stream)
+            with self._folder.locked("stream", stream):
+                if not is_free():
+                    return False
+                record = self._begun(request, Reach((stream,)), standings)
+                record = msgspec.structs.replace(record, is_removal=True)
+                self._check_free(())
+                self._put(record)
+                with self._folder.locks.waiting():
+                    for name in record.files:
+                        self._take_away(name, stream)
+                # From here on the name may be another session's.
+                record = msgspec.structs.replace(record, files={})
+                self._put(record)
+            with self._folder.locks.waiting():
+                self._finished(record, request.at)
+            return True
+
+    def go_on(self, at: int) -> None:
+        """Finish what was begun by a process that was killed."""
+        with self._folder.locked("erasure", ""):
+            self._go_on(at)
+
+    def has_open(self) -> bool:
+        """Whether an erasure was begun and not finished."""
+        return any(not record.certificate.is_complete for record in self._records())
+
+    def certificates(self) -> list[Certificate]:
+        """What ``Erasing.erasures`` promises."""
+        found = [record.certificate for record in self._records() if not record.is_removal]
+        return sorted(found, key=lambda certificate: (certificate.at, certificate.id))
+
+    # -- what is meant
+
+    def _relations(self, standings: dict[StreamId, tuple[Path, Standing]]) -> Iterator[Relation]:
+        for id_, (_, standing) in standings.items():
+            header = standing.header
+            if header.parent is None:
+                continue
+            log = self._shelf.log(id_)
+            has_copies = log is not None and log.copies > 0
+            how = how_related(is_fork=False, origin=header.origin, has_copies=has_copies)
+            yield Relation(id_, header.parent, how)
+
+    def _earlier(self, session: str) -> Certificate:
+        for certificate in reversed(self.certificates()):
+            if any(each.session == session for each in certificate.sessions):
+                return certificate
+        raise SessionNotFound(session)
+
+    def _begun(
+        self,
+        request: EraseRequest,
+        reach: Reach,
+        standings: dict[StreamId, tuple[Path, Standing]],
+    ) -> Record:
+        logs = [log for id_ in reach.targets if (log := self._shelf.log(id_)) is not None]
+        notes = [note for log in logs for note in reads.notes(log, copies.TELLING)]
+        files = {standings[log.header.id][0].name: log.header.id for log in logs}
+        self._check_names(files)
+        partials = [id_ for id_ in reach.targets if self._folder.side("partials", id_).exists()]
+        keys = tuple(key for log in logs for key in log.keys)
+        contents = self._own_contents(files)
+        certificate = Certificate(
+            id=request.id,
+            backend=BACKEND,
+            namespace=self._namespace,
+            scope=request.scope,
+            by=request.by,
+            at=request.at,
+            sessions=tuple(map(_line, logs)),
+            removed=Counts(
+                foreign_ids=sum(len(log.aliases) for log in logs),
+                idempotency_keys=len(keys),
+                partial_answers=len(partials),
+                contents=len(contents),
+                content_bytes=sum(size for _, size in contents),
+            ),
+            copies=(
+                *copies.kept((), reach.copies),
+                *copies.outside(notes),
+                *copies.backed_up(backups(self._folder)),
+                *copies.of_files("the folder"),
+            ),
+        )
+        return Record(certificate, files, keys, tuple(name for name, _ in contents))
+
+    def _check_names(self, files: Iterable[str]) -> None:
+        """Refuse to erase what has another name, which keeps it. Raises: StoreUnavailable."""
+        try:
+            for name in files:
+                with suppress(FileNotFoundError):
+                    check_only_name(self._folder.path / name, self._folder.drafts)
+        except OSError as error:
+            self._folder.fail(error)
+
+    def _own_contents(self, files: Iterable[str]) -> list[tuple[str, int]]:
+        """The contents that only `files` refer to, with their sizes."""
+        kept = sizes_of(blobs_in(self._folder))
+        named = set(kept)
+        looking = Looking(self._shelf)
+        named &= _union(looking.names_in(self._folder.path / name) for name in files)
+        if named:
+            others = (path for path, _ in self._folder.files() if path.name not in files)
+            beside = (self._folder.inner / "partials").iterdir()
+            found = [looking.names_in(path) for path in (*others, *beside)]
+            if None in found:  # nobody knows what a damaged session shows
+                return []
+            named -= _union(found)
+        return [(name, kept[name]) for name in sorted(named)]
+
+    # -- doing it
+
+    def _check_free(self, streams: Iterable[StreamId]) -> None:
+        """Look for locks of other processes before anything is begun. Raises: LockBusy."""
+        for stream in streams:
+            with self._folder.locked("stream", stream):
+                pass
+        for kind in (INDEX_LOCK, CONTENTS_LOCK, "feed"):
+            with self._folder.locked(kind, ""):
+                pass
+
+    def _finished(self, record: Record, at: int) -> Certificate:
+        if record.files:
+            self._index.forget(frozenset(record.files.values()))  # all at once
+        for name, stream in record.files.items():
+            with self._folder.locked("stream", stream):
+                self._take_away(name, stream)
+        for key in record.keys:
+            self._folder.remove_side("keys", key)
+        remove_unreferenced(self._shelf, frozenset(record.contents))
+        done = msgspec.structs.replace(record.certificate, finished_at=at, is_complete=True)
+        if record.is_removal:
+            self._folder.remove_side(KIND, done.id)
+        else:
+            self._put(Record(done))
+        return done
+
+    def _take_away(self, name: str, stream: StreamId) -> None:
+        path = self._folder.path / name
+
+        def remove() -> None:
+            with suppress(FileNotFoundError):
+                self._folder.remove(path)
+
+        self._index.remove({stream}, remove)
+        self._shelf.forget(path)
+        self._feed.forget(stream)
+        for kind in ("leases", "partials"):
+            self._folder.remove_side(kind, stream)
+
+    def _go_on(self, at: int) -> None:
+        for record in self._records():
+            if not record.certificate.is_complete:
+                self._finished(record, at)
+
+    # -- the records
+
+    def _records(self) -> list[Record]:
+        found: list[Record] = []
+        for path in sorted((self._folder.inner / KIND).iterdir()):
+            # Half of one that never was begun; or gone, with the session that it was to remove.
+            # What another program put there is no record either.
+            with suppress(ValueError, FileNotFoundError, NotRegular):
+                record = _record.decode(read_regular(path))
+                if all(map(is_session_file, record.files)):
+                    found.append(record)
+        return found
+
+    def _put(self, record: Record) -> None:
+        content = msgspec.json.encode(record)
+        self._folder.replace(KIND, record.certificate.id, content, is_synced=True)
+
+
+def remember_backup(folder: Folder, backup: Backup) -> None:
+    """What ``Remembering.remember_backup`` promises."""
+    with folder.locked(_BACKUPS, ""):
+        others = (each for each in backups(folder) if each.path != backup.path)
+        content = msgspec.json.encode(sorted((*others, backup), key=lambda each: each.at))
+        folder.replace("limits", _BACKUPS, content, is_synced=True)
+
+
+def backups(folder: Folder) -> list[Backup]:
+    """What ``Remembering.backups`` promises."""
+    return decoded_side(folder, "limits", _BACKUPS, _backups) or []
+
+
+def _roots(
+    standings: dict[StreamId, tuple[Path, Standing]], request: EraseRequest
+) -> list[StreamId] | None:
+    """The sessions that are named; None where the one that is named is not here."""
+    if request.scope == "session":
+        named = StreamId(request.name or "")
+        return [named] if named in standings else None
+    return [
+        id_
+        for id_, (_, standing) in standings.items()
+        if request.scope == "namespace" or standing.header.subject == request.name
+    ]
+
+
+def _line(log: Log) -> ErasedSession:
+    return ErasedSession(
+        session=log.header.id,
+        is_whole=True,
+        erased=((0, log.head),) if log.head >= 0 else (),
+        entries=log.head + 1,
+        bytes=log.payload,
+        digests=0,
+        head=log.head,
+        hash_before=log.hash.hex(),
+        hash_after=None,
+    )
+
+
+def _union(found: Iterable[set[str] | None]) -> set[str]:
+    return {name for names in found for name in names or ()}

@@ -1,0 +1,231 @@
+"""Where a session's log is kept: in the store, or for a draft in memory until it has to be stored.
+
+Session handles read from ``backing.log`` and write through ``backing.commit``, so nothing but this
+module knows what a draft is. A draft keeps its entries in a store of its own in memory, under the
+ids they are going to have. They reach the real store in one commit, with the same order, ids,
+parents and times; the hash chain begins there, since it covers that one commit.
+
+A draft is stored together with its first assistant message, or else before anything that needs a
+stored log: a fork, an expectation, an idempotency key, a lease, a commit to several streams,
+`flush`. An abandoned draft leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from perdure.session.clock import Clock, RandomSource
+from perdure.session.entries import Entry, Here, NewEntry, Ref, Sibling
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.kinds import MESSAGE
+from perdure.session.messages import decode_message
+from perdure.stores.access.lazy_modules import Later
+from perdure.stores.access.loop_lock import LoopLock
+from perdure.stores.access.process import running_loop
+from perdure.stores.protocol import Commit, Committed, LogReading, SessionStore, Write
+from perdure.stores.wakeups import Changes
+
+if TYPE_CHECKING:
+    from perdure.stores.in_memory import store as in_memory_store
+else:
+    in_memory_store = Later("perdure.stores.in_memory.store")
+
+
+class Backing(Protocol):
+    """Where one session is read from and written to."""
+
+    @property
+    def store(self) -> SessionStore:
+        """The store that the session is in, or is going to be in."""
+        ...
+
+    @property
+    def log(self) -> LogReading:
+        """Where the session is read from now."""
+        ...
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether nothing of the session is stored yet."""
+        ...
+
+    async def commit(self, commit: Commit) -> Committed:
+        """Append `commit`, which writes to the session."""
+        ...
+
+    async def flush(self) -> None:
+        """Store what is not stored yet."""
+        ...
+
+    def changes(self, stream: StreamId) -> AsyncIterator[None]:
+        """Yield at least once after every change of the session `stream`; a wake-up only."""
+        ...
+
+
+class Stored:
+    """A session that is in its store."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+        self.log: LogReading = store
+        self.is_draft = False
+
+    async def commit(self, commit: Commit) -> Committed:
+        return await self.store.commit(commit)
+
+    async def flush(self) -> None:
+        """Nothing is left to store."""
+
+    def changes(self, stream: StreamId) -> AsyncIterator[None]:
+        return self.store.changes(stream)
+
+
+class Draft:
+    """A session that is not in its store yet. Made by `begun`."""
+
+    def __init__(
+        self, store: SessionStore, memory: in_memory_store.MemoryStore, birth: Write, clock: Clock
+    ) -> None:
+        self.store = store
+        self._memory = memory
+        self._birth = birth
+        self._clock = clock
+        self._blobs: tuple[bytes, ...] = ()
+        self._writing = LoopLock()
+        self._watches: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self._version = 0
+        self.is_draft = True
+
+    @classmethod
+    async def begun(
+        cls, store: SessionStore, birth: Write, clock: Clock, random: RandomSource
+    ) -> Draft:
+        """A draft of the session that `birth` creates; nothing is written to `store`."""
+        memory = in_memory_store.MemoryStore(store.namespace, clock=clock, random=random)
+        await memory.commit(Commit(writes=(birth,), at=clock.now_ms()))
+        return cls(store, memory, birth, clock)
+
+    @property
+    def log(self) -> LogReading:
+        return self._memory if self.is_draft else self.store
+
+    async def commit(self, commit: Commit) -> Committed:
+        # Shielded: a caller that gives up must not leave a draft whose log is in the store.
+        return await asyncio.shield(self._commit(commit))
+
+    async def flush(self) -> None:
+        await asyncio.shield(self._flush())
+
+    async def _commit(self, commit: Commit) -> Committed:
+        async with self._writing:
+            if self.is_draft and _needs_a_stored_log(commit, self._birth.stream):
+                await self._move(Commit(writes=(), at=commit.at))
+            if not self.is_draft:
+                return await self.store.commit(commit)
+            if any(_is_assistant(new) for new in commit.writes[0].entries):
+                return await self._move(commit)
+            self._blobs += commit.blobs
+            committed = await self._memory.commit(commit)
+            self._wake()
+            return committed
+
+    async def _flush(self) -> None:
+        async with self._writing:
+            if self.is_draft:
+                await self._move(Commit(writes=(), at=self._clock.now_ms()))
+
+    def changes(self, stream: StreamId) -> AsyncIterator[None]:
+        return self._changes(stream, self._version)
+
+    async def _changes(self, stream: StreamId, seen: int) -> AsyncIterator[None]:
+        wakes = Changes(running_loop())
+        self._watches.add(wakes)
+        while self.is_draft:
+            while self._version == seen:
+                await anext(wakes)
+            seen = self._version
+            yield
+        following = self.store.changes(stream)
+        yield  # for what others committed before that
+        async for _ in following:
+            yield
+
+    async def _move(self, commit: Commit) -> Committed:
+        """Store the draft's entries and those of `commit` in one commit; what the latter gave."""
+        own = self._birth.stream
+        aliases = {entry: alias for alias, entry in (await self._memory.aliases(own)).items()}
+        drafted = [_again(entry, aliases) for entry in await self._memory.entries(own)]
+        added = [
+            _behind(new, len(drafted), own) for write in commit.writes for new in write.entries
+        ]
+        write = msgspec.structs.replace(self._birth, entries=(*drafted, *added))
+        blobs = (*self._blobs, *commit.blobs)
+        committed = await self.store.commit(Commit(writes=(write,), at=commit.at, blobs=blobs))
+        self.is_draft = False
+        self._wake()
+        await self._memory.close()
+        return Committed(entries=(committed.entries[0][len(drafted) :],))
+
+    def _wake(self) -> None:
+        self._version += 1
+        for watch in tuple(self._watches):
+            watch.wake()
+
+
+def _needs_a_stored_log(commit: Commit, own: StreamId) -> bool:
+    if len(commit.writes) != 1 or commit.idempotency_key is not None:
+        return True
+    write = commit.writes[0]
+    return (
+        write.stream != own
+        or write.create is not None
+        or write.expected_head is not None
+        or write.expected_leaf is not msgspec.UNSET
+        or write.lease is not None
+        or write.taking is not None
+    )
+
+
+def _is_assistant(new: NewEntry) -> bool:
+    if new.kind != MESSAGE:
+        return False
+    try:
+        return decode_message(new.body, new.v).role == "assistant"
+    except ValueError:
+        return False
+
+
+def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
+    """`entry` of a draft, to be appended where it stands; in one write, its seq is its index."""
+    return NewEntry(
+        kind=entry.kind,
+        body=entry.body,
+        v=entry.v,
+        lane=entry.lane,
+        parent=None if entry.parent_id is None else Sibling(entry_place(entry.parent_id)[1]),
+        about=None if entry.about is None else Sibling(entry_place(entry.about)[1]),
+        at=entry.at,
+        alias=aliases.get(entry.id),
+    )
+
+
+def _behind(new: NewEntry, drafted: int, own: StreamId) -> NewEntry:
+    """`new` in a write in which `drafted` entries of the draft come first."""
+    parent, about = new.parent, new.about
+    if not isinstance(parent, Here | None):
+        parent = _moved(parent, drafted, own)
+    if about is not None:
+        about = _moved(about, drafted, own)
+    return msgspec.structs.replace(new, parent=parent, about=about)
+
+
+def _moved(reference: Ref, drafted: int, own: StreamId) -> Ref:
+    if isinstance(reference, Sibling):
+        return Sibling(reference.index + drafted)
+    stream, seq = entry_place(reference)
+    return Sibling(seq) if stream == own else reference

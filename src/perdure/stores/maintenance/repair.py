@@ -1,0 +1,328 @@
+"""What is left of a damaged stream as a stream that holds together, and what was lost of it.
+
+Everything readable keeps its id, its place and its digest. Where a whole entry is gone an opaque
+one stands in its place; where only a body is damaged, digest and chain stay and a note at the end
+says that it is gone. The chain stays the same up to the first entry that is gone, and is computed
+anew from there. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.clock import RandomSource
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import OPAQUE
+from perdure.session.notes import ContentErased, LeafMoved
+from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.maintenance.segments import Sealed, SealedCommit
+from perdure.stores.protocol import EMPTY, Problem
+from perdure.stores.verification import StoredCommit, StoredEntry
+
+LOST = b"This entry could not be read any more when the store was repaired."
+CERTIFICATE = "repair"
+"""Stands in the note about damaged bodies for the certificate that an erasure has."""
+
+
+class Remains(msgspec.Struct, frozen=True):
+    """What could be read of a stream. `head` is the last seq that was kept as its head.
+
+    `tree` are entries that are known to be of the tree: its leaf, its newest tree entry.
+    Shape: `rows` by seq. A row whose body is not that of its digest is among them. `header` is None
+    where nothing of it is left but what `id` says.
+    """
+
+    id: StreamId
+    header: StreamHeader | None
+    genesis: bytes | None
+    head: int
+    tree: tuple[EntryId, ...]
+    epoch: int
+    is_erased: bool
+    rows: Mapping[int, StoredEntry]
+    commits: tuple[StoredCommit, ...]
+    aliases: tuple[tuple[str, int], ...] = ()
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """A stream that holds together. `is_same` says that its commits kept their hashes."""
+
+    sealed: Sealed
+    losses: tuple[Problem, ...]
+    is_same: bool
+
+
+class Mending:
+    """Streams of one namespace, mended one after the other: an origin before its forks."""
+
+    def __init__(self, named: Iterable[EntryId], random: RandomSource, at: int) -> None:
+        """`named` are the parents that any readable entry names; `at` is when this is done."""
+        self._named = set(named)
+        self._random = random
+        self._at = at
+        self._tree: set[EntryId] = set()
+        self._chains: dict[StreamId, list[tuple[int, bytes]]] = {}
+
+    def mended(self, remains: Remains) -> Mended:
+        """`remains` as a stream that verifies."""
+        work = _Stream(remains, self._named, self._tree, self._random, self._origin_hash)
+        mended = work.mended(self._at)
+        self._tree |= work.tree
+        chain = [(EMPTY, mended.sealed.before)]
+        chain += [(commit.last, commit.hash) for commit in mended.sealed.commits]
+        self._chains[remains.id] = chain
+        return mended
+
+    def _origin_hash(self, header: StreamHeader) -> bytes | None:
+        """The origin's chain at the fork; None where the origin is gone."""
+        if header.fork is None:
+            return b""
+        chain = self._chains.get(header.fork.stream)
+        if chain is None:
+            return None
+        head = header.fork.head
+        if head == EMPTY:
+            return chain[0][1]
+        return next((chain_hash for last, chain_hash in chain[1:] if last >= head), None)
+
+
+MOST_LOST = 100_000
+"""Entries of a session that are believed to be lost, whatever its counts say."""
+
+
+class _Stream:
+    """One stream on its way to holding together."""
+
+    def __init__(
+        self,
+        remains: Remains,
+        named: set[EntryId],
+        seen: set[EntryId],
+        random: RandomSource,
+        origin_hash: Callable[[StreamHeader], bytes | None],
+    ) -> None:
+        self.tree: set[EntryId] = set()
+        self._remains = remains
+        self._named = named
+        self._seen = seen
+        self._random = random
+        self._origin_hash = origin_hash
+        self._losses: list[Problem] = []
+        self._gone: list[int] = []
+        self._leaf: EntryId | None = None
+
+    def _lose(self, seq: int | None, what: str) -> None:
+        self._losses.append(Problem(self._remains.id, seq, what))
+
+    # -- the whole
+
+    def mended(self, at: int) -> Mended:
+        header = self._header()
+        genesis = self._genesis(header)
+        is_same = self._remains.genesis == genesis
+        self._leaf = header.fork.leaf if header.fork else None
+        self._seen = self._seen if header.fork else set[EntryId]()
+        commits: list[SealedCommit] = []
+        before = genesis
+        for commit in self._commits():
+            rows = tuple(self._row(seq, commit.at) for seq in _seqs(commit))
+            lines = [header_line(row.entry, row.digest) for row in rows]
+            chain = commit_hash(before, commit.at, commit.epoch, lines)
+            if is_same and chain != commit.hash:
+                is_same = False
+                if not any(loss.seq in _seqs(commit) for loss in self._losses):
+                    what = "the hash of its commit does not fit; the entries are kept as they read"
+                    self._lose(commit.first, what)
+            commits.append(SealedCommit(commit.at, commit.epoch, chain, rows))
+            before = chain
+        if self._gone:
+            commits.append(self._note(before, at))
+        sealed = Sealed(
+            header=header,
+            before=genesis,
+            epoch=max([self._remains.epoch, *(commit.epoch for commit in commits)]),
+            commits=tuple(commits),
+            aliases=self._remains.aliases,
+            is_erased=self._remains.is_erased,
+        )
+        return Mended(sealed, tuple(self._losses), is_same)
+
+    def _header(self) -> StreamHeader:
+        header = self._remains.header
+        if header is None:
+            self._lose(None, "its header is gone: title, folder and origin are not known any more")
+            times = [row.entry.at for row in self._remains.rows.values()]
+            return StreamHeader(self._remains.id, min(times, default=0))
+        if header.fork is None:
+            return header
+        leaf = header.fork.leaf
+        if self._origin_hash(header) is None or (leaf is not None and leaf not in self._seen):
+            self._lose(None, "what it was forked from is gone; its own entries are kept")
+            return msgspec.structs.replace(header, fork=None, parent=header.fork.stream)
+        return header
+
+    def _genesis(self, header: StreamHeader) -> bytes:
+        kept = self._remains.genesis
+        if self._remains.is_erased and kept is not None:
+            return kept
+        genesis = genesis_hash(header, self._origin_hash(header) or b"")
+        if kept is not None and kept != genesis and header == self._remains.header:
+            self._lose(None, "the hash its chain begins with does not fit its header")
+        return genesis
+
+    # -- commits
+
+    def _commits(self) -> Iterator[StoredCommit]:
+        """Commits that cover every seq once, in order; made up where none is known."""
+        rows, last = self._remains.rows, self._top()
+        after = EMPTY
+        for commit in sorted(self._remains.commits, key=lambda each: each.first):
+            if commit.first <= after or commit.count < 1 or commit.first > last:
+                continue
+            if commit.first > after + 1:
+                yield _made_up(rows, after + 1, commit.first - 1, self._lose)
+            yield msgspec.structs.replace(commit, count=min(commit.count, last - commit.first + 1))
+            after = commit.first + commit.count - 1
+        if after < last:
+            yield _made_up(rows, after + 1, last, self._lose)
+
+    def _top(self) -> int:
+        """The last seq there was."""
+        most = len(self._remains.rows) + MOST_LOST
+        for seq in self._remains.rows:
+            if seq > most:
+                self._lose(seq, "so many entries cannot have been before it: it is left out")
+        known = [each.first + each.count - 1 for each in self._remains.commits]
+        tops = [self._remains.head, *self._remains.rows, *known]
+        return max((top for top in tops if top <= most), default=EMPTY)
+
+    # -- entries
+
+    def _row(self, seq: int, at: int) -> StoredEntry:
+        row = self._remains.rows.get(seq)
+        row = self._placeholder(seq, at) if row is None else self._sound(row)
+        entry = row.entry
+        if entry.lane == "tree":
+            self.tree.add(entry.id)
+            self._leaf = entry.id
+        elif entry.kind == LeafMoved.kind:
+            target = _target_of(entry, self._leaf)
+            if target is not None and not self._is_tree(target):
+                row = self._without_body(row, "the leaf it names is gone")
+            else:
+                self._leaf = target
+        return row
+
+    def _is_tree(self, reference: EntryId) -> bool:
+        return reference in self.tree or reference in self._seen
+
+    def _sound(self, row: StoredEntry) -> StoredEntry:
+        entry = row.entry
+        if row.is_foreign:  # its digest is of a tool's line, which is not what is kept of it
+            salt = self._random(SALT_BYTES)
+            row = StoredEntry(entry, salt, body_digest(entry.body, salt))
+        elif row.salt is None and entry.body:
+            row = self._without_body(row, "its salt is gone; its body cannot be checked")
+        elif row.salt is not None and body_digest(entry.body, row.salt) != row.digest:
+            row = self._without_body(row, "its body is damaged")
+        parent = entry.parent_id
+        if parent is not None and not self._is_tree(parent):
+            self._lose(entry.seq, f"its parent {parent} is gone; it follows the leaf instead")
+            entry = msgspec.structs.replace(row.entry, parent_id=self._leaf)
+            return msgspec.structs.replace(row, entry=entry)
+        return row
+
+    def _without_body(self, row: StoredEntry, why: str) -> StoredEntry:
+        seq = row.entry.seq
+        self._lose(seq, why)
+        if self._remains.is_erased or row.entry.kind in (ContentErased.kind, LeafMoved.kind):
+            return self._placeholder(seq, row.entry.at, is_told=False)
+        self._gone.append(seq)
+        return StoredEntry(msgspec.structs.replace(row.entry, body=b""), None, row.digest)
+
+    def _placeholder(self, seq: int, at: int, *, is_told: bool = True) -> StoredEntry:
+        """What stands where an entry was: in the tree if anything names it as a parent."""
+        if is_told:
+            self._lose(seq, "it is gone")
+        stream = self._remains.id
+        own = entry_id(stream, seq)
+        is_tree = own in self._named or own in self._remains.tree
+        entry = Entry(
+            stream=stream,
+            seq=seq,
+            lane="tree" if is_tree else "side",
+            parent_id=self._leaf if is_tree else None,
+            about=None,
+            at=at,
+            kind=OPAQUE,
+            v=1,
+            body=LOST,
+        )
+        salt = self._random(SALT_BYTES)
+        return StoredEntry(entry, salt, body_digest(LOST, salt))
+
+    def _note(self, before: bytes, at: int) -> SealedCommit:
+        """The commit that says which bodies are gone."""
+        ranges = tuple((seq, seq) for seq in sorted(self._gone))
+        new = new_side(ContentErased(CERTIFICATE, "repair", ranges))
+        seq = self._top() + 1
+        entry = Entry(self._remains.id, seq, "side", None, None, at, new.kind, new.v, new.body)
+        salt = self._random(SALT_BYTES)
+        row = StoredEntry(entry, salt, body_digest(entry.body, salt))
+        lines = [header_line(entry, row.digest)]
+        return SealedCommit(at, 0, commit_hash(before, at, 0, lines), (row,))
+
+
+def _seqs(commit: StoredCommit) -> range:
+    return range(commit.first, commit.first + commit.count)
+
+
+def _made_up(
+    rows: Mapping[int, StoredEntry], first: int, last: int, lose: Callable[[int, str], None]
+) -> StoredCommit:
+    """A commit for entries of which none is known any more."""
+    times = [rows[seq].entry.at for seq in range(first, last + 1) if seq in rows]
+    if times:
+        lose(first, f"the commit that held the entries {first} to {last} is gone")
+    return StoredCommit(first, last - first + 1, max(times, default=0), 0, b"")
+
+
+def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
+    try:
+        body = body_of(entry)
+    except (CorruptLog, UnsupportedVersion):
+        return leaf
+    return body.target if isinstance(body, LeafMoved) else leaf
+
+
+def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
+    """Every entry that one of `rows` names as its parent, or makes the leaf."""
+    for row in rows:
+        if row.entry.parent_id is not None:
+            yield row.entry.parent_id
+        if row.entry.kind == LeafMoved.kind:
+            target = _target_of(row.entry, None)
+            if target is not None:
+                yield target
+
+
+def in_order(found: Sequence[Remains]) -> list[Remains]:
+    """`found` with an origin before its forks."""
+    by_id = {each.id: each for each in found}
+    ordered: dict[StreamId, Remains] = {}
+    for each in found:
+        waiting = [each]
+        while (fork := waiting[-1].header and waiting[-1].header.fork) is not None:
+            origin = by_id.get(fork.stream)
+            if origin is None or origin.id in ordered or origin in waiting:
+                break
+            waiting.append(origin)
+        for one in reversed(waiting):
+            ordered.setdefault(one.id, one)
+    return list(ordered.values())

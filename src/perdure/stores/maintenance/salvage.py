@@ -1,0 +1,30 @@
+"""What a store that has no file of its own gives to be repaired elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.stores.maintenance.repair import Remains
+from perdure.stores.protocol import Problem
+
+
+class Salvaged(msgspec.Struct, frozen=True):
+    """All that can be read of a namespace; `losses` are of no stream that is among `streams`."""
+
+    streams: Sequence[Remains]
+    losses: Sequence[Problem] = ()
+
+
+@runtime_checkable
+class Salvaging(Protocol):
+    """A store that can be read however damaged it is."""
+
+    async def salvaged(self) -> Salvaged:
+        """What is left of the namespace, as of one moment; nothing of it is changed.
+
+        Shape: in memory as a whole.
+        """
+        ...

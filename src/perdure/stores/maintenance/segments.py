@@ -1,0 +1,193 @@
+"""A stretch of a stream exactly as it is stored, to be kept elsewhere under the same hashes.
+
+A commit decides what entries become; here that was decided long ago. Salts, digests, times and
+epochs pass on as they are, so the copy of a log has the hashes of the log. What is erased (body and
+salt gone, digest left) passes on as erased. Pure: backends read and write, nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.errors import CopyConflict, CorruptLog, UnsupportedVersion
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import StreamHeader, erasure_in, info_after
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.notes import LeafMoved
+from perdure.stores.append_rules import Admission
+from perdure.stores.chain import body_digest, commit_hash, header_line
+from perdure.stores.protocol import StreamState
+from perdure.stores.verification import StoredEntry
+
+SOME_COMMITS = 200
+"""Commits that are read and written at once."""
+
+
+class SealedCommit(msgspec.Struct, frozen=True):
+    """One stream's share of a commit, with the chain after it."""
+
+    at: int
+    epoch: int
+    hash: bytes
+    rows: tuple[StoredEntry, ...]
+
+    @property
+    def first(self) -> int:
+        """The seq of its first entry."""
+        return self.rows[0].entry.seq
+
+    @property
+    def last(self) -> int:
+        """The seq of its last entry."""
+        return self.rows[-1].entry.seq
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """Commits of one stream that follow each other.
+
+    Shape: `before` is the chain before the first of them, the genesis hash where they begin the
+    stream. `aliases` are (foreign id, seq) for entries of these commits. `epoch` is the stream's.
+    `is_erased`: the session was erased as such; its header no longer gives the genesis hash.
+    """
+
+    header: StreamHeader
+    before: bytes
+    epoch: int
+    commits: tuple[SealedCommit, ...]
+    aliases: tuple[tuple[str, int], ...] = ()
+    is_erased: bool = False
+
+    @property
+    def first(self) -> int:
+        """The seq its first entry has, or would have."""
+        return self.commits[0].first if self.commits else 0
+
+    @property
+    def hash(self) -> bytes:
+        """The chain after the last commit."""
+        return self.commits[-1].hash if self.commits else self.before
+
+    def entries(self) -> Iterator[StoredEntry]:
+        """Every entry with its salt and digest, in order."""
+        return (row for commit in self.commits for row in commit.rows)
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where a stream stood at a moment. `origin` is the one it was forked from, if it was."""
+
+    stream: StreamId
+    head: int
+    hash: bytes
+    origin: StreamId | None = None
+
+
+@runtime_checkable
+class Sealing(Protocol):
+    """A store that gives and takes streams as they are stored. All four backends do."""
+
+    async def standings(self) -> list[Standing]:
+        """Every stream of the namespace, as all of them stood at one moment.
+
+        Shape: an origin comes before its forks; else in the order they were made.
+        """
+        ...
+
+    async def sealed(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> Sealed:
+        """The first `limit` commits behind seq `after` that end at seq `upto` or before.
+
+        Raises: SessionNotFound; CorruptLog where `after` is inside a commit.
+        """
+        ...
+
+    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+        """Append what `sealed` holds as it is, with the contents it names; make its stream first.
+
+        Durable: as a commit; all of it or nothing.
+        Raises: CopyConflict when the stream here does not stand where `sealed` begins; CorruptLog
+        when it does not fit its own hashes; SessionNotFound when a fork's origin is not here;
+        Unsupported for a fork, and for what is erased, where there is no such thing.
+        """
+        ...
+
+
+def check(sealed: Sealed) -> None:
+    """Compute every hash of `sealed` again.
+
+    Raises: CorruptLog at the first that does not fit.
+    """
+    stream, before, seq = sealed.header.id, sealed.before, sealed.first
+    for commit in sealed.commits:
+        lines: list[bytes] = []
+        for row in commit.rows:
+            if row.entry.seq != seq:
+                raise CorruptLog(stream, seq, "it is not where it should be")
+            if row.salt is not None and body_digest(row.entry.body, row.salt) != row.digest:
+                raise CorruptLog(stream, seq, "its body is not what was committed")
+            lines.append(header_line(row.entry, row.digest))
+            seq += 1
+        before = commit_hash(before, commit.at, commit.epoch, lines)
+        if before != commit.hash:
+            raise CorruptLog(stream, commit.first, "the hash of its commit does not fit")
+
+
+def check_follows(sealed: Sealed, state: StreamState) -> None:
+    """Raises: CopyConflict unless `sealed` begins where the stream stands at `state`."""
+    if state.header != sealed.header:
+        raise CopyConflict(state.header.id, -1)
+    if state.hash != sealed.before or (sealed.commits and state.head + 1 != sealed.first):
+        raise CopyConflict(state.header.id, state.head)
+
+
+def admitted(
+    state: StreamState, commit: SealedCommit, aliases: Sequence[tuple[str, int]]
+) -> Admission:
+    """What `commit` makes of the stream that stands at `state`: nothing is decided any more."""
+    leaf, open_turn = state.leaf, state.open_turn
+    for row in commit.rows:
+        leaf, open_turn = _moved(row.entry, leaf, open_turn)
+    entries = tuple(row.entry for row in commit.rows)
+    stream = state.header.id
+    return Admission(
+        entries=entries,
+        leaf=leaf,
+        open_turn=open_turn,
+        info=info_after(state.info, entries),
+        aliases=tuple(
+            (alias, entry_id(stream, seq))
+            for alias, seq in aliases
+            if commit.first <= seq <= commit.last
+        ),
+        epoch=commit.epoch,
+    )
+
+
+def is_whole_erasure(entry: Entry) -> bool:
+    """Whether `entry` says that its session was erased as such."""
+    erased = erasure_in(entry)
+    return erased is not None and erased.is_whole
+
+
+def _moved(
+    entry: Entry, leaf: EntryId | None, open_turn: int | None
+) -> tuple[EntryId | None, int | None]:
+    """Leaf and open turn after `entry`."""
+    if entry.lane == "tree":
+        return entry.id, open_turn
+    if entry.kind == TurnStarted.kind:
+        return leaf, entry.seq
+    if entry.kind == TurnFinished.kind or is_whole_erasure(entry):
+        return leaf, None
+    if entry.kind == LeafMoved.kind:
+        try:
+            body = body_of(entry)
+        except (CorruptLog, UnsupportedVersion):
+            return leaf, open_turn
+        return (body.target if isinstance(body, LeafMoved) else leaf), open_turn
+    return leaf, open_turn

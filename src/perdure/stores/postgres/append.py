@@ -1,0 +1,500 @@
+"""Commits: what is asked of the server to carry one out, and what to do when others write too.
+
+A handle remembers where the streams it wrote stand. While it is the only writer a commit is one
+round trip: everything is decided here, and ``perdure.append`` checks in the server that the
+stream still stands where this process believes (same hash, same epoch) before it changes anything.
+When it does not, and for several streams, the rows of the streams are locked first, in the order
+of their ids, and then read; what is refused is only ever refused by what was read under lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import LiteralString
+from weakref import WeakValueDictionary
+
+import msgspec
+from psycopg import errors
+
+from perdure.errors import IdempotencyMismatch, PerdureError, SessionExists, SessionNotFound
+from perdure.session.codec import encode
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, StreamHeader, undescribed
+from perdure.session.messages import MESSAGE
+from perdure.stores.append_rules import Shared, check_origin, opened
+from perdure.stores.chain import SALT_BYTES, genesis_hash
+from perdure.stores.postgres.branches import ask_nodes, ask_state
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
+from perdure.stores.postgres.lists import kept_beside, listing
+from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.row_builder import Facts, NotLookedUp, Share, share_off_loop
+from perdure.stores.postgres.rows import (
+    ENTRY_COLUMNS,
+    State,
+    Stream,
+    Texts,
+    entry_of,
+    node_of,
+)
+from perdure.stores.postgres.rows import stream_of as stream_of_row
+from perdure.stores.protocol import Commit, Committed, Lease, Write
+
+MOST_STANDING = 1_000
+"""Streams a handle remembers between commits."""
+
+ATTEMPTS = 5
+"""How often a commit is begun anew after a deadlock or a race for its key."""
+
+_CREATE: LiteralString = "SELECT perdure.create_stream(" + "%s, " * 12 + "%s)"
+
+_BEGIN_EPOCH: LiteralString = "UPDATE perdure.stream SET epoch=%s WHERE namespace = %s AND id = %s"
+
+_APPEND: LiteralString = "SELECT perdure.append(" + "%s, " * 22 + "%s)"
+
+_KEEP_STATE: LiteralString = "INSERT INTO perdure.state VALUES (%s, %s, %s, %s, %s, %s, %s)"
+
+_KEEP_ALIASES: LiteralString = """
+INSERT INTO perdure.alias SELECT %s, %s, a.name, a.seq
+FROM unnest(%s::bytea[], %s::bigint[]) AS a (name, seq)
+ON CONFLICT (namespace, stream, name) DO UPDATE SET seq = excluded.seq
+"""
+
+_KEEP_BLOB: LiteralString = "SELECT perdure.keep_blob(%s, %s, %s)"
+
+_KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s, %s)"
+
+_AS_COPY = Statement("SELECT set_config('perdure.is_copy', '1', true)")
+
+LOCK: LiteralString = """
+SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
+"""
+
+_SAME_KEY: LiteralString = """
+SELECT fingerprint, firsts FROM perdure.idempotency WHERE namespace = %s AND key = %s
+"""
+
+_REPLAYED: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq >= %s ORDER BY e.seq LIMIT %s
+"""  # noqa: S608 - put together from constants
+
+_HASH_AT: LiteralString = """
+SELECT coalesce((
+    SELECT e.chain FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = %s AND e.seq >= greatest(%s, 0) AND %s >= 0
+        AND e.chain IS NOT NULL
+    ORDER BY e.seq LIMIT 1
+), b.genesis) FROM perdure.birth AS b WHERE b.namespace = %s AND b.stream = %s
+"""
+
+_MESSAGES_AFTER: LiteralString = """
+SELECT count(*) FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.kind = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A commit with what was prepared for it: fingerprint, a salt per entry, blobs by name."""
+
+    commit: Commit
+    asked: bytes
+    salts: bytes
+    blobs: Sequence[tuple[str, bytes]]
+
+    @property
+    def key(self) -> bytes | None:
+        """What stands for the idempotency key in the database."""
+        key = self.commit.idempotency_key
+        return (
+            None if key is None else hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+        )
+
+    def salts_of(self, number: int) -> bytes:
+        """The salts for the entries of write `number`."""
+        before = sum(len(write.entries) for write in self.commit.writes[:number])
+        count = len(self.commit.writes[number].entries)
+        return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
+
+
+class Appender:
+    """Carries out the commits of one handle."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._turns: WeakValueDictionary[StreamId, asyncio.Lock] = WeakValueDictionary()
+        self._standing: dict[StreamId, Stream] = {}
+        self._left: dict[StreamId, bytes] = {}
+
+    def forget(self, stream: StreamId) -> None:
+        """What is remembered of `stream` is out of date."""
+        self._standing.pop(stream, None)
+
+    def led(self, lease: Lease) -> None:
+        """This handle took `lease`: what it believes of the stream holds under another epoch."""
+        stream = self._standing.get(lease.stream)
+        if stream is not None:
+            state = msgspec.structs.replace(stream.state, epoch=lease.epoch)
+            led = replace(stream, state=state, owner=lease.owner, until=lease.until)
+            self._standing[lease.stream] = led
+
+    async def append(self, request: Request) -> Committed:
+        """Carry out `request` as ``SessionStore.commit`` promises.
+
+        Commits to one stream through this handle are made in the order they were asked for.
+        """
+        writes = request.commit.writes
+        if len(writes) == 1:
+            async with self._turns.setdefault(writes[0].stream, asyncio.Lock()):
+                return await self._append(request)
+        async with AsyncExitStack() as turns:
+            for stream in sorted({write.stream for write in writes}):
+                turn = self._turns.setdefault(stream, asyncio.Lock())
+                await turns.enter_async_context(turn)
+            return await self._append(request)
+
+    async def _append(self, request: Request) -> Committed:
+        commit = request.commit
+        if len(commit.writes) == 1 and not request.blobs:
+            write = commit.writes[0]
+            attempt = self._believing if write.create is None else self._creating
+            entries = await attempt(request, write)
+            if entries is not None:
+                return Committed((entries,))
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._locking(request)
+            except PerdureError as error:
+                if attempt == ATTEMPTS or not is_worth_another(error.__cause__):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    # -- one stream, as this handle believes it stands
+
+    async def _believing(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
+        """The entries, when the stream stood where this handle believed; None when it may not."""
+        stream = self._standing.pop(write.stream, None)
+        if stream is None or not write.entries:
+            return None
+        share = await self._believed_share(request, write, stream)
+        if share is None:
+            return None
+        try:
+            await self._send(share, request)
+        except PerdureError as error:
+            if state_of(error.__cause__) in (STALE, TAKEN):
+                return None
+            raise
+        self._remember(share.after)
+        return share.entries
+
+    async def _believed_share(self, request: Request, write: Write, stream: Stream) -> Share | None:
+        facts = Facts()
+        try:
+            return await share_off_loop(stream, write, request.commit.at, request.salts, facts)
+        except NotLookedUp:
+            pass
+        except PerdureError:
+            return None  # to be refused only by how the stream really stands
+        try:
+            async with self._db.connection() as db:
+                return await self._share(db, request, 0, stream)
+        except PerdureError:
+            return None
+
+    async def _send(self, share: Share, request: Request) -> None:
+        statements = statements_of(self._db.namespace, share, request, request.key)
+        if len(statements) == 1:
+            await self._db.carry_out(statements[0])
+        else:
+            await self._db.ask_once(*statements)
+
+    async def _creating(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
+        """The entries of a new stream; None where that takes more than one look."""
+        if write.create is None or request.key is not None:
+            return None
+        async with self._db.connection() as db:
+            created = await _born(db, self._db.namespace, write.create, write.above_epoch)
+            try:
+                share = await share_off_loop(
+                    created, write, request.commit.at, request.salts, Facts()
+                )
+            except (PerdureError, NotLookedUp):
+                return None
+            statements = _creation(self._db.namespace, created)
+            if share.entries:
+                statements += statements_of(self._db.namespace, share, request, None)
+            await _asked_for_new(db, self._db.namespace, write.stream, statements)
+        self._remember(share.after)
+        return share.entries
+
+    # -- any streams, locked
+
+    async def append_locked(self, db: Connected, request: Request) -> list[Share]:
+        """The shares of a commit to streams that are locked in this transaction already."""
+        for write in request.commit.writes:
+            self.forget(write.stream)
+        return [await self._carry_out(db, request, n) for n in range(len(request.commit.writes))]
+
+    async def _locking(self, request: Request) -> Committed:
+        commit = request.commit
+        for write in commit.writes:
+            self.forget(write.stream)
+        async with self._db.connection() as db, db.transaction():
+            replayed = await self._lock(db, request)
+            if replayed is not None:
+                return replayed
+            shares = [await self._carry_out(db, request, n) for n in range(len(commit.writes))]
+            await self._keep_rest(db, request, shares)
+        for share in shares:
+            self._remember_if_alone(share)
+        return Committed(tuple(share.entries for share in shares))
+
+    async def _lock(self, db: Connected, request: Request) -> Committed | None:
+        """Lock every stream that is written to; the first time's entries if the key is known."""
+        ids = sorted(write.stream for write in request.commit.writes if write.create is None)
+        statements = [Statement(LOCK, (self._db.namespace, ids))]
+        if request.key is not None:
+            statements.append(Statement(_SAME_KEY, (self._db.namespace, request.key)))
+        answers = await asked(db, self._db.namespace, statements)
+        if request.key is None or not answers[1]:
+            return None
+        fingerprint, firsts = answers[1][0]
+        if fingerprint != request.asked:
+            raise IdempotencyMismatch(request.commit.idempotency_key or "")
+        return await self._replayed(db, request.commit, firsts)
+
+    async def _replayed(self, db: Connected, commit: Commit, firsts: list[int]) -> Committed:
+        ns = self._db.namespace
+        statements = [
+            Statement(_REPLAYED, (ns, write.stream, first, len(write.entries)))
+            for write, first in zip(commit.writes, firsts, strict=True)
+        ]
+        answers = await asked(db, ns, statements)
+        entries = tuple(tuple(entry_of(row) for row in rows) for rows in answers)
+        return Committed(entries, is_replay=True)
+
+    async def _carry_out(self, db: Connected, request: Request, number: int) -> Share:
+        write = request.commit.writes[number]
+        if write.create is not None:
+            stream = await create_in(db, self._db.namespace, write.create, write.above_epoch)
+        else:
+            stream = await stream_in(db, self._db.namespace, write.stream)
+        share = await self._share(db, request, number, stream)
+        if share.entries:
+            ns = self._db.namespace
+            await asked(db, ns, statements_of(ns, share, request, None))
+        return share
+
+    async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
+        ns = self._db.namespace
+        statements = [keeping(ns, digest, content) for digest, content in request.blobs]
+        if request.key is not None:
+            firsts = [share.before.state.head + 1 for share in shares]
+            streams = Texts(write.stream for write in request.commit.writes)
+            values = (ns, request.key, request.asked, firsts, request.commit.at, streams)
+            statements.append(Statement(_KEEP_KEY, values))
+        if statements:
+            await asked(db, ns, statements)
+
+    async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
+        """The share of write `number`, what it asks for looked up."""
+        write, facts = request.commit.writes[number], Facts()
+        named = [new.parent for new in write.entries if isinstance(new.parent, str)]
+        if named:
+            await _look_up_nodes(db, self._db.namespace, stream, facts, named)
+        while True:
+            try:
+                salts = request.salts_of(number)
+                return await share_off_loop(stream, write, request.commit.at, salts, facts)
+            except NotLookedUp as unknown:
+                await look_up(db, self._db.namespace, stream, facts, unknown)
+
+    # -- what is remembered
+
+    def _remember(self, stream: Stream) -> None:
+        id_ = stream.state.header.id
+        if len(self._left) >= MOST_STANDING:
+            self._standing.clear()
+            self._left.clear()
+        self._standing[id_] = stream
+        self._left[id_] = stream.state.hash
+
+    def _remember_if_alone(self, share: Share) -> None:
+        """Believe in the stream again only when nobody else wrote since this handle last did."""
+        id_ = share.before.state.header.id
+        left = self._left.get(id_)
+        self._left[id_] = share.after.state.hash
+        if left is None or left == share.before.state.hash:
+            self._remember(share.after)
+
+
+async def look_up(
+    db: Connected, namespace: str, stream: Stream, facts: Facts, unknown: NotLookedUp
+) -> None:
+    """Add what is `unknown` to `facts`."""
+    if unknown.node is not None:
+        await _look_up_nodes(db, namespace, stream, facts, [unknown.node])
+    elif unknown.state is not None:
+        (rows,) = await asked(db, namespace, [ask_state(namespace, unknown.state)])
+        facts.states[unknown.state] = State(*rows[0]) if rows else State()
+
+
+async def _look_up_nodes(
+    db: Connected, namespace: str, stream: Stream, facts: Facts, references: list[EntryId]
+) -> None:
+    facts.nodes.update(dict.fromkeys(references))
+    statement = ask_nodes(namespace, stream.state.header.id, references)
+    (rows,) = await asked(db, namespace, [statement])
+    for node in map(node_of, rows):
+        facts.nodes[EntryId(f"{node.stream}/{node.seq}")] = node
+
+
+async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
+    """A stream as it stands. Raises: SessionNotFound."""
+    (rows,) = await asked(db, namespace, [ask_streams(namespace, [stream])])
+    if not rows:
+        raise SessionNotFound(stream)
+    return stream_of_row(rows[0])
+
+
+async def create_in(
+    db: Connected, namespace: str, header: StreamHeader, above_epoch: int = 0
+) -> Stream:
+    """A new stream, still empty.
+
+    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent, Erased.
+    """
+    created = await _born(db, namespace, header, above_epoch)
+    await _asked_for_new(db, namespace, header.id, _creation(namespace, created))
+    return created
+
+
+async def copy_in(
+    db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None
+) -> Stream:
+    """A new stream, still empty, as it is in another store.
+
+    `genesis` is given where it does not follow from the header. What it was forked from may have
+    been erased since.
+    Raises: as `create_in`, but for Erased.
+    """
+    created = await _born(db, namespace, header, is_copy=True)
+    if genesis is not None:
+        state = msgspec.structs.replace(created.state, hash=genesis)
+        created = replace(created, state=state)
+    statements = [_AS_COPY, *_creation(namespace, created)]
+    await _asked_for_new(db, namespace, header.id, statements)
+    return created
+
+
+async def _born(
+    db: Connected, namespace: str, header: StreamHeader, above: int = 0, *, is_copy: bool = False
+) -> Stream:
+    """The stream as it is before its first entry; nothing is written yet."""
+    if header.fork is None:
+        state = msgspec.structs.replace(opened(header, genesis_hash(header)), epoch=above)
+        return Stream(state, None, None, None, 0)
+    return await _forked(db, namespace, header, header.fork, is_copy=is_copy)
+
+
+def statements_of(
+    namespace: str, share: Share, request: Request, key: bytes | None
+) -> list[Statement]:
+    """All that one share is, the append first."""
+    ns, id_ = namespace, share.before.state.header.id
+    statements = [Statement(_APPEND, _append_values(ns, share, request, key))]
+    statements += [Statement(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]
+    if share.aliases:
+        names, seqs = [name for name, _ in share.aliases], [seq for _, seq in share.aliases]
+        statements.append(Statement(_KEEP_ALIASES, (ns, id_, names, seqs)))
+    return statements + kept_beside(ns, share)
+
+
+def keeping(namespace: str, digest: str, content: bytes) -> Statement:
+    """Keeps a content, unless it is kept already."""
+    return Statement(_KEEP_BLOB, (namespace, digest, content))
+
+
+async def _forked(
+    db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
+) -> Stream:
+    """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
+    ns, of = namespace, fork.stream
+    wanted = [] if fork.leaf is None else [fork.leaf]
+    asks = [
+        ask_streams(ns, [of]),
+        ask_nodes(ns, of, wanted),
+        Statement(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
+    ]
+    if fork.scope == "tree":  # of a path, its leaf knows how many it has
+        asks.append(Statement(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)))
+    rows, nodes, chain, *later = await asked(db, ns, asks)
+    if not rows:
+        raise SessionNotFound(of)
+    origin = stream_of_row(rows[0]).state
+    if not is_copy:
+        check_origin(origin)
+    leaf = node_of(nodes[0]) if nodes else None
+    messages = leaf.messages if leaf else 0
+    if later:
+        messages = origin.info.messages - int(later[0][0][0])
+    shared = Shared(
+        info=origin.info,
+        head=origin.head,
+        hash=chain[0][0],
+        messages=messages,
+    )
+    genesis = genesis_hash(header, shared.hash)
+    state = opened(header, genesis, shared, lambda _: leaf is not None)
+    return Stream(state, leaf, None, None, 0)
+
+
+async def _asked_for_new(
+    db: Connected, namespace: str, stream: StreamId, statements: list[Statement]
+) -> None:
+    """Ask what makes `stream`. Raises: SessionExists."""
+    try:
+        await asked(db, namespace, statements)
+    except errors.UniqueViolation:
+        raise SessionExists(stream) from None
+
+
+def _append_values(
+    namespace: str, share: Share, request: Request, key: bytes | None
+) -> tuple[object, ...]:
+    before, after, columns = share.before.state, share.after.state, share.columns
+    return (
+        *(namespace, before.header.id, before.hash, before.epoch),
+        *(before.head, after.leaf or "", _or_none(share.after.tip), after.hash),
+        _or_none(after.open_turn),
+        *(after.info.updated_at, encode(undescribed(after.info)), request.commit.at, share.epoch),
+        *(key or b"", request.asked, share.ends_turn, columns.numbers, columns.kinds),
+        *(columns.fars, columns.state_fars, columns.salts, columns.digests, columns.bodies),
+    )
+
+
+def _or_none(seq: int | None) -> int:
+    """A seq as ``perdure.append`` takes it."""
+    return -1 if seq is None else seq
+
+
+def _creation(namespace: str, stream: Stream) -> list[Statement]:
+    state, fork = stream.state, stream.state.header.fork
+    values = (
+        *(namespace, state.header.id, state.header.kind, state.header.origin, state.leaf),
+        *(state.hash, state.info.updated_at, encode(undescribed(state.info)), encode(state.header)),
+        *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
+        fork.scope == "path" if fork else None,
+    )
+    statements = [Statement(_CREATE, values), listing(namespace, stream)]
+    if state.epoch:
+        own = (state.epoch, namespace, state.header.id)
+        statements.append(Statement(_BEGIN_EPOCH, own))
+    return statements

@@ -1,0 +1,224 @@
+"""Streams of a database as they are stored: read for a copy elsewhere, kept for one from there.
+
+What is kept gets its places in runs and on branches as any append does; salts, digests and hashes
+are those it came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import LiteralString
+
+import msgspec
+
+from perdure.errors import CopyConflict, CorruptLog, SessionExists, SessionNotFound
+from perdure.session.ids import StreamId, blob_hash
+from perdure.session.info import StreamHeader
+from perdure.stores.append_rules import Admission
+from perdure.stores.maintenance.segments import (
+    Sealed,
+    SealedCommit,
+    Standing,
+    admitted,
+    check,
+    check_follows,
+)
+from perdure.stores.postgres.append import (
+    LOCK,
+    Appender,
+    Request,
+    copy_in,
+    keeping,
+    look_up,
+    statements_of,
+    stream_in,
+)
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.row_builder import Facts, NotLookedUp, share_placed
+from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, Stream, entry_of, stream_of
+from perdure.stores.postgres.usage import resetting
+from perdure.stores.protocol import EMPTY, Commit
+from perdure.stores.verification import StoredEntry
+
+# One statement, so one moment: what a commit of several streams did is there, or none of it.
+_STANDINGS: LiteralString = """
+SELECT s.id, s.head, s.hash, b.origin, b.header
+FROM perdure.stream AS s
+JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+WHERE s.namespace = %s
+"""
+
+_COMMITS: LiteralString = """
+SELECT e.seq, e.commit_at, e.commit_epoch, e.chain FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.seq <= %s AND e.chain IS NOT NULL
+ORDER BY e.seq LIMIT %s
+"""
+
+_ROWS: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, e.salt, e.digest FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.seq <= %s ORDER BY e.seq
+"""  # noqa: S608 - put together from constants
+
+_BEFORE: LiteralString = """
+SELECT CASE WHEN %s < 0 THEN b.genesis ELSE (
+    SELECT e.chain FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
+) END FROM perdure.birth AS b WHERE b.namespace = %s AND b.stream = %s
+"""
+
+_ALIASES: LiteralString = """
+SELECT name, seq FROM perdure.alias
+WHERE namespace = %s AND stream = %s AND seq > %s AND seq <= %s ORDER BY seq, name
+"""
+
+_RAISE_EPOCH: LiteralString = """
+UPDATE perdure.stream SET epoch = greatest(epoch, %s) WHERE namespace = %s AND id = %s
+"""
+
+
+# Nobody goes on with it here either.
+_CLOSE: LiteralString = """
+WITH closed AS (
+    UPDATE perdure.stream SET is_erased = true
+    WHERE namespace = %s AND id = %s AND NOT is_erased RETURNING 1
+) SELECT perdure.count(%s, -1, 0, 0) FROM closed
+"""
+
+
+class _Born(msgspec.Struct):
+    created_at: int
+
+
+_born = msgspec.json.Decoder(_Born)
+
+
+async def standings(db: Database) -> list[Standing]:
+    """What ``Sealing.standings`` promises."""
+    (rows,) = await db.ask(Statement(_STANDINGS, (db.namespace,)))
+    found = {row[0]: Standing(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
+    born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
+    ordered: dict[str, Standing] = {}
+    for stream in sorted(found, key=lambda each: born[each]):
+        _place(stream, found, ordered)
+    return list(ordered.values())
+
+
+def _place(stream: str, found: dict[str, Standing], ordered: dict[str, Standing]) -> None:
+    """Put `stream` behind what it was forked from."""
+    waiting = [stream]
+    while (origin := found[waiting[-1]].origin) in found and origin not in ordered:
+        assert origin is not None  # nothing in `found` is called None
+        waiting.append(origin)
+    for each in reversed(waiting):
+        ordered.setdefault(each, found[each])
+
+
+async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:
+    """What ``Sealing.sealed`` promises."""
+    ns = db.namespace
+    streams, before, ends = await db.ask(
+        ask_streams(ns, [stream]),
+        Statement(_BEFORE, (after, ns, stream, after, ns, stream)),
+        Statement(_COMMITS, (ns, stream, after, upto, limit)),
+    )
+    if not streams:
+        raise SessionNotFound(stream)
+    if before[0][0] is None:
+        raise CorruptLog(stream, after, "no commit ends with it")
+    last = ends[-1][0] if ends else after
+    rows, aliases, still = await db.ask(
+        Statement(_ROWS, (ns, stream, after, last)),
+        Statement(_ALIASES, (ns, stream, after, last)),
+        ask_streams(ns, [stream]),
+    )
+    if not still:  # removed meanwhile: what is not there of it is not lost
+        raise SessionNotFound(stream)
+    state = stream_of(streams[0]).state
+    return Sealed(
+        header=state.header,
+        before=before[0][0],
+        epoch=state.epoch,
+        commits=_commits(stream, after, ends, rows),
+        aliases=tuple((bytes(name).decode(), seq) for name, seq in aliases),
+        is_erased=state.info.status == "erased",
+    )
+
+
+def _commits(
+    stream: StreamId, after: int, ends: Sequence[Row], rows: Sequence[Row]
+) -> tuple[SealedCommit, ...]:
+    if len(rows) != (ends[-1][0] - after if ends else 0):
+        raise CorruptLog(stream, after + 1, "entries behind it are gone")
+    stored = [StoredEntry(entry_of(row[:9]), row[9], row[10]) for row in rows]
+    found: list[SealedCommit] = []
+    first = after + 1
+    for last, at, epoch, chain in ends:
+        own = tuple(stored[first - after - 1 : last - after])
+        found.append(SealedCommit(at, epoch, chain, own))
+        first = last + 1
+    return tuple(found)
+
+
+async def receive(
+    db: Database, appender: Appender, share: Sealed, contents: Sequence[bytes]
+) -> None:
+    """What ``Sealing.receive`` promises."""
+    check(share)
+    stream = share.header.id
+    appender.forget(stream)
+    is_new = not share.commits or share.first == 0
+    async with db.connection() as connected, connected.transaction():
+        try:
+            genesis = share.before if share.is_erased else None
+            here = await _stream(connected, db.namespace, share.header, genesis, is_new=is_new)
+        except SessionNotFound:
+            if is_new:
+                raise
+            raise CopyConflict(stream, EMPTY) from None
+        except SessionExists:  # another copy makes it just now
+            raise CopyConflict(stream, EMPTY) from None
+        check_follows(share, here.state)
+        for commit in share.commits:
+            admission = admitted(here.state, commit, share.aliases)
+            here = await _placed(connected, db.namespace, here, admission, commit)
+        statements = [keeping(db.namespace, blob_hash(content), content) for content in contents]
+        own = (db.namespace, stream)
+        statements.append(Statement(_RAISE_EPOCH, (share.epoch, *own)))
+        if share.is_erased:
+            statements.append(Statement(_CLOSE, (*own, db.namespace)))
+            statements.append(resetting(db.namespace))
+        await asked(connected, db.namespace, statements)
+
+
+async def _stream(
+    db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None, *, is_new: bool
+) -> Stream:
+    """The stream `header`, locked; made if it is missing and `is_new`.
+
+    Raises: SessionNotFound; for a fork what making one raises.
+    """
+    await asked(db, namespace, [Statement(LOCK, (namespace, [header.id]))])
+    try:
+        return await stream_in(db, namespace, header.id)
+    except SessionNotFound:
+        if not is_new:
+            raise
+    return await copy_in(db, namespace, header, genesis)
+
+
+async def _placed(
+    db: Connected, namespace: str, stream: Stream, admission: Admission, commit: SealedCommit
+) -> Stream:
+    """Write `commit`; the stream as it then stands."""
+    rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
+    facts = Facts()
+    while True:
+        try:
+            share = share_placed(stream, admission, rows, facts, commit.hash)
+            break
+        except NotLookedUp as unknown:
+            await look_up(db, namespace, stream, facts, unknown)
+    request = Request(Commit(writes=(), at=commit.at), b"", b"", ())
+    await asked(db, namespace, statements_of(namespace, share, request, None))
+    return share.after

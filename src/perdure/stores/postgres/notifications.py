@@ -1,0 +1,196 @@
+"""Wake-ups after commits: by NOTIFY after each, on a connection that only listens.
+
+A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; the
+others cost it nothing. A notification names the streams.
+
+A commit does not carry its NOTIFY: PostgreSQL lets only one notifying transaction of the whole
+server commit at a time. It is sent after the commit, many commits in one. Should it be lost with
+the process that owed it, the listener finds the commit by asking which streams have new entries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Collection
+from contextlib import suppress
+from typing import LiteralString
+
+import msgspec
+import psycopg
+
+from perdure.errors import StoreError
+from perdure.session.clock import RandomSource
+from perdure.session.ids import StreamId
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.rows import Row
+from perdure.stores.wakeups import Changes, Watches
+
+POLL_S = 1.0
+"""How often the listener asks for the newest position."""
+
+PAYLOAD_BYTES = 7_500
+"""PostgreSQL takes 8,000. Streams that do not fit are not named, and the listener asks for them."""
+
+RECONNECT_S = 0.25
+PAUSE_S = 0.050
+"""The least time between two notifications by one handle: each is a transaction of its own."""
+
+SETTLE_S = 0.050
+LAST_WORD_S = 2.0
+
+# A notification is a transaction of the server's log. It need not wait for the disk.
+_NOTIFY: LiteralString = """
+SELECT set_config('synchronous_commit', 'off', true), pg_notify('perdure', %s)
+"""
+_NEWEST: LiteralString = "SELECT last_value, is_called FROM perdure.position"
+
+_SETTLE: LiteralString = "SELECT perdure.settle(0), current_setting('perdure.horizon')::bigint"
+
+_WRITTEN: LiteralString = """
+SELECT DISTINCT e.stream FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.n > %s AND e.n <= current_setting('perdure.horizon')::bigint
+UNION
+SELECT b.stream FROM perdure.birth AS b
+WHERE b.namespace = %s AND b.n > %s AND b.n <= current_setting('perdure.horizon')::bigint
+"""
+
+
+class _Notice(msgspec.Struct, array_like=True):
+    """What a notification says. `streams` None: any; `of` is the namespace, `by` the handle."""
+
+    of: str
+    by: str
+    streams: list[str] | None
+
+
+_notice = msgspec.json.Decoder(_Notice)
+
+
+class Watcher:
+    """Wakes the iterators of one handle, and tells other handles of its commits."""
+
+    def __init__(self, database: Database, random: RandomSource) -> None:
+        self._database = database
+        self._of = hashlib.sha256(database.namespace.encode()).hexdigest()[:32]
+        self._by = random(8).hex()
+        self._watches = Watches()
+        self._seen = 0  # the position up to which streams were looked at
+        self._owed: set[StreamId] = set()
+        self._listening: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._is_closing = asyncio.Event()
+
+    def watch(self, stream: StreamId | None = None) -> Changes:
+        """Return a new iterator over the commits to `stream`; None: to any of the namespace.
+
+        It sees every commit from now on.
+        """
+        changes = self._watches.add(self._database.namespace, stream)
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        else:
+            changes.wake()  # better one wake-up for nothing than one too few
+        return changes
+
+    def wake(self, streams: Collection[StreamId]) -> None:
+        """Wake the iterators of `streams`, and of the namespace if there are any."""
+        self._watches.wake((self._database.namespace, stream) for stream in streams)
+
+    def wake_soon(self) -> None:
+        """Commits under way hid something: wake the namespace's when they should be over."""
+        asyncio.get_running_loop().call_later(
+            SETTLE_S, self._watches.wake_namespace, self._database.namespace
+        )
+
+    def tell(self, streams: Collection[StreamId]) -> None:
+        """Wake, here and elsewhere, after a commit of this handle to `streams`."""
+        self.wake(streams)
+        self._owed.update(streams)
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell())
+
+    async def close(self) -> None:
+        """Tell what is still owed, and stop waiting."""
+        self._is_closing.set()
+        telling = self._telling
+        if telling is not None:
+            await asyncio.wait({telling}, timeout=LAST_WORD_S)
+            telling.cancel()
+        if self._listening is not None:
+            self._listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listening
+        self._watches.end()
+
+    # -- telling
+
+    async def _tell(self) -> None:
+        while self._owed:
+            payload = self._payload()
+            # The listener asks for the newest position too: a notification may be lost.
+            with suppress(StoreError):
+                await self._database.carry_out(Statement(_NOTIFY, (payload,)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PAUSE_S):
+                    await self._is_closing.wait()
+        self._telling = None
+
+    def _payload(self) -> str:
+        """What is owed, which then is owed no more."""
+        owed, self._owed = self._owed, set()
+        payload = msgspec.json.encode(_Notice(self._of, self._by, [str(each) for each in owed]))
+        if len(payload) > PAYLOAD_BYTES:
+            payload = msgspec.json.encode(_Notice(self._of, self._by, None))
+        return payload.decode()
+
+    # -- listening
+
+    async def _listen(self) -> None:
+        while True:
+            with suppress(psycopg.Error, OSError):
+                db = await self._database.connect_apart()
+                try:
+                    await self._listen_with(db)
+                finally:
+                    await db.close()
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _listen_with(self, db: Connected) -> None:
+        await db.execute("LISTEN perdure")
+        self._seen = 0
+        await self._written(db)
+        self._watches.wake_all()  # for what happened before
+        newest: Row | None = None
+        was_new = False
+        while True:
+            async for notice in db.notifies(timeout=POLL_S):
+                self._noticed(notice.payload)
+            now = await (await db.execute(_NEWEST)).fetchone()
+            # A position is drawn before its commit can be seen: look once more after a pause.
+            if now != newest or was_new:
+                self.wake(await self._written(db))
+            newest, was_new = now, now != newest
+
+    def _noticed(self, payload: str) -> None:
+        """Wake after a notification; those of this handle were woken by its commit."""
+        try:
+            notice = _notice.decode(payload)
+        except msgspec.MsgspecError:  # anyone who may connect may notify
+            return
+        if notice.of != self._of or notice.by == self._by:
+            return
+        if notice.streams is None:
+            self._watches.wake_all()
+        else:
+            self.wake([StreamId(stream) for stream in notice.streams])
+
+    async def _written(self, db: Connected) -> list[StreamId]:
+        """The streams that got entries, or came, since the last call; the first finds none."""
+        name, seen = self._database.namespace, self._seen
+        query = Statement(_WRITTEN, (name, seen, name, seen))
+        settle = Statement(_SETTLE, ())
+        statements = (settle, query) if seen else (settle,)
+        settled, *rows = await asked(db, name, statements)
+        self._seen = max(seen, int(settled[0][1]), 1)
+        return [StreamId(row[0]) for found in rows for row in found]

@@ -1,0 +1,475 @@
+"""The reads of the store. Each is one statement or a few asked at once; nothing here writes.
+
+A log only grows, so what two statements of one read find fits together though each sees a moment of
+its own: the later one may only see more, and asks for what the earlier one named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import LiteralString
+
+from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.session.entries import Entry, Positioned
+from perdure.session.fold import BranchState, ContextWindow, Placed
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
+from perdure.session.info import (
+    ORIGINS,
+    SessionInfo,
+    SessionScope,
+    Sought,
+    described,
+    is_found,
+    is_sought,
+)
+from perdure.session.notes import Question
+from perdure.stores.append_rules import with_lease
+from perdure.stores.postgres import branches
+from perdure.stores.postgres.branches import HEAD
+from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.lists import folder_key
+from perdure.stores.postgres.rows import (
+    ENTRY_COLUMNS,
+    NODE_COLUMNS,
+    Row,
+    Stream,
+    entry_of,
+    header_of_row,
+    info_of_row,
+    is_text,
+    stream_of,
+)
+from perdure.stores.protocol import EMPTY, StreamState
+
+PAGE = 200
+SETTLE_MS = 50
+"""How long a reader of the feed waits for commits under way."""
+
+# Row-level security keeps a function like `split_part` from being a condition of an index: what it
+# gives is a column before.
+STREAM: LiteralString = f"""
+WITH s AS MATERIALIZED (
+    SELECT *, split_part(leaf, '/', 1) AS leaf_of, split_part(leaf, '/', 2)::bigint AS leaf_seq
+    FROM perdure.stream WHERE namespace = %s AND id = ANY(%s)
+)
+SELECT s.id, s.head, s.leaf, s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, s.info,
+    b.header, {NODE_COLUMNS}
+FROM s
+JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+LEFT JOIN perdure.entry AS e
+    ON e.namespace = s.namespace AND e.stream = s.leaf_of AND e.seq = s.leaf_seq
+"""  # noqa: S608 - put together from constants
+
+_ENTRIES: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.seq < %s
+"""  # noqa: S608 - put together from constants
+
+_OLDEST_FIRST: LiteralString = " ORDER BY e.seq LIMIT %s::bigint"
+_NEWEST_FIRST: LiteralString = " ORDER BY e.seq DESC LIMIT %s::bigint"
+
+_PARTIAL: LiteralString = """
+SELECT seq, content FROM perdure.partial WHERE namespace = %s AND stream = %s
+"""
+
+_ALIASES: LiteralString = """
+SELECT name, seq FROM perdure.alias WHERE namespace = %s AND stream = %s ORDER BY seq
+"""
+
+# Aliases that begin with a prefix, of the stream and what it was forked from, if the stream sees
+# them; of two equal ones the nearer counts.
+_ALIASES_LIKE: LiteralString = """
+SELECT a.name, a.stream, a.seq
+FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
+JOIN perdure.alias AS a ON a.namespace = %s AND a.stream = l.kin_stream
+    AND a.name >= %s AND a.name < %s
+WHERE s.namespace = %s AND s.id = %s AND perdure.sees(%s, s.id, s.head, a.stream, a.seq)
+ORDER BY l.kin DESC
+"""
+
+_NAMED: LiteralString = """
+SELECT stream, seq FROM perdure.alias WHERE namespace = %s AND name = %s ORDER BY stream LIMIT 100
+"""
+
+_STREAMS_LIKE: LiteralString = """
+SELECT id FROM perdure.stream WHERE namespace = %s AND id >= %s AND id < %s ORDER BY id LIMIT 100
+"""
+
+_SESSIONS: LiteralString = """
+SELECT s.id, s.updated_at, s.info, b.header FROM (
+    SELECT namespace, id, updated_at, info FROM perdure.stream
+    WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active = %s
+        AND (updated_at, id) < (%s, %s) AND NOT is_erased
+    ORDER BY updated_at DESC, id DESC LIMIT %s
+) AS s JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+ORDER BY s.updated_at DESC, s.id DESC
+"""
+
+_SESSIONS_OF_FOLDER: LiteralString = """
+SELECT s.id, s.updated_at, s.info, b.header FROM (
+    SELECT namespace, id, updated_at, info FROM perdure.stream
+    WHERE namespace = %s AND kind = 'session' AND origin = %s AND folder = %s
+        AND (updated_at, id) < (%s, %s) AND NOT is_erased
+    ORDER BY updated_at DESC, id DESC LIMIT %s
+) AS s JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+ORDER BY s.updated_at DESC, s.id DESC
+"""
+
+_IDLE: LiteralString = """
+SELECT updated_at, id FROM perdure.stream
+WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active AND updated_at <= %s
+    AND NOT is_erased
+"""
+
+# OFFSET 0: the server would rather begin with the entries, among which all that were answered are.
+_ASKED: LiteralString = f"""
+OFFSET 0) AS q CROSS JOIN LATERAL (
+    SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+    WHERE e.namespace = q.namespace AND e.stream = q.stream AND e.seq = q.seq AND e.kind = %s
+        AND e.run IS NULL AND e.salt IS NOT NULL
+    OFFSET 0
+) AS e
+"""  # noqa: S608 - put together from constants
+
+_OPEN_QUESTIONS: LiteralString = f"""
+SELECT e.* FROM (SELECT * FROM perdure.open_question WHERE namespace = %s {_ASKED}
+"""  # noqa: S608 - put together from constants
+
+_OPEN_QUESTIONS_OF: LiteralString = f"""
+SELECT e.* FROM (
+    SELECT * FROM perdure.open_question WHERE namespace = %s AND stream = %s ORDER BY seq {_ASKED}
+"""  # noqa: S608 - put together from constants
+
+_SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
+
+_FEED: LiteralString = f"""
+SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.n > %s AND e.n <= current_setting('perdure.horizon')::bigint
+    AND e.salt IS NOT NULL
+ORDER BY e.n LIMIT %s
+"""  # noqa: S608 - put together from constants
+
+_POSITION: LiteralString = """
+SELECT e.n FROM perdure.entry AS e
+WHERE e.namespace = %s AND e.n <= current_setting('perdure.horizon')::bigint
+ORDER BY e.n DESC LIMIT 1
+"""
+
+_BLOB: LiteralString = "SELECT content FROM perdure.blob WHERE namespace = %s AND digest = %s"
+
+_FIGURES: LiteralString = """
+SELECT pg_database_size(current_database()),
+    (SELECT max(version) FROM perdure.schema_version),
+    current_setting('server_version')
+"""
+
+
+# ---------------------------------------------------------------- one stream
+
+
+def ask_streams(namespace: str, streams: list[StreamId]) -> Statement:
+    """Rows that `stream_of` makes streams of."""
+    return Statement(STREAM, (namespace, streams))
+
+
+async def standing(db: Database, stream: StreamId) -> Stream:
+    """The stream as it stands. Raises: SessionNotFound."""
+    rows: list[Row] = []
+    if is_text(stream):
+        (rows,) = await db.ask(ask_streams(db.namespace, [stream]))
+    if not rows:
+        raise SessionNotFound(stream)
+    return stream_of(rows[0])
+
+
+async def state(db: Database, stream: StreamId) -> StreamState:
+    """Where the stream stands."""
+    found = await standing(db, stream)
+    return with_lease(found.state, found.owner, found.until)
+
+
+async def entries(
+    db: Database,
+    stream: StreamId,
+    between: tuple[int, int],
+    limit: int | None,
+    *,
+    kind: str | None,
+    is_newest_first: bool,
+) -> list[Entry]:
+    """The stream's own log between two seqs, both left out."""
+    sql, values = _ENTRIES, [db.namespace, stream, *between]
+    if kind is not None:
+        sql, values = f"{sql} AND e.kind = %s", [*values, kind if is_text(kind) else ""]
+    sql += _NEWEST_FIRST if is_newest_first else _OLDEST_FIRST
+    rows = await _of_stream(db, stream, Statement(sql, (*values, limit)))
+    return [entry_of(row) for row in rows]
+
+
+async def entry(db: Database, stream: StreamId, reference: EntryId) -> Entry:
+    """An entry that the stream sees."""
+    _check_name(db, stream)
+    _, found = await branches.entry_seen(db, stream, reference)
+    if found is None:
+        raise EntryNotFound(reference, stream)
+    return found
+
+
+async def seen(db: Database, stream: StreamId, references: Sequence[EntryId]) -> frozenset[EntryId]:
+    """Those of `references` that the stream sees."""
+    _check_name(db, stream)
+    return await branches.seen(db, stream, references)
+
+
+async def around(
+    db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
+) -> list[Placed]:
+    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    _check_name(db, stream)
+    return await branches.around(db, stream, leaf, references, reach)
+
+
+async def branch(
+    db: Database,
+    stream: StreamId,
+    leaf: EntryId | None,
+    *,
+    limit: int | None,
+    kind: str | None,
+) -> list[Entry]:
+    """The branch to `leaf`."""
+    if leaf is None:
+        await _of_stream(db, stream)
+        return []
+    _check_name(db, stream)
+    if kind is not None and not is_text(kind):
+        kind = ""  # no entry is of it
+    return await branches.branch(db, stream, leaf, limit, kind)
+
+
+async def context_window(
+    db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None
+) -> ContextWindow:
+    """The window of the branch to `leaf`, or the newest `limit` entries of it."""
+    if leaf is None:
+        await _of_stream(db, stream)
+        return ContextWindow(None, (), BranchState(), 0)
+    _check_name(db, stream)
+    return await branches.window(db, stream, leaf, limit)
+
+
+async def tree(db: Database, stream: StreamId, limit: int | None) -> list[Entry]:
+    """The newest `limit` tree entries the stream sees."""
+    _check_name(db, stream)
+    return await branches.tree(db, stream, limit)
+
+
+async def notes(db: Database, stream: StreamId, kinds: tuple[str, ...]) -> list[Entry]:
+    """The side entries of `kinds` the stream sees."""
+    _check_name(db, stream)
+    return await branches.notes(db, stream, [kind for kind in kinds if is_text(kind)])
+
+
+async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
+    """What has arrived of the answer to the open model call."""
+    rows = await _of_stream(db, stream, Statement(_PARTIAL, (db.namespace, stream)))
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
+    """Return the entry with the whole id or foreign id `reference`."""
+    _check_name(db, stream)
+    _, found = await branches.entry_seen(db, stream, reference)
+    if found is not None:
+        return found.id
+    exact = await _aliases_between(db, stream, reference, b"\0")
+    if reference not in exact:
+        raise EntryNotFound(reference, stream)
+    return exact[reference]
+
+
+async def find_entry(db: Database, stream: StreamId, prefix: str) -> EntryId:
+    """Resolve an id, a bare seq, a foreign id, or a unique prefix of one."""
+    _check_name(db, stream)
+    head, found = await branches.entry_seen(db, stream, prefix)
+    if found is not None:
+        return found.id
+    seq = number_of(prefix)
+    if seq is not None and seq <= head:
+        return entry_id(stream, seq)
+    near = await _aliases_between(db, stream, prefix, b"\xff")
+    if prefix in near:
+        return near[prefix]
+    if not near or is_number(prefix):
+        raise EntryNotFound(prefix, stream)
+    if len(near) > 1:
+        raise AmbiguousId(prefix, tuple(sorted(near)))
+    return next(iter(near.values()))
+
+
+async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
+    """Foreign id -> entry of the stream's own log."""
+    rows = await _of_stream(db, stream, Statement(_ALIASES, (db.namespace, stream)))
+    return {name.decode(): entry_id(stream, seq) for name, seq in rows}
+
+
+def _check_name(db: Database, stream: StreamId) -> None:
+    db.check_usable()
+    if not is_text(stream):
+        raise SessionNotFound(stream)
+
+
+async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> list[Row]:
+    """The answer to the last of `statements`. Raises: SessionNotFound when there is no stream."""
+    _check_name(db, stream)
+    head, *answers = await db.ask(Statement(HEAD, (db.namespace, stream)), *statements)
+    if not head:
+        raise SessionNotFound(stream)
+    return answers[-1] if answers else []
+
+
+async def _aliases_between(
+    db: Database, stream: StreamId, start: str, suffix: bytes
+) -> dict[str, EntryId]:
+    """Foreign id -> entry that `stream` sees, from `start` to before `start` plus `suffix`."""
+    try:
+        name = start.encode()
+    except UnicodeEncodeError:
+        return {}
+    if not name:
+        return {}
+    ns = db.namespace
+    values = (ns, ns, name, name + suffix, ns, stream, ns)
+    (rows,) = await db.ask(Statement(_ALIASES_LIKE, values))
+    return {name.decode(): entry_id(of, seq) for name, of, seq in rows}
+
+
+# ---------------------------------------------------------------- the namespace
+
+
+async def find(db: Database, prefix: str) -> StreamId:
+    """The stream whose id is `prefix`, or the only one that begins with it."""
+    db.check_usable()
+    rows: list[Row] = []
+    if prefix and is_text(prefix):
+        statement = Statement(_STREAMS_LIKE, (db.namespace, prefix, prefix + "\U0010ffff"))
+        (rows,) = await db.ask(statement)
+    found = [str(row[0]) for row in rows]
+    if not found:
+        raise SessionNotFound(prefix)
+    if len(found) > 1 and found[0] != prefix:
+        raise AmbiguousId(prefix, tuple(found))
+    return StreamId(found[0])
+
+
+async def entries_named(db: Database, alias: str) -> list[EntryId]:
+    """The entries of all streams with the foreign id `alias`."""
+    db.check_usable()
+    try:
+        name = alias.encode()
+    except UnicodeEncodeError:
+        return []
+    (rows,) = await db.ask(Statement(_NAMED, (db.namespace, name)))
+    return [entry_id(stream, seq) for stream, seq in rows]
+
+
+async def sessions(
+    db: Database,
+    *,
+    limit: int | None,
+    scope: SessionScope,
+    cwd: str | None,
+    query: str | None,
+    sought: Sought,
+) -> list[SessionInfo]:
+    """Sessions, newest activity first; read page by page until enough of them fit."""
+    after = sought.get("after")
+    is_any = query is None and all(sought.get(key) is None for key in sought if key != "after")
+    page = min(limit, PAGE) if limit is not None and is_any else PAGE
+    found: list[SessionInfo] = []
+    last: tuple[int, str] = after or (2**63 - 1, "\U0010ffff")
+    while limit is None or len(found) < limit:
+        rows = await _page_of_sessions(db, scope, cwd, last, page)
+        for name, _, info, header in rows:
+            one = described(info_of_row(name, info), header_of_row(name, header))
+            if is_found(one, cwd, query) and is_sought(one, sought):
+                found.append(one)
+        if len(rows) < page:
+            break
+        last = (rows[-1][1], rows[-1][0])
+    return found[:limit]
+
+
+async def _page_of_sessions(
+    db: Database, scope: SessionScope, cwd: str | None, last: tuple[int, str], page: int
+) -> list[Row]:
+    sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
+    asked = [
+        Statement(sql, (db.namespace, origin, part, *last, page))
+        for origin in ORIGINS[scope]
+        for part in ((True, False) if cwd is None else (folder_key(cwd),))
+    ]
+    rows = [row for part in await db.ask(*asked) for row in part]
+    rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
+    return rows[:page]
+
+
+async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
+    """What ``NamespaceReading.idle_sessions`` promises."""
+    asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in ORIGINS["all"]]
+    rows = sorted((row for part in await db.ask(*asked) for row in part), reverse=True)
+    return [StreamId(row[1]) for row in rows]
+
+
+async def open_questions_of_all(db: Database) -> list[Entry]:
+    """The questions of all streams that no entry closes."""
+    (rows,) = await db.ask(Statement(_OPEN_QUESTIONS, (db.namespace, Question.kind)))
+    return [entry_of(row) for row in rows]
+
+
+async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
+    """The questions of the stream's own log that no entry of it closes."""
+    values = (db.namespace, stream, Question.kind)
+    rows = await _of_stream(db, stream, Statement(_OPEN_QUESTIONS_OF, values))
+    return [entry_of(row) for row in rows]
+
+
+async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:
+    """The side entries of `kinds` in the own logs of all streams."""
+    db.check_usable()
+    named = [kind for kind in kinds if is_text(kind)]
+    (rows,) = await db.ask(branches.ask_notes_of_all(db.namespace, named))
+    return [entry_of(row) for row in rows]
+
+
+async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], bool]:
+    """Entries of all streams after position `after`; whether commits under way hid some."""
+    settled, rows = await db.ask(
+        Statement(_SETTLE, (SETTLE_MS,)), Statement(_FEED, (db.namespace, after, limit))
+    )
+    return [Positioned(row[9], entry_of(row[:9])) for row in rows], bool(settled[0][0])
+
+
+async def position(db: Database) -> int:
+    """The position of the namespace's newest entry."""
+    _, rows = await db.ask(Statement(_SETTLE, (SETTLE_MS,)), Statement(_POSITION, (db.namespace,)))
+    return int(rows[0][0]) if rows else 0
+
+
+async def blob(db: Database, digest: str, namespace: str) -> bytes:
+    """The content of that name."""
+    db.check_usable()
+    rows: list[Row] = []
+    if is_text(digest):
+        (rows,) = await db.ask(Statement(_BLOB, (db.namespace, digest)))
+    if not rows:
+        raise EntryNotFound(digest, namespace)
+    if blob_hash(rows[0][0]) != digest:
+        raise CorruptLog(digest, EMPTY, "its content is not what its name says")
+    return bytes(rows[0][0])
+
+
+async def figures(db: Database) -> Row:
+    """Bytes of the database, its schema, the server."""
+    (rows,) = await db.ask(Statement(_FIGURES))
+    return rows[0]

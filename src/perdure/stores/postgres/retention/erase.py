@@ -1,0 +1,454 @@
+"""Erasing in one transaction: killed in it, by whatever, nothing has happened.
+
+The streams are locked first, in the order of their ids, and what hangs on them is read again until
+nothing new does; a fork that is made meanwhile waits, and finds its origin erased. Others write to
+other streams as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import LiteralString
+
+import msgspec
+
+from perdure.errors import SessionNotFound
+from perdure.session.clock import RandomSource
+from perdure.session.codec import encode
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo, StreamHeader, redacted
+from perdure.session.notes import KEPT_WHEN_ERASED
+from perdure.stores.chain import SALT_BYTES
+from perdure.stores.postgres import branches
+from perdure.stores.postgres.append import Appender, Request
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.lists import forgetting
+from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.retention.quotas import LIFT, counting
+from perdure.stores.postgres.rows import Row, Stream, Texts, info_of_row, stream_of
+from perdure.stores.postgres.search.parts import forget
+from perdure.stores.postgres.usage import resetting
+from perdure.stores.protocol import Commit
+from perdure.stores.retention import copies
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.cascade import (
+    KEPT_NOTES,
+    Reach,
+    Seen,
+    Taking,
+    reach_of,
+    takings,
+    wanted,
+)
+from perdure.stores.retention.erase import (
+    Certificate,
+    Copy,
+    Counts,
+    ErasedSession,
+    EraseRequest,
+    Relation,
+    how_related,
+)
+
+BACKEND = "postgres"
+
+_SERVER = (
+    "removed rows stay in the files of the server until its vacuum reuses their space (VACUUM FULL "
+    "writes them anew), and in its write-ahead log"
+)
+_ELSEWHERE = "base backups, archived logs and replicas of the server, and copies of the store"
+
+_KEPT = sorted(KEPT_WHEN_ERASED)
+
+_LOCK: LiteralString = """
+SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
+"""
+
+_HEADERS: LiteralString = """
+SELECT b.header, s.is_erased FROM perdure.birth AS b
+JOIN perdure.stream AS s ON s.namespace = b.namespace AND s.id = b.stream
+WHERE b.namespace = %s ORDER BY b.n
+"""
+
+_RELATIONS: LiteralString = """
+SELECT s.id, s.info, b.origin IS NOT NULL, s.is_erased, coalesce(b.origin_head, -1),
+    coalesce(b.is_path, false) FROM perdure.stream AS s
+JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+WHERE s.namespace = %s AND position('"parent":"'::bytea IN s.info) > 0
+"""
+
+_SIZE: LiteralString = """
+SELECT count(*), coalesce(sum(octet_length(body)), 0)::bigint FROM perdure.entry
+WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s
+    AND salt IS NOT NULL AND kind <> ALL(%s)
+"""
+
+_POSITIONS: LiteralString = """
+SELECT n FROM perdure.entry WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s
+"""
+
+_BIRTH: LiteralString = "SELECT -n FROM perdure.birth WHERE namespace = %s AND stream = %s"
+
+_NAMES: LiteralString = """
+SELECT DISTINCT m[1] FROM perdure.entry AS e,
+    regexp_matches(encode(e.body, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
+WHERE e.namespace = %s AND e.stream = %s AND e.seq BETWEEN %s AND %s
+    AND position('sha256-'::bytea IN e.body) > 0
+"""
+
+_EMPTY: LiteralString = """
+UPDATE perdure.entry SET salt = NULL, body = ''
+WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s
+    AND salt IS NOT NULL AND kind <> ALL(%s)
+"""
+
+_FORGET_NAMES: LiteralString = """
+WITH gone AS (
+    DELETE FROM perdure.alias
+    WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s RETURNING 1
+) SELECT count(*) FROM gone
+"""
+
+_CLOSE: LiteralString = """
+UPDATE perdure.stream SET is_erased = true, epoch = epoch + 1, owner = NULL, until = 0
+WHERE namespace = %s AND id = %s
+"""
+
+_REDACT: LiteralString = """
+UPDATE perdure.birth SET header = %s WHERE namespace = %s AND stream = %s
+"""
+
+_FORGET_PARTIAL: LiteralString = """
+WITH gone AS (
+    DELETE FROM perdure.partial WHERE namespace = %s AND stream = %s RETURNING 1
+) SELECT count(*) FROM gone
+"""
+
+# A key from before schema 3 knows the time of its commit and the first seqs of its shares, not
+# their streams: one that fits a commit to the stream by chance is forgotten too.
+_FORGET_KEYS: LiteralString = """
+WITH shares AS (
+    SELECT e.commit_at AS at, coalesce(lag(e.seq) OVER (ORDER BY e.seq) + 1, 0) AS first
+    FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = %s AND e.chain IS NOT NULL
+), gone AS (
+    DELETE FROM perdure.idempotency AS i
+    WHERE i.namespace = %s AND (%s = ANY(i.streams) OR (i.streams IS NULL AND EXISTS (
+        SELECT FROM shares AS s WHERE i.at = s.at AND s.first = ANY(i.firsts))))
+    RETURNING 1
+) SELECT count(*) FROM gone
+"""
+
+# Whoever appends with contents waits for the end of this, and brings its own along.
+LOCK_CONTENTS: LiteralString = "LOCK TABLE perdure.blob IN SHARE ROW EXCLUSIVE MODE"
+
+_REMOVE_CONTENTS: LiteralString = """
+WITH texts AS (
+    SELECT body AS text FROM perdure.entry WHERE namespace = %s
+    UNION ALL SELECT header FROM perdure.birth WHERE namespace = %s
+    UNION ALL SELECT content FROM perdure.partial WHERE namespace = %s
+), named AS (
+    SELECT DISTINCT m[1] AS digest FROM texts,
+        regexp_matches(encode(text, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
+    WHERE position('sha256-'::bytea IN text) > 0
+), gone AS (
+    DELETE FROM perdure.blob
+    WHERE namespace = %s AND digest = ANY(%s) AND digest NOT IN (SELECT digest FROM named)
+    RETURNING size
+) SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone
+"""
+
+_KEEP: LiteralString = "INSERT INTO perdure.erasure VALUES (%s, %s, %s, %s)"
+
+_CERTIFICATES: LiteralString = """
+SELECT certificate FROM perdure.erasure WHERE namespace = %s ORDER BY at, id
+"""
+
+_LOCK_MARK: LiteralString = """
+SELECT 1 FROM perdure.search_mark WHERE namespace = %s FOR UPDATE
+"""
+
+_REMEMBER: LiteralString = """
+INSERT INTO perdure.backup VALUES (%s, %s, %s)
+ON CONFLICT (namespace, path) DO UPDATE SET at = excluded.at
+"""
+
+_BACKUPS: LiteralString = """
+SELECT path, at FROM perdure.backup WHERE namespace = %s ORDER BY at, path
+"""
+
+_header = msgspec.json.Decoder(StreamHeader)
+_certificate = msgspec.json.Decoder(Certificate)
+
+
+async def certificates(db: Database) -> list[Certificate]:
+    """What ``Erasing.erasures`` promises."""
+    (rows,) = await db.ask(Statement(_CERTIFICATES, (db.namespace,)))
+    return [_certificate.decode(row[0]) for row in rows]
+
+
+async def remember_backup(db: Database, backup: Backup) -> None:
+    """What ``Remembering.remember_backup`` promises."""
+    await db.ask(Statement(_REMEMBER, (db.namespace, backup.path, backup.at)))
+
+
+async def backups(db: Database) -> list[Backup]:
+    """What ``Remembering.backups`` promises."""
+    (rows,) = await db.ask(Statement(_BACKUPS, (db.namespace,)))
+    return [Backup(*row) for row in rows]
+
+
+async def erase(
+    db: Database, namespace: str, request: EraseRequest, appender: Appender, random: RandomSource
+) -> Certificate:
+    """What ``Erasing.erase`` promises."""
+    async with db.connection() as connected, connected.transaction():
+        return await _Erasure(db, connected, request, appender).done(namespace, random)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is taken of one stream, as it stood before; how many bodies, of how many bytes."""
+
+    stream: Stream
+    taking: Taking
+    entries: int
+    bytes: int
+
+
+class _Erasure:
+    """One erasure, in the transaction of one connection."""
+
+    def __init__(
+        self, db: Database, connected: Connected, request: EraseRequest, appender: Appender
+    ) -> None:
+        self._db = db
+        self._ns = db.namespace
+        self._connected = connected
+        self._request = request
+        self._appender = appender
+
+    async def done(self, namespace: str, random: RandomSource) -> Certificate:
+        """Do it; the certificate, or that of an earlier one that left nothing to do."""
+        await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
+        reach, relations = await self._reach()
+        plans = await self._plans(reach, relations)
+        if not plans and self._request.scope == "session":
+            for earlier in reversed(await certificates(self._db)):
+                if any(each.session == self._request.name for each in earlier.sessions):
+                    return earlier
+        outside = [copy for plan in plans for copy in await self._outside(plan)]
+        sessions = await self._marked(plans, random)
+        counts, names = Counts(), set[str]()
+        for plan in plans:
+            counts = await self._taken(plan, counts, names)
+        counts = await self._without_contents(counts, names)
+        await self._uncount(plans, counts.content_bytes)
+        certificate = Certificate(
+            id=self._request.id,
+            backend=BACKEND,
+            namespace=namespace,
+            scope=self._request.scope,
+            by=self._request.by,
+            at=self._request.at,
+            finished_at=self._request.at,
+            is_complete=True,
+            sessions=sessions,
+            removed=counts,
+            copies=(
+                *copies.kept(reach.forks, reach.copies),
+                *outside,
+                *copies.backed_up(await backups(self._db)),
+                Copy("server", _SERVER),
+                Copy("backup", _ELSEWHERE),
+            ),
+        )
+        content = msgspec.json.encode(copies.unnamed(certificate))
+        values = (self._ns, certificate.id, certificate.at, content)
+        await self._ask(Statement(_KEEP, values))
+        return certificate
+
+    async def _ask(self, *statements: Statement) -> list[list[Row]]:
+        return await asked(self._connected, self._ns, statements)
+
+    # -- what is meant
+
+    async def _reach(self) -> tuple[Reach, list[Relation]]:
+        """What the erasure reaches, locked, and how; until nothing new hangs on it."""
+        locked: set[StreamId] = set()
+        while True:
+            policy = self._request.forks if self._request.scope == "session" else "erase"
+            relations = await self._relations()
+            reach = reach_of(await self._roots(), relations, policy)
+            reached = {*reach.targets, *reach.forks}
+            if reached <= locked:
+                return reach, relations
+            await self._ask(Statement(_LOCK, (self._ns, sorted(reached))))
+            locked |= reached
+
+    async def _roots(self) -> list[StreamId]:
+        name = self._request.name
+        if self._request.scope == "session":
+            (rows,) = await self._ask(ask_streams(self._ns, [StreamId(name or "")]))
+            if not rows:
+                raise SessionNotFound(name or "")
+            return [StreamId(name or "")]
+        (rows,) = await self._ask(Statement(_HEADERS, (self._ns,)))
+        headers = [(_header.decode(header), is_erased) for header, is_erased in rows]
+        return [
+            header.id
+            for header, is_erased in headers
+            if self._request.scope == "namespace" or (header.subject == name and not is_erased)
+        ]
+
+    async def _relations(self) -> list[Relation]:
+        (rows,) = await self._ask(Statement(_RELATIONS, (self._ns,)))
+        found: list[Relation] = []
+        for id_, kept, is_fork, is_erased, head, is_path in rows:
+            info: SessionInfo = info_of_row(id_, kept)
+            how = how_related(is_fork=is_fork, origin=info.origin)
+            if info.parent is not None:
+                found.append(Relation(StreamId(id_), info.parent, how, is_erased, head, is_path))
+        return found
+
+    async def _plans(self, reach: Reach, relations: list[Relation]) -> list[_Plan]:
+        """What is taken of each stream; streams that lose nothing are left out."""
+        (rows,) = await self._ask(ask_streams(self._ns, [*reach.targets, *reach.forks]))
+        streams = {stream.state.header.id: stream for stream in map(stream_of, rows)}
+        heads = {id_: streams[id_].state.head for id_ in reach.targets}
+        seen = {id_: await self._seen(id_) for id_ in wanted(reach, relations)}
+        found = takings(reach, heads, relations, seen)
+        if found is None:
+            seen = {id_: await self._seen(id_) for id_ in (*reach.targets, *reach.forks)}
+            found = takings(reach, heads, relations, seen) or []
+        plans = [await self._plan(streams[taking.stream], taking) for taking in found]
+        return [plan for plan in plans if plan.entries or not _was_erased(plan)]
+
+    async def _seen(self, stream: StreamId) -> Seen:
+        tree = await branches.tree(self._db, stream)
+        return Seen(tree, await branches.notes(self._db, stream, KEPT_NOTES))
+
+    async def _plan(self, stream: Stream, taking: Taking) -> _Plan:
+        sizes = [Statement(_SIZE, (*self._place(taking, each), _KEPT)) for each in taking.erased]
+        rows = [row[0] for row in await self._ask(*sizes)] if sizes else []
+        return _Plan(stream, taking, sum(row[0] for row in rows), sum(row[1] for row in rows))
+
+    def _place(self, taking: Taking, seqs: tuple[int, int]) -> tuple[object, ...]:
+        return (self._ns, taking.stream, *seqs)
+
+    async def _outside(self, plan: _Plan) -> list[Copy]:
+        if not plan.taking.is_whole:
+            return []
+        stream = plan.taking.stream
+        notes = await branches.notes(self._db, stream, copies.TELLING)
+        return list(copies.outside(note for note in notes if note.stream == stream))
+
+    # -- from here on it is erased
+
+    async def _marked(
+        self, plans: Sequence[_Plan], random: RandomSource
+    ) -> tuple[ErasedSession, ...]:
+        """Every stream says that it was erased."""
+        if not plans:
+            return ()
+        writes = tuple(plan.taking.write(self._request) for plan in plans)
+        commit = Commit(writes=writes, at=self._request.at)
+        request = Request(commit, b"", random(SALT_BYTES * len(writes)), ())
+        shares = await self._appender.append_locked(self._connected, request)
+        return tuple(
+            plan.taking.done(
+                plan.stream.state,
+                share.after.state.hash,
+                entries=plan.entries,
+                body_bytes=plan.bytes,
+            )
+            for plan, share in zip(plans, shares, strict=True)
+        )
+
+    async def _taken(self, plan: _Plan, counts: Counts, names: set[str]) -> Counts:
+        """Take it out of the tables; the contents it referred to are added to `names`."""
+        taking = plan.taking
+        for each in taking.erased:
+            place = self._place(taking, each)
+            positions, found = await self._ask(
+                Statement(_POSITIONS, place), Statement(_NAMES, place)
+            )
+            names.update(row[0] for row in found)
+            counts = counts.plus(texts=await self._forget(positions))
+            _, aliases = await self._ask(
+                Statement(_EMPTY, (*place, _KEPT)), Statement(_FORGET_NAMES, place)
+            )
+            await self._ask(forgetting(self._ns, taking.stream, each))
+            counts = counts.plus(foreign_ids=aliases[0][0])
+        if not taking.is_whole:
+            return counts
+        own = (self._ns, taking.stream)
+        more = await forget_session(self._connected, *own)
+        header = encode(redacted(plan.stream.state.header))
+        await self._ask(Statement(_REDACT, (header, *own)), Statement(_CLOSE, own))
+        return counts.plus(
+            texts=more.texts,
+            partial_answers=more.partial_answers,
+            idempotency_keys=more.idempotency_keys,
+        )
+
+    async def _forget(self, positions: Sequence[Row]) -> int:
+        return await forget_texts(self._connected, self._ns, [row[0] for row in positions])
+
+    async def _without_contents(self, counts: Counts, names: set[str]) -> Counts:
+        count, size = await without_contents(self._connected, self._ns, names)
+        return counts.plus(contents=count, content_bytes=size)
+
+    async def _uncount(self, plans: Sequence[_Plan], content_bytes: int) -> None:
+        closed = [plan for plan in plans if plan.taking.is_whole]
+        less = counting(
+            self._ns,
+            sessions=-sum(plan.stream.state.info.status != "erased" for plan in closed),
+            entries=-sum(plan.entries for plan in plans),
+            size=-sum(plan.bytes for plan in plans) - content_bytes,
+        )
+        await self._ask(less, resetting(self._ns))
+
+
+def _was_erased(plan: _Plan) -> bool:
+    return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
+
+
+# ---------------------------------------------------------------- for a removal, too
+
+
+def locking_mark(namespace: str) -> Statement:
+    """Locks the mark of search, before any stream: nothing is indexed until the end of this."""
+    return Statement(_LOCK_MARK, (namespace,))
+
+
+async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Counts:
+    """Forget the title of `stream`, the part of an answer, and the keys of commits to it."""
+    own = (namespace, stream)
+    title, partials, keys = await asked(
+        db,
+        namespace,
+        [
+            Statement(_BIRTH, own),
+            Statement(_FORGET_PARTIAL, own),
+            Statement(_FORGET_KEYS, (*own, *own)),
+        ],
+    )
+    texts = await forget_texts(db, namespace, [row[0] for row in title])
+    return Counts(texts=texts, partial_answers=partials[0][0], idempotency_keys=keys[0][0])
+
+
+async def forget_texts(db: Connected, namespace: str, positions: Sequence[int]) -> int:
+    """Take what stands at `positions` out of the index of search; how many texts that was."""
+    return await forget(db, namespace, positions)
+
+
+async def without_contents(db: Connected, namespace: str, names: set[str]) -> tuple[int, int]:
+    """Remove those of the contents `names` that nothing refers to; how many, of how many bytes."""
+    if not names:
+        return 0, 0
+    ns = namespace
+    values = (ns, ns, ns, ns, Texts(sorted(names)))
+    _, (row,) = await asked(db, ns, [Statement(LOCK_CONTENTS), Statement(_REMOVE_CONTENTS, values)])
+    return row[0], row[1]

@@ -1,0 +1,271 @@
+"""Retention: the policy, what is held by whom, and removing one session whole.
+
+A removal is one transaction, under the lock of the stream's row: a fork or a commit that is made
+meanwhile comes before it, or finds no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import LiteralString
+
+import msgspec
+import psycopg
+
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.session.info import ORIGINS
+from perdure.stores.postgres.append import LOCK
+from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.lists import forgetting
+from perdure.stores.postgres.retention.erase import (
+    forget_session,
+    forget_texts,
+    locking_mark,
+    without_contents,
+)
+from perdure.stores.postgres.retention.quotas import counting
+from perdure.stores.postgres.rows import MAX_SEQ, Row
+from perdure.stores.postgres.usage import held, resetting
+from perdure.stores.retention.policy import (
+    KEY_WINDOW_MS,
+    Hold,
+    Holding,
+    Retention,
+    is_over,
+    oldest_kept,
+)
+
+_POLICY: LiteralString = "SELECT policy FROM perdure.retention WHERE namespace = %s"
+
+_KEEP_POLICY: LiteralString = """
+INSERT INTO perdure.retention VALUES (%s, %s)
+ON CONFLICT (namespace) DO UPDATE SET policy = excluded.policy
+"""
+
+_NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
+
+_AT: LiteralString = f"SELECT {_NOW}"
+
+_HOLDING: LiteralString = f"""
+SELECT s.id, b.header, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
+    s.owner IS NOT NULL AND s.until - {_NOW} BETWEEN 1 AND 86400000,
+    EXISTS (
+        SELECT FROM perdure.open_question AS q
+        WHERE q.namespace = s.namespace AND q.stream = s.id
+    ),
+    (SELECT coalesce(sum(octet_length(e.body)), 0)::bigint FROM perdure.entry AS e
+     WHERE e.namespace = s.namespace AND e.stream = s.id),
+    ARRAY(
+        SELECT f.stream FROM perdure.birth AS f
+        WHERE f.namespace = s.namespace AND f.origin = s.id ORDER BY f.stream
+    )
+FROM perdure.stream AS s
+JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+WHERE s.namespace = %s
+"""  # noqa: S608 - put together from constants
+
+_ALL: LiteralString = _HOLDING + " AND s.kind = 'session' AND NOT s.is_erased ORDER BY b.n"
+
+_HAS_OLDER: LiteralString = """
+SELECT 1 FROM perdure.stream
+WHERE namespace = %s AND kind = 'session' AND NOT is_erased AND created_at < %s LIMIT 1
+"""
+
+_HAS_IDLE: LiteralString = """
+SELECT 1 FROM perdure.stream
+WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active = %s AND updated_at < %s
+    AND NOT is_erased LIMIT 1
+"""
+
+_ONE: LiteralString = _HOLDING + " AND s.id = %s"
+
+_IS_ERASED: LiteralString = """
+SELECT is_erased FROM perdure.stream WHERE namespace = %s AND id = %s
+"""
+
+_NAMES: LiteralString = """
+SELECT DISTINCT m[1] FROM perdure.entry AS e,
+    regexp_matches(encode(e.body, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
+WHERE e.namespace = %s AND e.stream = %s AND position('sha256-'::bytea IN e.body) > 0
+"""
+
+_POSITIONS: LiteralString = "SELECT n FROM perdure.entry WHERE namespace = %s AND stream = %s"
+
+_COUNTED: LiteralString = """
+SELECT count(*) FILTER (WHERE salt IS NOT NULL), coalesce(sum(octet_length(body)), 0)::bigint
+FROM perdure.entry WHERE namespace = %s AND stream = %s
+"""
+
+_REMOVE: LiteralString = "SELECT perdure.remove_stream(%s)"
+
+_FORGET_KEYS: LiteralString = """
+WITH gone AS (
+    DELETE FROM perdure.idempotency WHERE namespace = %s AND at < %s RETURNING 1
+) SELECT count(*) FROM gone
+"""
+
+_SIZE: LiteralString = "SELECT pg_database_size(current_database())"
+
+_VACUUM: LiteralString = "VACUUM (SKIP_LOCKED) "
+
+_TABLES: tuple[LiteralString, ...] = (
+    "perdure.entry",
+    "perdure.blob",
+    "perdure.search",
+    "perdure.search_part",
+    "perdure.search_page",
+    "perdure.state",
+    "perdure.alias",
+    "perdure.idempotency",
+    "perdure.birth",
+    "perdure.stream",
+)
+
+
+class _Born(msgspec.Struct):
+    created_at: int
+
+
+_born = msgspec.json.Decoder(_Born)
+_policy = msgspec.json.Decoder(Retention)
+
+
+async def policy(db: Database) -> Retention:
+    """The policy of the namespace."""
+    (rows,) = await db.ask(Statement(_POLICY, (db.namespace,)))
+    return _policy.decode(rows[0][0]) if rows else Retention()
+
+
+async def set_policy(db: Database, policy: Retention) -> None:
+    """`policy` is that of the namespace from now on."""
+    await db.ask(Statement(_KEEP_POLICY, (db.namespace, msgspec.json.encode(policy))))
+
+
+async def is_due(db: Database, policy: Retention, now: int | None) -> bool:
+    """What ``Retaining.is_due`` promises; `now` None is the server's."""
+    if policy.max_sessions is not None or policy.max_bytes is not None:
+        found, _ = await held(db)
+        limits = (found.sessions, policy.max_sessions), (found.body_bytes, policy.max_bytes)
+        if any(is_over(*each) for each in limits):
+            return True
+    ((at,),) = (await db.ask(Statement(_AT, (now,))))[0]
+    asked = [
+        *_asking(_HAS_OLDER, [(db.namespace,)], oldest_kept(policy.max_age_s, at)),
+        *_asking(_HAS_IDLE, _parts(db.namespace), oldest_kept(policy.max_idle_s, at)),
+    ]
+    return bool(asked) and any(await db.ask(*asked))
+
+
+def _asking(
+    sql: LiteralString, parts: Sequence[tuple[object, ...]], before: int | None
+) -> list[Statement]:
+    return [] if before is None else [Statement(sql, (*part, before)) for part in parts]
+
+
+def _parts(namespace: str) -> list[tuple[object, ...]]:
+    return [
+        (namespace, origin, is_active) for origin in ORIGINS["all"] for is_active in (True, False)
+    ]
+
+
+async def holdings(db: Database, now: int | None) -> list[Holding]:
+    """What ``Retaining.holdings`` promises; `now` None is the server's."""
+    (rows,) = await db.ask(Statement(_ALL, _values(db, now)))
+    return [_holding(row) for row in rows]
+
+
+def _values(db: Database, now: int | None) -> tuple[object, ...]:
+    return (now, db.namespace)
+
+
+def _holding(row: Row) -> Holding:
+    id_, header, active_at, entries, is_open, is_led, is_asked, size, forks = row
+    hold: Hold | None = "turn" if is_open else "lease" if is_led else None
+    return Holding(
+        stream=StreamId(id_),
+        created_at=_born.decode(header).created_at,
+        active_at=active_at,
+        entries=entries,
+        bytes=size,
+        forks=tuple(map(StreamId, forks)),
+        hold=hold or ("question" if is_asked else None),
+    )
+
+
+async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None:
+    """What ``Retaining.holder`` promises."""
+    (rows,) = await db.ask(Statement(_ONE, (*_values(db, now), stream)))
+    if not rows:
+        raise SessionNotFound(stream)
+    held = _holding(rows[0])
+    return "forks" if held.forks else held.hold
+
+
+async def remove(
+    db: Database, stream: StreamId, now: int | None, *, is_erased: bool = False
+) -> bool:
+    """What ``Retaining.remove`` promises."""
+    ns = db.namespace
+    async with db.connection() as connected, connected.transaction():
+        looking = Statement(_ONE, (*_values(db, now), stream))
+        erased = Statement(_IS_ERASED, (ns, stream))
+        statements = [locking_mark(ns), Statement(LOCK, (ns, [stream])), erased, looking]
+        *_, status, rows = await asked(connected, ns, statements)
+        if not rows or not status:  # another removal was first
+            raise SessionNotFound(stream)
+        held, was_erased = _holding(rows[0]), bool(status[0][0])
+        if held.forks or held.hold is not None or (is_erased and not was_erased):
+            return False
+        await _removed(connected, ns, stream, sessions=0 if was_erased else -1)
+        return True
+
+
+async def _removed(db: Connected, namespace: str, stream: StreamId, *, sessions: int) -> None:
+    own = (namespace, stream)
+    statements = [Statement(sql, own) for sql in (_NAMES, _POSITIONS, _COUNTED)]
+    names, positions, ((entries, size),) = await asked(db, namespace, statements)
+    await forget_texts(db, namespace, [row[0] for row in positions])
+    await forget_session(db, namespace, stream)
+    await asked(
+        db, namespace, [forgetting(namespace, stream, (0, MAX_SEQ)), Statement(_REMOVE, (stream,))]
+    )
+    _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
+    less = counting(namespace, sessions=sessions, entries=-entries, size=-size - content_bytes)
+    await asked(db, namespace, [less, resetting(namespace)])
+
+
+async def forget_keys(db: Database, before: int) -> int:
+    """What ``Retaining.forget_keys`` promises."""
+    (rows,) = await db.ask(Statement(_FORGET_KEYS, (db.namespace, before)))
+    return int(rows[0][0])
+
+
+async def forget_old_keys(db: Database, now: int | None) -> int:
+    """Forget the keys that are older than `KEY_WINDOW_MS`; `now` None is the server's."""
+    (rows,) = await db.ask(Statement(_AT, (now,)))
+    return await forget_keys(db, rows[0][0] - KEY_WINDOW_MS)
+
+
+async def give_back(db: Database) -> int:
+    """What ``Retaining.give_back`` promises, where the user may: else the server does it in time.
+
+    A vacuum gives back the free pages at a table's end.
+    """
+    connected = await db.connect_apart()
+    try:
+        await connected.execute("RESET ROLE")
+        await connected.execute("SET statement_timeout = 0")
+        before = await _size(connected)
+        for table in _TABLES:
+            await connected.execute(_VACUUM + table)
+        return max(0, before - await _size(connected))
+    except psycopg.errors.InsufficientPrivilege:
+        return 0
+    finally:
+        await connected.close()
+
+
+async def _size(db: Connected) -> int:
+    row = await (await db.execute(_SIZE)).fetchone()
+    return 0 if row is None else int(row[0])

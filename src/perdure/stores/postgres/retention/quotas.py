@@ -1,0 +1,78 @@
+"""Quotas: one row a namespace, counted in the transaction of each commit.
+
+A stream says in its own row whether its namespace is limited, so an append without a quota asks
+nothing more (migration 4). With one, commits to the namespace wait for each other at its row.
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+from perdure.stores.postgres.database import Database, Statement, asked
+from perdure.stores.postgres.usage import held
+from perdure.stores.retention.quotas import Quota, Usage
+
+_KEPT: LiteralString = """
+SELECT max_sessions, max_entries, max_bytes, sessions, entries, bytes FROM perdure.quota
+WHERE namespace = %s
+"""
+
+_USAGE: LiteralString = """
+SELECT (SELECT count(*) FROM perdure.stream WHERE namespace = %s AND NOT is_erased),
+    (SELECT count(*) FROM perdure.entry WHERE namespace = %s AND salt IS NOT NULL),
+    (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM perdure.entry WHERE namespace = %s)
+    + (SELECT coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespace = %s)
+"""
+
+# Whoever writes to a stream, or locked one to do so, comes before this or waits for its end.
+_LOCK: LiteralString = "LOCK TABLE perdure.stream IN EXCLUSIVE MODE"
+
+_LIMIT: LiteralString = """
+UPDATE perdure.stream SET is_limited = %s WHERE namespace = %s AND is_limited <> %s
+"""
+
+_FORGET: LiteralString = "DELETE FROM perdure.quota WHERE namespace = %s"
+
+_KEEP: LiteralString = "INSERT INTO perdure.quota VALUES (%s, %s, %s, %s, %s, %s, %s)"
+
+_COUNT: LiteralString = "SELECT perdure.count(%s, %s, %s, %s)"
+
+
+LIFT = Statement("SELECT set_config('perdure.is_lifted', '1', true)")
+"""After it nothing in the transaction is refused for a quota."""
+
+
+async def quota(db: Database) -> tuple[Quota, Usage]:
+    """What ``Limiting.quota`` promises."""
+    (rows,) = await db.ask(Statement(_KEPT, (db.namespace,)))
+    if rows:
+        row = rows[0]
+        return Quota(max_sessions=row[0], max_entries=row[1], max_bytes=row[2]), Usage(*row[3:])
+    found, content_bytes = await held(db)
+    used = Usage(found.sessions + found.flows, found.kept, found.body_bytes + content_bytes)
+    return Quota(), used
+
+
+async def set_quota(db: Database, quota: Quota) -> None:
+    """What ``Limiting.set_quota`` promises."""
+    ns = db.namespace
+    is_limited = not quota.is_empty
+    async with db.connection() as connected, connected.transaction():
+        *_, used = await asked(
+            connected,
+            ns,
+            [
+                Statement(_LOCK),
+                Statement(_LIMIT, (is_limited, ns, is_limited)),
+                Statement(_FORGET, (ns,)),
+                Statement(_USAGE, (ns,) * 4),
+            ],
+        )
+        if is_limited:
+            limits = (quota.max_sessions, quota.max_entries, quota.max_bytes)
+            await asked(connected, ns, [Statement(_KEEP, (ns, *limits, *used[0]))])
+
+
+def counting(namespace: str, *, sessions: int = 0, entries: int = 0, size: int = 0) -> Statement:
+    """Counts what is added, or taken away, in bytes `size`, where there is a quota."""
+    return Statement(_COUNT, (namespace, sessions, entries, size))

@@ -1,0 +1,247 @@
+"""What a write becomes as rows: pure, given what the rules of an append and of branches ask for.
+
+The rules ask about entries that may be anywhere in the log. What is not known yet is raised as
+`NotLookedUp`; the caller looks it up and begins again, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from perdure.errors import CorruptLog
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE
+from perdure.stores.append_rules import Admission, admit, advanced
+from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, header_line
+from perdure.stores.postgres.rows import Contents, Node, Numbers, Salts, State, Stream, Texts
+from perdure.stores.protocol import Write
+
+_INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
+_LARGE_BYTES = 131_072
+_TURN_ENDS = frozenset((TurnStarted.kind, TurnFinished.kind))
+_NONE = -1
+
+_ABOVE_ROOT = Node(StreamId(""), _NONE, _NONE, _NONE, 0, None)
+
+
+class NotLookedUp(Exception):
+    """Something has to be looked up: the node of an entry, or the state that a node names."""
+
+    def __init__(self, *, node: EntryId | None = None, state: EntryId | None = None) -> None:
+        super().__init__(node or state)
+        self.node = node
+        self.state = state
+
+
+@dataclass(slots=True)
+class Facts:
+    """What was looked up for one stream. A node that is None is of no tree entry it sees."""
+
+    nodes: dict[EntryId, Node | None] = field(default_factory=dict[EntryId, "Node | None"])
+    states: dict[EntryId, State] = field(default_factory=dict[EntryId, State])
+
+    def node(self, reference: EntryId) -> Node | None:
+        """The node of a tree entry that the stream sees. Raises: Unknown."""
+        try:
+            return self.nodes[reference]
+        except KeyError:
+            raise NotLookedUp(node=reference) from None
+
+    def state(self, name: EntryId | None) -> State:
+        """What a branch has inherited. Raises: Unknown."""
+        if name is None:
+            return State()
+        try:
+            return self.states[name]
+        except KeyError:
+            raise NotLookedUp(state=name) from None
+
+
+@dataclass(slots=True)
+class Columns:
+    """The new rows of ``entry``, as ``perdure.append`` takes them; -1 and "" stand for NULL.
+
+    Shape: `numbers` holds seven of each entry: v, at, run, ref, depth, messages, state. `fars` and
+    `state_fars` are empty where none of them is anything.
+    """
+
+    numbers: Numbers = field(default_factory=Numbers)
+    kinds: Texts = field(default_factory=Texts)
+    fars: Texts = field(default_factory=Texts)
+    state_fars: Texts = field(default_factory=Texts)
+    salts: Salts = field(default_factory=Salts)
+    digests: Contents = field(default_factory=Contents)
+    bodies: Contents = field(default_factory=Contents)
+
+    def add_far(self, fars: Texts, name: str) -> None:
+        """`name` belongs to the entry whose kind was added last."""
+        fars.extend([""] * (len(self.kinds) - 1 - len(fars)))
+        fars.append(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One stream's share of a commit: from where it stood to where it will stand."""
+
+    before: Stream
+    after: Stream
+    epoch: int
+    entries: tuple[Entry, ...]
+    columns: Columns
+    states: list[tuple[int, State]]
+    aliases: list[tuple[bytes, int]]
+
+    @property
+    def ends_turn(self) -> bool:
+        """It begins or ends a turn, so nothing of an answer is on its way any more."""
+        return any(entry.kind in _TURN_ENDS for entry in self.entries)
+
+
+def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) -> Share:
+    """`write` as rows of `stream`, in a commit made at `at`; `salts` holds one for every entry.
+
+    Raises: Unknown; else as ``admission.admit``.
+    """
+    facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
+    admission = admit(stream.state, write, at, lambda id_: facts.node(id_) is not None)
+    rows: list[tuple[Entry, bytes | None, bytes]] = []
+    lines: list[bytes] = []
+    for entry, salt in zip(admission.entries, _each(salts), strict=False):
+        digest = body_digest(entry.body, salt)
+        lines.append(header_line(entry, digest))
+        rows.append((entry, salt, digest))
+    chain = commit_hash(stream.state.hash, at, admission.epoch, lines) if lines else b""
+    return share_placed(stream, admission, rows, facts, chain)
+
+
+async def share_off_loop(
+    stream: Stream, write: Write, at: int, salts: bytes, facts: Facts
+) -> Share:
+    """`share_of`, in a thread where the entries are so large that their digests take a while."""
+    if sum([len(new.body) for new in write.entries]) < _LARGE_BYTES:
+        return share_of(stream, write, at, salts, facts)
+    return await asyncio.to_thread(share_of, stream, write, at, salts, facts)
+
+
+def share_placed(
+    stream: Stream,
+    admission: Admission,
+    rows: Sequence[tuple[Entry, bytes | None, bytes]],
+    facts: Facts,
+    chain: bytes,
+) -> Share:
+    """What was admitted as rows of `stream`, each entry with its salt and digest.
+
+    `chain` is the stream's hash after this commit, if there is any entry.
+    Raises: Unknown.
+    """
+    facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
+    growth = _Growth(stream, facts)
+    for row in rows:
+        growth.take(*row)
+    after = stream
+    if rows:
+        state = advanced(stream.state, admission, chain)
+        leaf = growth.leaf(admission.leaf)
+        after = Stream(state, leaf, growth.tip, stream.owner, stream.until)
+    return Share(
+        before=stream,
+        after=after,
+        epoch=admission.epoch,
+        entries=admission.entries,
+        columns=growth.columns,
+        states=growth.states,
+        aliases=_aliases(admission),
+    )
+
+
+def _aliases(admission: Admission) -> list[tuple[bytes, int]]:
+    """Name and seq of each; of equal names the last counts."""
+    named = {alias: int(id_.rpartition("/")[2]) for alias, id_ in admission.aliases}
+    return [(alias.encode(), seq) for alias, seq in named.items()]
+
+
+def _each(salts: bytes) -> Iterable[bytes]:
+    return (salts[at : at + SALT_BYTES] for at in range(0, len(salts), SALT_BYTES))
+
+
+class _Growth:
+    """Places in runs and on branches for the entries of one write, one after the other."""
+
+    def __init__(self, stream: Stream, facts: Facts) -> None:
+        self.tip = stream.tip
+        self.columns = Columns()
+        self.states: list[tuple[int, State]] = []
+        self._id = stream.state.header.id
+        self._prefix = self._id + "/"
+        self._facts = facts
+        self._new_nodes: dict[EntryId, Node] = {}
+        self._new_states: dict[EntryId, State] = {}
+
+    def take(self, entry: Entry, salt: bytes | None, digest: bytes) -> None:
+        """Add the row of the next entry."""
+        columns = self.columns
+        columns.kinds.append(entry.kind)
+        columns.salts.append(salt)
+        columns.digests.append(digest)
+        columns.bodies.append(entry.body)
+        if entry.lane == "side":
+            ref = self._near(entry.about, columns.fars)
+            columns.numbers += (entry.v, entry.at, _NONE, ref, _NONE, _NONE, _NONE)
+            return
+        ref = self._near(entry.parent_id, columns.fars)
+        node = self._node_of_new(entry)
+        state = self._near(node.state, columns.state_fars)
+        columns.numbers += (entry.v, entry.at, node.run, ref, node.depth, node.messages, state)
+
+    def leaf(self, reference: EntryId | None) -> Node | None:
+        """The tree entry the stream goes on from."""
+        return None if reference is None else self._node(reference)
+
+    def _node_of_new(self, entry: Entry) -> Node:
+        parent = _ABOVE_ROOT if entry.parent_id is None else self._node(entry.parent_id)
+        goes_on = parent.stream == self._id and parent.seq == self.tip
+        id_, state = entry.id, parent.state
+        if entry.kind in _INHERITED:
+            self._new_states[id_] = left_behind(self._state(state), state, entry)
+            self.states.append((entry.seq, self._new_states[id_]))
+            state = id_
+        run = parent.run if goes_on else entry.seq
+        messages = parent.messages + (entry.kind == MESSAGE)
+        node = Node(self._id, entry.seq, run, parent.depth + 1, messages, state)
+        self._new_nodes[id_] = node
+        self.tip = entry.seq
+        return node
+
+    def _near(self, reference: EntryId | None, fars: Texts) -> int:
+        """The seq of an entry of the stream's own; of another's, the whole id is one of `fars`."""
+        if reference is None:
+            return _NONE
+        if reference.startswith(self._prefix):
+            return int(reference[len(self._prefix) :])
+        self.columns.add_far(fars, reference)
+        return _NONE
+
+    def _node(self, reference: EntryId) -> Node:
+        node = self._new_nodes.get(reference) or self._facts.node(reference)
+        if node is None:
+            raise CorruptLog(self._id, _NONE, f"the tree entry {reference} is gone")
+        return node
+
+    def _state(self, name: EntryId | None) -> State:
+        known = None if name is None else self._new_states.get(name)
+        return known or self._facts.state(name)
+
+
+def left_behind(inherited: State, name: EntryId | None, entry: Entry) -> State:
+    """What a branch that inherited `inherited`, called `name`, hands on after `entry`."""
+    if entry.kind == Compaction.kind:
+        return inherited._replace(compaction=entry.id, before=name)
+    if entry.kind == ModelChange.kind:
+        return inherited._replace(model=entry.id)
+    return inherited._replace(thinking=entry.id)

@@ -1,0 +1,337 @@
+"""Which sessions an erasure takes with it, which stand in its way, and what of them has to stay.
+
+Pure: relations between streams and the entries they see come in, names of entries go out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from perdure.errors import SessionHasForks
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry
+from perdure.session.fold import first_kept_by
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import BranchSummary, Compaction
+from perdure.session.notes import CompactionUndone, ContentErased, Label
+from perdure.stores.protocol import ErasingWrite, StreamState
+from perdure.stores.retention.erase import (
+    ErasedSession,
+    EraseRequest,
+    ForkPolicy,
+    Range,
+    Relation,
+    in_ranges,
+    seqs_in,
+    without,
+)
+
+KEPT_NOTES = (Label.kind, CompactionUndone.kind)
+"""Notes on shared entries that a fork goes on seeing."""
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """What an erasure reaches: `targets` are erased, `forks` and `copies` of them stay."""
+
+    targets: tuple[StreamId, ...]
+    forks: tuple[StreamId, ...] = ()
+    copies: tuple[StreamId, ...] = ()
+
+
+def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: ForkPolicy) -> Reach:
+    """What erasing `roots` reaches: children always, forks and copies as `policy` says.
+
+    Raises: SessionHasForks when the policy is "refuse" and there are some.
+    """
+    below: dict[StreamId, list[Relation]] = defaultdict(list)
+    for relation in relations:
+        below[relation.parent].append(relation)
+    targets = dict.fromkeys(roots)
+    waiting = list(roots)
+    while waiting:
+        for relation in below[waiting.pop()]:
+            if relation.stream not in targets and (relation.how == "child" or policy == "erase"):
+                targets[relation.stream] = None
+                waiting.append(relation.stream)
+    forks = _live_forks(targets, below)
+    copies = [
+        relation.stream
+        for target in targets
+        for relation in below[target]
+        if relation.how == "copy" and relation.stream not in targets and not relation.is_erased
+    ]
+    if policy == "refuse" and (forks or copies):
+        raise SessionHasForks(roots[0], tuple(sorted({*forks, *copies})))
+    return Reach(tuple(targets), tuple(forks), tuple(copies))
+
+
+def _live_forks(
+    targets: Mapping[StreamId, None], below: Mapping[StreamId, Sequence[Relation]]
+) -> list[StreamId]:
+    """Forks of the targets that stay, and forks of those: an erased one may have some that live."""
+    found: dict[StreamId, bool] = {}
+    waiting = list(targets)
+    while waiting:
+        for relation in below.get(waiting.pop(), ()):
+            if relation.how != "fork" or relation.stream in targets or relation.stream in found:
+                continue
+            found[relation.stream] = not relation.is_erased
+            waiting.append(relation.stream)
+    return [stream for stream, is_live in found.items() if is_live]
+
+
+class Taking(msgspec.Struct, frozen=True, kw_only=True):
+    """What is taken of one stream: ranges of seqs that are `erased`, and those `kept` for forks."""
+
+    stream: StreamId
+    is_whole: bool
+    erased: tuple[Range, ...]
+    kept: tuple[Range, ...] = ()
+    kept_for: tuple[StreamId, ...] = ()
+
+    def write(self, request: EraseRequest) -> ErasingWrite:
+        """What says so in the stream."""
+        note = ContentErased(request.id, request.by, self.erased, self.is_whole)
+        return ErasingWrite(stream=self.stream, entries=(new_side(note),))
+
+    def done(
+        self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int
+    ) -> ErasedSession:
+        """The line of a certificate for it, once its `write` was appended."""
+        return ErasedSession(
+            session=self.stream,
+            is_whole=self.is_whole,
+            erased=self.erased,
+            entries=entries,
+            bytes=body_bytes,
+            digests=entries,
+            head=before.head + 1,
+            hash_before=before.hash.hex(),
+            hash_after=hash_after.hex(),
+            kept=self.kept,
+            kept_for=self.kept_for,
+        )
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a stream sees: every tree entry in log order, an origin's first, and its notes."""
+
+    tree: Sequence[Entry]
+    notes: Sequence[Entry] = ()
+
+
+def wanted(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
+    """The streams that `takings` has to know the entries of, far fewer than all forks.
+
+    What a fork of a fork sees of a target the fork sees too. So that counts which of the forks
+    nearest to a target see most, and, for whom something is kept, which branch a path shares.
+    """
+    if not reach.forks:
+        return ()
+    kin = _Kin(reach, relations)
+    return tuple(dict.fromkeys((*reach.targets, *kin.nearest(), *kin.paths())))
+
+
+def takings(
+    reach: Reach,
+    heads: Mapping[StreamId, int],
+    relations: Iterable[Relation],
+    seen: Mapping[StreamId, Seen],
+) -> list[Taking] | None:
+    """What is taken of every stream that `reach` names.
+
+    `heads` are those of the targets, `seen` is what the `wanted` streams see. None: a summary is
+    erased that forks share, and what all of them see has to be known.
+    """
+    kin = _Kin(reach, relations)
+    kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
+    every = {stream: each.tree for stream, each in seen.items()}
+    erased = {
+        entry.id
+        for tree in every.values()
+        for entry in tree
+        if entry.stream in heads and entry.id not in kept
+    }
+    derived = summaries_of(erased, every) if seen else set[EntryId]()
+    if not (derived.isdisjoint(kept) or seen.keys() >= {*reach.forks}):
+        return None
+    kept -= derived
+    sharing = kin.sharing(seen)
+    found = [_whole(target, heads[target], kept, sharing) for target in reach.targets]
+    for fork in reach.forks:
+        own = in_ranges(seqs_in(derived, fork))
+        if own:
+            found.append(Taking(stream=fork, is_whole=False, erased=own))
+    return found
+
+
+def _whole(
+    target: StreamId,
+    head: int,
+    kept: set[EntryId],
+    sharing: Mapping[StreamId, Sequence[StreamId]],
+) -> Taking:
+    staying = in_ranges(seqs_in(kept, target))
+    return Taking(
+        stream=target,
+        is_whole=True,
+        erased=without(staying, head),
+        kept=staying,
+        kept_for=tuple(sharing.get(target, ())) if staying else (),
+    )
+
+
+class _Kin:
+    """How the forks of an erasure hang on its targets."""
+
+    def __init__(self, reach: Reach, relations: Iterable[Relation]) -> None:
+        self._reach = reach
+        self._targets = frozenset(reach.targets)
+        self.relation = {each.stream: each for each in relations if each.how == "fork"}
+
+    def nearest(self) -> list[StreamId]:
+        """The forks that see of the targets all that any fork sees."""
+        live = frozenset(self._reach.forks)
+        is_below: dict[StreamId, bool] = {}
+        farthest: dict[StreamId, StreamId] = {}
+        found: list[StreamId] = []
+        for fork in self._reach.forks:
+            relation = self.relation[fork]
+            if self._is_below_live(relation.parent, live, is_below):
+                continue
+            if relation.is_path:
+                found.append(fork)
+                continue
+            other = farthest.get(relation.parent)
+            if other is None or relation.head > self.relation[other].head:
+                farthest[relation.parent] = fork
+        return [*found, *farthest.values()]
+
+    def _is_below_live(
+        self, stream: StreamId, live: frozenset[StreamId], known: dict[StreamId, bool]
+    ) -> bool:
+        """Whether `stream`, or one it hangs on below the targets, is a fork that stays."""
+        passed: list[StreamId] = []
+        while stream not in known and stream not in live and stream not in self._targets:
+            passed.append(stream)
+            if stream not in self.relation:
+                break
+            stream = self.relation[stream].parent
+        answer = known.get(stream, stream in live)
+        known.update(dict.fromkeys(passed, answer))
+        return answer
+
+    def paths(self) -> list[StreamId]:
+        """The forks of one branch, those erased before that others hang on included."""
+        passed: dict[StreamId, None] = {}
+        for fork in self._reach.forks:
+            stream = fork
+            while stream not in passed and stream not in self._targets:
+                passed[stream] = None
+                stream = self.relation[stream].parent
+        return [stream for stream in passed if self.relation[stream].is_path]
+
+    def sharing(self, seen: Mapping[StreamId, Seen]) -> dict[StreamId, list[StreamId]]:
+        """Target -> the forks that see something of it."""
+        first = {stream: _first_seqs(each.tree, self._targets) for stream, each in seen.items()}
+        found: dict[StreamId, list[StreamId]] = defaultdict(list)
+        for fork in self._reach.forks:
+            for target in self._shared(fork, first):
+                found[target].append(fork)
+        return found
+
+    def _shared(
+        self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
+    ) -> Mapping[StreamId, int]:
+        """The targets of which `fork` sees something, with the first seq; kept in `first`.
+
+        A fork of a whole tree sees of its parent's log what is not behind its head, and all that
+        the parent shares itself.
+        """
+        passed: list[Relation] = []
+        stream = fork
+        while stream not in first:
+            passed.append(self.relation[stream])
+            stream = self.relation[stream].parent
+        for relation in reversed(passed):
+            origin, shared = relation.parent, first[relation.parent]
+            if shared.get(origin, relation.head) > relation.head:
+                shared = {target: seq for target, seq in shared.items() if target != origin}
+            first[relation.stream] = shared
+        return first[fork]
+
+
+def _first_seqs(tree: Sequence[Entry], targets: frozenset[StreamId]) -> dict[StreamId, int]:
+    found: dict[StreamId, int] = {}
+    for entry in tree:
+        if entry.stream in targets:
+            found[entry.stream] = min(entry.seq, found.get(entry.stream, entry.seq))
+    return found
+
+
+def kept_for(seen: Iterable[Seen], targets: Iterable[StreamId]) -> set[EntryId]:
+    """The entries of `targets` that the forks which see `seen` go on sharing."""
+    streams = set(targets)
+    kept: set[EntryId] = set()
+    for each in seen:
+        tree = {entry.id for entry in each.tree}
+        kept |= {entry.id for entry in each.tree if entry.stream in streams}
+        kept |= {
+            note.id
+            for note in each.notes
+            if note.stream in streams and note.kind in KEPT_NOTES and note.about in tree
+        }
+    return kept
+
+
+def summaries_of(erased: set[EntryId], trees: Mapping[StreamId, Sequence[Entry]]) -> set[EntryId]:
+    """The summaries that cover one of `erased`, and those that cover such a summary.
+
+    `trees` holds what each stream sees, of every stream that keeps something. What a summary says
+    nobody can take apart, so one that covers anything erased is erased whole.
+    """
+    found: set[EntryId] = set()
+    while True:
+        gone = erased | found
+        more = {
+            entry.id
+            for stream, tree in trees.items()
+            for entry in tree
+            if entry.stream == stream and entry.id not in gone and _covers(entry, gone, tree)
+        }
+        if not more:
+            return found
+        found |= more
+
+
+def _covers(summary: Entry, gone: set[EntryId], tree: Sequence[Entry]) -> bool:
+    if summary.kind not in (Compaction.kind, BranchSummary.kind) or summary.is_erased:
+        return False
+    parents = {entry.id: entry.parent_id for entry in tree}
+    above = _above(summary.parent_id, parents)
+    if summary.kind == Compaction.kind:
+        kept = first_kept_by(summary)
+        hidden = above[above.index(kept) + 1 :] if kept is not None and kept in above else above
+        return not gone.isdisjoint(hidden)
+    # It tells of what was left behind: something below the point where its branch begins.
+    before = [entry.id for entry in tree[: _index(summary, tree)] if entry.id in gone]
+    point, path = summary.parent_id, set(above)
+    return any(
+        id_ not in path and (point is None or point in _above(id_, parents)) for id_ in before
+    )
+
+
+def _above(entry: EntryId | None, parents: Mapping[EntryId, EntryId | None]) -> list[EntryId]:
+    """`entry` and what it hangs on, up to the root."""
+    found: list[EntryId] = []
+    while entry is not None:
+        found.append(entry)
+        entry = parents.get(entry)
+    return found
+
+
+def _index(entry: Entry, tree: Sequence[Entry]) -> int:
+    return next(n for n, each in enumerate(tree) if each.id == entry.id)

@@ -1,0 +1,84 @@
+"""Where copies of what is erased may remain, as far as the store knows: lines of a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.notes import ImportSource, SessionExported
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import Certificate, Copy
+
+TELLING = (SessionExported.kind, ImportSource.kind)
+"""Kinds of notes that name files outside of the store."""
+
+
+def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
+    """The files outside of the store that `notes` of an erased session name."""
+    found: dict[tuple[str, str], Copy] = {}
+    for note in notes:
+        try:
+            body = body_of(note)
+        except (CorruptLog, UnsupportedVersion):
+            continue
+        if isinstance(body, SessionExported):
+            copy = Copy("export", f"{body.path} ({body.format})", note.at, note.stream)
+        elif isinstance(body, ImportSource):
+            copy = Copy(
+                "original", f"the file it was imported from, {body.name}", None, note.stream
+            )
+        else:
+            continue
+        found.setdefault((copy.what, note.stream), copy)
+    yield from found.values()
+
+
+def unnamed(certificate: Certificate) -> Certificate:
+    """`certificate` as a store keeps it: files have names that tell of what was erased."""
+    found = tuple(
+        Copy(copy.kind, _UNNAMED[copy.kind], copy.at, copy.session)
+        if copy.kind in _UNNAMED
+        else copy
+        for copy in certificate.copies
+    )
+    return msgspec.structs.replace(certificate, copies=found)
+
+
+def named(kept: Certificate, begun: Certificate) -> Certificate:
+    """`kept`, with the names of files that the one it began as still had."""
+    own = frozenset(unnamed(begun).copies)
+    added = tuple(copy for copy in kept.copies if copy not in own)
+    return msgspec.structs.replace(kept, copies=(*begun.copies, *added))
+
+
+_UNNAMED = {
+    "original": "the file it was imported from",
+    "export": "a file it was exported to",
+}
+"""What is kept of the two kinds of `outside`."""
+
+
+def kept(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy]:
+    """The sessions that keep something of it, as they were left to."""
+    for fork in forks:
+        yield Copy("fork", "it shares entries, which were kept for it", None, fork)
+    for copy in copies:
+        yield Copy("fork", "it holds copies of entries as its own", None, copy)
+
+
+def backed_up(backups: Iterable[Backup]) -> tuple[Copy, ...]:
+    """The backups that the store knows of."""
+    return tuple(Copy("backup", f"the backup {each.path}", each.at) for each in backups)
+
+
+def of_files(what: str) -> tuple[Copy, ...]:
+    """What may remain of a store that is files: `what` names them."""
+    return (
+        Copy("backup", f"backups and copies of {what} made before; erase in them, or delete them"),
+        Copy("device", "a drive or file system that keeps older versions of blocks it overwrites"),
+    )

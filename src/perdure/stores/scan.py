@@ -1,0 +1,121 @@
+"""Searching without an index: each text is looked at, by the rules all backends share.
+
+A backend gives the texts that can be found and says which of them are on a branch; what fits, what
+comes first and how it is shown is decided here and in ``session.search``. Backends with an index
+scan what their index does not hold yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.search.bm25 import Candidate, ranked
+from perdure.session.search.matches import counts_in
+from perdure.session.search.query import Sought
+from perdure.session.search.searchable import Searchable, searchable_of, searchable_title
+from perdure.session.search.snippets import snippet_of
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.session.search.words import terms
+
+
+class Found(NamedTuple):
+    """A text that can be found: an entry's, or with `entry` None the title of a stream.
+
+    `position` is that of the entry; titles come before all entries, that of the first stream last
+    among them: they have negative positions.
+    """
+
+    position: int
+    stream: StreamId
+    at: int
+    entry: Entry | None
+    what: Searchable
+
+    @property
+    def target(self) -> EntryId | None:
+        """What has to be on a branch for this to be on it; None: it is on every one."""
+        if self.entry is None:
+            return None
+        return self.entry.id if self.entry.lane == "tree" else self.entry.about
+
+
+Fit = tuple[Found, Candidate]
+"""A text that fits, and what its rank is computed from."""
+
+
+def found_entry(position: int, entry: Entry) -> Found | None:
+    """What can be found of `entry`; None where that is nothing."""
+    what = searchable_of(entry)
+    return None if what is None else Found(position, entry.stream, entry.at, entry, what)
+
+
+def found_title(number: int, header: StreamHeader) -> Found | None:
+    """The title of a new stream, the one that has `number` (from 1) by age."""
+    what = searchable_title(header)
+    return None if what is None else Found(-number, header.id, header.created_at, None, what)
+
+
+def fitting(texts: Iterable[Found], query: SearchQuery, sought: Sought) -> Iterator[Fit]:
+    """Those of `texts` that fit, but for the filter on branches."""
+    for found in texts:
+        if not is_wanted(found, query):
+            continue
+        words = terms(found.what.text)
+        counts = counts_in(words, sought)
+        if counts is not None:
+            yield found, Candidate(found.position, counts, len(words))
+
+
+def hits_among(
+    fits: Sequence[Fit],
+    query: SearchQuery,
+    sought: Sought,
+    is_on_branch: Callable[[Found], bool],
+) -> list[Hit]:
+    """What ``Searching.search`` promises, given the newest ``MOST_RANKED`` that fit."""
+    hits = (
+        hit_of(found, score, sought, is_on_branch=is_on_branch(found))
+        for found, score in best_of(fits)
+    )
+    wanted = (hit for hit in hits if query.is_on_branch in (None, hit.is_on_branch))
+    return list(islice(wanted, query.limit))
+
+
+def best_of(fits: Sequence[Fit]) -> list[tuple[Found, float]]:
+    """The texts with their scores, the best first."""
+    texts = {candidate.position: found for found, candidate in fits}
+    found = ranked([candidate for _, candidate in fits])
+    return [(texts[candidate.position], score) for score, candidate in found]
+
+
+def hit_of(found: Found, score: float, sought: Sought, *, is_on_branch: bool) -> Hit:
+    """The hit that `found` is."""
+    entry = found.entry
+    snippet = snippet_of(found.what.text, sought.phrases)
+    return Hit(
+        stream=found.stream,
+        entry=None if entry is None else entry.id,
+        about=None if entry is None else entry.about,
+        role=found.what.role,
+        at=found.at,
+        snippet=snippet.text,
+        marks=snippet.marks,
+        score=score,
+        is_on_branch=is_on_branch,
+    )
+
+
+def is_wanted(found: Found, query: SearchQuery) -> bool:
+    """The filters of `query` let `found` through, but for the one on branches."""
+    return (
+        (not query.roles or found.what.role in query.roles)
+        and (not query.sessions or found.stream in query.sessions)
+        and (not query.tools or any(tool in query.tools for tool in found.what.tools))
+        and (query.since is None or found.at >= query.since)
+        and (query.until is None or found.at < query.until)
+    )

@@ -1,0 +1,500 @@
+"""What the writer does inside a transaction: commits, leases, partial answers.
+
+Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so what they
+read cannot change under them, by this process or another. They check before they write: a commit
+of one stream that is refused has changed nothing. One of several streams takes effect stream by
+stream, so that a later one sees the earlier; the writer gives it a savepoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import apsw
+import msgspec
+
+from perdure.errors import Erased, IdempotencyMismatch, LeaseHeld, LeaseLost, SessionExists
+from perdure.session.codec import encode
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
+from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.messages import MESSAGE
+from perdure.session.notes import INBOX_KINDS
+from perdure.stores.access.lease_term import is_running, lease_end
+from perdure.stores.append_rules import (
+    Admission,
+    Shared,
+    admit,
+    advanced,
+    check_origin,
+    is_current,
+    opened,
+)
+from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.protocol import EMPTY, Committed, Lease, StreamState, Taking
+from perdure.stores.sqlite.branches import node_seen
+from perdure.stores.sqlite.log.inbox import note_questions
+from perdure.stores.sqlite.log.spans import begin_span
+from perdure.stores.sqlite.payload.contents import Packed
+from perdure.stores.sqlite.payload.requests import Request, Share
+from perdure.stores.sqlite.rows import (
+    ENTRY_COLUMNS,
+    Node,
+    Stream,
+    Tables,
+    next_position,
+    remember,
+    standing,
+)
+
+_INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
+_TURN_ENDS = frozenset((TurnStarted.kind, TurnFinished.kind))
+_INBOX = frozenset(INBOX_KINDS)
+
+_ABOVE_ROOT = Node(-1, 0, EMPTY, EMPTY, -1, 0, None)
+
+_INSERT_STREAM = """
+INSERT INTO stream (namespace, id, kind, origin, parent, created_at, head, leaf, hash, epoch, until,
+    messages, updated_at, title, first_text, turns, cwd, status)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+# Most commits of a turn change nothing of what lists are sorted by, and leave that index alone.
+_MOVE_STREAM = """
+UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages = ? WHERE no = ?
+"""
+
+_UPDATE_STREAM = """
+UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages = ?,
+    updated_at = ?, title = ?, first_text = ?, turns = ?
+WHERE no = ?
+"""
+
+# Apart: SQLite writes the indexes of what is set, changed or not.
+_PLACE_STREAM = "UPDATE stream SET cwd = ?, status = ? WHERE no = ?"
+
+_INSERT_ENTRY = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+_INSERT_STATE = """
+INSERT INTO state (compaction, model, thinking, before) VALUES (?, ?, ?, ?) RETURNING no
+"""
+
+_HASH_AT = """
+SELECT c.hash FROM commits AS c
+WHERE c.first <= (SELECT n FROM entry WHERE stream = ? AND seq = ?)
+ORDER BY c.first DESC LIMIT 1
+"""
+
+_REPLAYED = f"SELECT stream, {ENTRY_COLUMNS} FROM entry WHERE n >= ? ORDER BY n LIMIT ?"  # noqa: S608 - put together from constants
+
+_SAME_KEY = """
+SELECT fingerprint, first FROM idempotency
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND key = ?
+"""
+
+_KEEP_KEY = """
+INSERT INTO idempotency (namespace, key, fingerprint, first, at) VALUES (?, ?, ?, ?, ?)
+"""
+
+_KEEP_BLOB = """
+INSERT INTO blob (namespace, digest, size, packing, content) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+
+_INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?)"
+
+_KEEP_ALIAS = "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)"
+
+_LEAD = "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?"
+
+_UPSERT_PARTIAL = """
+INSERT INTO partial (stream, seq, content) VALUES (?, ?, ?)
+ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.content
+"""
+
+
+# ---------------------------------------------------------------- commits
+
+
+def append(tables: Tables, request: Request) -> Committed:
+    """Carry out `request` as ``SessionStore.commit`` promises."""
+    commit, key = request.commit, request.commit.idempotency_key
+    if key is not None:
+        replayed = _replayed(tables, key, request)
+        if replayed is not None:
+            return replayed
+    first = next_position(tables) if key is not None else 0
+    leases: list[Lease] = []
+    appended = tuple([_append_to_one(tables, request, share, leases) for share in request.shares])
+    if request.blobs:
+        keep_blobs(tables, namespace_number(tables, request.namespace), request.blobs)
+    if key is not None:
+        namespace = namespace_number(tables, request.namespace)
+        tables.run(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
+    return Committed(appended, leases=tuple(leases))
+
+
+def namespace_number(tables: Tables, name: str) -> int:
+    """The number of a namespace, which gets one now if it has none."""
+    number = tables.value("SELECT no FROM namespace WHERE name = ?", name)
+    if number is None:
+        number = tables.value("INSERT INTO namespace (name) VALUES (?) RETURNING no", name)
+    return int(number)
+
+
+def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
+    row = tables.row(_SAME_KEY, request.namespace, key)
+    if row is None:
+        return None
+    if row[0] != request.asked:
+        raise IdempotencyMismatch(key)
+    counts = [len(write.entries) for write in request.commit.writes]
+    rows = tables.rows(_REPLAYED, row[1], sum(counts))
+    entries = iter([tables.entry(tables.stream_id(found[0]), found[1:]) for found in rows])
+    return Committed(
+        tuple(tuple(next(entries) for _ in range(count)) for count in counts), is_replay=True
+    )
+
+
+def _append_to_one(
+    tables: Tables, request: Request, share: Share, leases: list[Lease]
+) -> tuple[Entry, ...]:
+    write = share.write
+    if write.create is not None:
+        if write.create.fork is not None:
+            check_origin(standing(tables, request.namespace, write.create.fork.stream).state)
+        stream = created(tables, request.namespace, write.create)
+        if write.above_epoch:
+            stream = stream.led(write.above_epoch, None, 0)
+            _led(tables, request.namespace, stream)
+        remember(tables, request.namespace, stream)
+    else:
+        stream = standing(tables, request.namespace, write.stream)
+    if write.taking is not None:
+        stream, lease = _leading(stream, write.taking, request.now)
+        write = msgspec.structs.replace(write, lease=lease)
+        leases.append(lease)
+    head = stream.state.head
+
+    def sees(reference: EntryId) -> bool:
+        return node_seen(tables, stream.no, head, reference) is not None
+
+    admission = admit(stream.state, write, request.commit.at, sees, share.read)
+    if write.taking is not None:
+        _led(tables, request.namespace, stream)
+    if admission.entries or write.create is not None:
+        tables.written.add((request.namespace, write.stream))
+    if admission.entries:
+        stream = _extend(tables, stream, admission, request.commit.at, share)
+        tables.standing[request.namespace, write.stream] = stream
+    if write.is_releasing:
+        _led(tables, request.namespace, stream.led(stream.state.epoch, None, 0))
+    return admission.entries
+
+
+def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[Packed]) -> None:
+    """Keep those of `blobs` that are not kept already."""
+    for blob in blobs:
+        tables.run(_KEEP_BLOB, (namespace, *blob))
+
+
+# ---------------------------------------------------------------- new streams
+
+
+def created(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
+    """A new stream, still empty.
+
+    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    """
+    namespace = namespace_number(tables, namespace_name)
+    if tables.value("SELECT no FROM stream WHERE namespace = ? AND id = ?", namespace, header.id):
+        raise SessionExists(header.id)
+    fork = header.fork
+    if fork is None:
+        genesis = genesis_hash(header)
+        return _inserted(tables, namespace, opened(header, genesis), None, None)
+    origin = standing(tables, namespace_name, fork.stream)
+    leaf = _fork_leaf(tables, origin, fork)
+    shared = Shared(
+        info=origin.state.info,
+        head=origin.state.head,
+        hash=_hash_at(tables, origin, fork.head),
+        messages=_shared_messages(tables, origin, fork, leaf),
+    )
+    genesis = genesis_hash(header, shared.hash)
+    state = opened(header, genesis, shared, lambda _: leaf is not None)
+    return _inserted(tables, namespace, state, origin, leaf)
+
+
+def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
+    if fork.leaf is None:
+        return None
+    return node_seen(tables, origin.no, origin.state.head, fork.leaf)
+
+
+def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
+    """The stream's chain after the commit that holds entry `head`; its genesis hash for -1."""
+    if head == stream.state.head:
+        return stream.state.hash
+    found = tables.value(_HASH_AT, stream.no, head) if head > EMPTY else None
+    if found is None:
+        found = tables.value("SELECT genesis FROM birth WHERE stream = ?", stream.no)
+    return bytes(found)
+
+
+def _shared_messages(tables: Tables, origin: Stream, fork: ForkPoint, leaf: Node | None) -> int:
+    if fork.scope == "path":
+        return leaf.messages if leaf else 0
+    later = tables.value(
+        "SELECT count(*) FROM entry WHERE stream = ? AND seq > ? AND kind = ?",
+        origin.no,
+        fork.head,
+        tables.kind_number(MESSAGE),
+    )
+    return origin.state.info.messages - int(later)
+
+
+def _inserted(
+    tables: Tables,
+    namespace: int,
+    state: StreamState,
+    origin: Stream | None,
+    leaf: Node | None,
+) -> Stream:
+    header, info, fork = state.header, state.info, state.header.fork
+    leaf_n = leaf.n if leaf else None
+    tables.run(
+        _INSERT_STREAM,
+        (
+            *(namespace, header.id, header.kind, header.origin, info.parent, header.created_at),
+            *(EMPTY, leaf_n, state.hash, info.messages, *_listed(info), *_place(info)),
+        ),
+    )
+    number = tables.db.last_insert_rowid()
+    tables.run(
+        "INSERT INTO birth VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            number,
+            encode(header),
+            state.hash,
+            info.messages,
+            origin.no if origin else None,
+            fork.head if fork else None,
+            leaf_n,
+            fork.scope == "path" if fork else None,
+        ),
+    )
+    return Stream(number, namespace, state, leaf, tip=None, owner=None, until=0)
+
+
+def _listed(info: SessionInfo) -> tuple[object, ...]:
+    """What of a session's info its entries change, but for their number and `_place`."""
+    return (info.updated_at, info.title, info.first_text, info.turns)
+
+
+def _place(info: SessionInfo) -> tuple[object, ...]:
+    """Folder and status, which entries seldom change."""
+    return (info.cwd, info.status)
+
+
+# ---------------------------------------------------------------- entries
+
+
+def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, share: Share) -> Stream:
+    """Seal what was admitted, and write it; the stream as it then stands."""
+    sealed: list[tuple[Entry, bytes, bytes]] = []
+    lines: list[bytes] = []
+    prepared = zip(share.write.entries, share.salts, share.digests, strict=True)
+    for entry, (new, salt, digest) in zip(admission.entries, prepared, strict=True):
+        if entry.body is not new.body:  # it is queued
+            digest = body_digest(entry.body, salt)  # noqa: PLW2901 - of what is stored
+        lines.append(header_line(entry, digest))
+        sealed.append((entry, salt, digest))
+    chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
+    return placed(tables, stream, admission, sealed, at=at, chain=chain)
+
+
+def placed(
+    tables: Tables,
+    stream: Stream,
+    admission: Admission,
+    sealed: Iterable[tuple[Entry, bytes | None, bytes]],
+    *,
+    at: int,
+    chain: bytes,
+) -> Stream:
+    """Write what was admitted, each entry with its salt and digest; the stream as it then stands.
+
+    `chain` is its hash after this commit.
+    """
+    entries, first = admission.entries, next_position(tables)
+    growth = _Growth(tables, stream, first)
+    tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
+    tables.next_n = first + len(entries)
+    if tables.newest_namespace != stream.namespace:
+        begin_span(tables, stream.namespace, first)
+    tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
+    leaf = growth.leaf(admission.leaf)
+    info, listed = admission.info, _listed(admission.info)
+    moved = (entries[-1].seq, leaf.n if leaf else None, growth.tip, chain, admission.open_turn)
+    if listed == _listed(stream.state.info):
+        tables.run(_MOVE_STREAM, (*moved, info.messages, stream.no))
+    else:
+        tables.run(_UPDATE_STREAM, (*moved, info.messages, *listed, stream.no))
+    if _place(info) != _place(stream.state.info):
+        tables.run(_PLACE_STREAM, (*_place(info), stream.no))
+    for alias, entry in admission.aliases:
+        tables.run(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
+    kinds = [entry.kind for entry in entries]
+    if not _TURN_ENDS.isdisjoint(kinds):
+        tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
+    if not _INBOX.isdisjoint(kinds):
+        note_questions(tables, stream, entries)
+    state = advanced(stream.state, admission, chain)
+    return Stream(stream.no, stream.namespace, state, leaf, growth.tip, stream.owner, stream.until)
+
+
+class _Growth:
+    """Places in runs and on branches for the entries of one write, one after the other."""
+
+    def __init__(self, tables: Tables, stream: Stream, first: int) -> None:
+        self.tip = stream.tip
+        self._tables = tables
+        self._number = stream.no
+        self._prefix = stream.state.header.id + "/"
+        self._n = first
+        self._nodes: dict[EntryId | None, Node] = {None: _ABOVE_ROOT}
+        if stream.leaf is not None:
+            self._nodes[stream.state.leaf] = stream.leaf
+
+    def row(self, entry: Entry, salt: bytes | None, digest: bytes) -> tuple[object, ...]:
+        """The row of the next entry."""
+        n, seq, name = self._n, entry.seq, entry.kind
+        self._n = n + 1
+        kind = self._tables.kind_numbers.get(name) or _kind_number(self._tables, name)
+        run = ref = depth = messages = state = None
+        if entry.lane == "side":
+            ref = self._ref(entry.about)
+        else:
+            parent_id = entry.parent_id
+            parent = self._nodes.get(parent_id) or self._node(parent_id)
+            run = parent.run if parent.n == self.tip else seq
+            ref = parent.seq if parent.stream == self._number else self._ref(parent_id)
+            depth = parent.depth + 1
+            messages = parent.messages + 1 if name == MESSAGE else parent.messages
+            state = parent.state
+            if name in _INHERITED:
+                state = _state_with(self._tables, state, name, n)
+            self._nodes[entry.id] = Node(n, self._number, seq, run, depth, messages, state)
+            self.tip = n
+        return (
+            *(n, self._number, seq, kind, entry.v, entry.at, run, ref, depth, messages, state),
+            *(salt, digest, entry.body),
+        )
+
+    def leaf(self, reference: EntryId | None) -> Node | None:
+        """The tree entry the stream goes on from."""
+        return None if reference is None else self._node(reference)
+
+    def _node(self, reference: EntryId | None) -> Node:
+        node = self._nodes.get(reference)
+        if node is None and reference is not None:
+            place = self._tables.place(self._number, reference)
+            node = None if place is None else self._tables.node_of(*place)
+        if node is None:
+            raise apsw.CorruptError(f"the tree entry {reference} is gone")
+        self._nodes[reference] = node
+        return node
+
+    def _ref(self, reference: EntryId | None) -> int | str | None:
+        if reference is None or not reference.startswith(self._prefix):
+            return reference
+        return int(reference[len(self._prefix) :])
+
+
+def _kind_number(tables: Tables, name: str) -> int:
+    number = tables.kind_number(name)
+    if number is None:
+        number = int(tables.value("INSERT INTO kind (name) VALUES (?) RETURNING no", name))
+        tables.kind_numbers[name] = number
+    return number
+
+
+def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int:
+    """The state of a branch once it goes on with an entry of `kind` at position `n`."""
+    values = None
+    if inherited is not None:
+        values = tables.row(
+            "SELECT compaction, model, thinking, before FROM state WHERE no = ?", inherited
+        )
+    compaction, model, thinking, before = values or (None, None, None, None)
+    if kind == Compaction.kind:
+        compaction, before = n, inherited
+    elif kind == ModelChange.kind:
+        model = n
+    else:
+        thinking = n
+    return int(tables.value(_INSERT_STATE, compaction, model, thinking, before))
+
+
+# ---------------------------------------------------------------- leases and partial answers
+
+
+def acquire_lease(
+    tables: Tables, namespace: str, stream: StreamId, wanted: Taking, now: int
+) -> Lease:
+    """The lease with the next epoch, if it is free, has run out or is the dead owner's.
+
+    Raises: LeaseHeld, SessionNotFound, Erased.
+    """
+    row = standing(tables, namespace, stream)
+    if row.state.info.status == "erased":
+        raise Erased(stream)
+    led, lease = _leading(row, wanted, now)
+    _led(tables, namespace, led)
+    return lease
+
+
+def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
+    """Hold `lease` for longer. Raises: LeaseLost."""
+    row = _held(tables, namespace, lease)
+    _led(tables, namespace, row.led(lease.epoch, lease.owner, until))
+    return Lease(lease.stream, lease.owner, lease.epoch, until)
+
+
+def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
+    """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
+    row = standing(tables, namespace, lease.stream)
+    if is_current(lease, row.state):
+        _led(tables, namespace, row.led(lease.epoch, None, 0))
+
+
+def _leading(row: Stream, wanted: Taking, now: int) -> tuple[Stream, Lease]:
+    """`row` once it is led as `wanted`, with the next epoch. Raises: LeaseHeld."""
+    stream = row.state.header.id
+    if row.owner is not None and row.owner != wanted.dead_owner and is_running(row.until, now):
+        raise LeaseHeld(stream, row.owner, row.until)
+    epoch, until = row.state.epoch + 1, lease_end(now, wanted.ttl_ms)
+    return row.led(epoch, wanted.owner, until), Lease(stream, wanted.owner, epoch, until)
+
+
+def _led(tables: Tables, namespace: str, row: Stream) -> None:
+    """Write down who leads `row`."""
+    tables.run(_LEAD, (row.state.epoch, row.owner, row.until, row.no))
+    remember(tables, namespace, row)
+
+
+def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:
+    """Keep what has arrived of an answer, while a turn is open. Raises: LeaseLost."""
+    row = _held(tables, namespace, lease)
+    if row.state.open_turn is not None:
+        tables.run(_UPSERT_PARTIAL, (row.no, seq, content))
+
+
+def _held(tables: Tables, namespace: str, lease: Lease) -> Stream:
+    row = standing(tables, namespace, lease.stream)
+    if not is_current(lease, row.state):
+        raise LeaseLost(lease.stream, lease.epoch, row.state.epoch)
+    return row

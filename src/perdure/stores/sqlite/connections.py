@@ -1,0 +1,406 @@
+"""From a path to connections: what the file is, whether it may be written, how it is set up.
+
+A file that is no store, is damaged, or was written by a newer perdure is left as it is, to the
+byte: its header is read before SQLite may change anything, and a connection copies no write-ahead
+log into the database on closing until the schema is known. The header is read through SQLite's own
+file layer, since closing a file in any other way drops the locks this process holds on it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import apsw
+
+from perdure.errors import (
+    KeyMissing,
+    KeyWrong,
+    NotAStore,
+    PerdureError,
+    StoreCorrupt,
+    StoreNotEncrypted,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.key import StoreKey
+from perdure.stores.regular_files import NotRegular, status_of
+from perdure.stores.sqlite.faults import meaning_of
+from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
+from perdure.stores.sqlite.payload.cipher import looks_encrypted, unlock
+from perdure.stores.sqlite.rekey_copy import BESIDE, remove_dead_copy
+from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema, harden
+
+CACHE_KIB = 4_096
+LOG_LIMIT_BYTES = 16 * 2**20
+CLOSING_LIMIT_S = 2.0
+"""How long a store that is being closed waits for a lock of another process."""
+
+BUSY_WAIT_S = (0.00003, 0.0002)
+"""Short beside a commit: whoever sleeps longer leaves the file to nobody (decision 11)."""
+
+LOOKS = 20
+"""At a file that changes while it is judged; to make a store writes it less often than that."""
+
+LOG_FILES = ("-wal", "-shm")
+"""How the names of the files end that SQLite keeps beside an open database."""
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_NO_DATABASE = "it is no SQLite database, nor one that perdure encrypted"
+_FOREIGN = "it is the database of another program"
+
+
+@dataclass(slots=True)
+class LockWait:
+    """How long the connections of one file wait for other processes. Units: `limit_s` seconds."""
+
+    limit_s: float = LOCK_TIMEOUT_S
+
+    def shorten(self, limit_s: float) -> None:
+        """Wait no longer than `limit_s` from now on."""
+        self.limit_s = min(self.limit_s, limit_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A database file as it was found. `is_immutable`: nobody can write it, not even its locks.
+
+    `identity` tells it from a file that takes its name later. `wait` is shared by its connections.
+    """
+
+    path: Path
+    identity: tuple[int, int]
+    is_writable: bool
+    is_immutable: bool = False
+    key: StoreKey | None = None
+    wait: LockWait = field(default_factory=LockWait, compare=False)
+
+
+class Patience:
+    """Waits for other connections in steps of random length, so that many do not march in step."""
+
+    def __init__(self, seed: bytes, limit: LockWait | float) -> None:
+        self._wait = limit if isinstance(limit, LockWait) else LockWait(limit)
+        self._random = random.Random(seed)  # noqa: S311 - spreads waits, guards nothing
+        self._since = 0.0
+
+    def __call__(self, attempt: int) -> bool:
+        """Wait a little; False when that has lasted long enough."""
+        now = time.monotonic()
+        if attempt == 0:
+            self._since = now
+        time.sleep(self._random.uniform(*BUSY_WAIT_S))
+        return now < self._since + self._wait.limit_s
+
+
+def opened(
+    path: Path,
+    *,
+    seed: Callable[[], bytes],
+    key: StoreKey | None = None,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+) -> Site:
+    """The store at `path`, its schema up to date.
+
+    Raises: NotAStore, StoreCorrupt, StoreTooNew; KeyMissing, KeyWrong, StoreNotEncrypted;
+    StoreReadOnly when it cannot be brought up to date; StoreUnavailable.
+    """
+    site = located(path, key=key)
+    site.wait.shorten(lock_timeout_s)
+    prepare(site, seed())
+    return site
+
+
+def prepare(site: Site, seed: bytes) -> None:
+    """Bring the schema of the store at `site` up to date, that of an empty file too.
+
+    Raises: as `opened`.
+    """
+    db: Connection | None = None
+    try:
+        db = bare_connection(site, seed)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _bring_up_to_date(db, site)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    except apsw.Error as error:
+        raise refusal(error, site, db.system_errno if db else 0) from error
+    finally:
+        if db is not None:
+            db.close()
+
+
+def connection(site: Site, seed: bytes) -> Connection:
+    """A connection with everything set that is set per connection.
+
+    Raises: apsw.Error; KeyMissing or KeyWrong when the key was changed since the store was opened;
+    StoreUnavailable when another file has taken its place.
+    """
+    db = bare_connection(site, seed)
+    try:
+        db.pragma("schema_version")  # the first look at the file, after whoever had it alone
+        if identity_of(site.path) != site.identity:
+            raise StoreUnavailable(str(site.path), "its file was replaced; open it again")
+        check_version(site, db)
+    except apsw.NotADBError as error:
+        db.close()
+        raise refusal(error, site) from error
+    except BaseException:
+        db.close()
+        raise
+    db.wal_autocheckpoint(0)
+    db.pragma("cache_size", -CACHE_KIB)
+    db.pragma("temp_store", "MEMORY")
+    db.pragma("secure_delete", "ON")
+    db.pragma("fullfsync", "ON")  # means something on macOS only
+    db.pragma("checkpoint_fullfsync", "ON")
+    db.pragma("journal_size_limit", LOG_LIMIT_BYTES)
+    return db
+
+
+def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureError:
+    """What `error` means to whoever opens `site`: also that the key is not the file's."""
+    if not isinstance(error, apsw.NotADBError):
+        return meaning_of(error, site.path, system_errno)
+    header = _header(site.path)
+    if not header.startswith(_MAGIC) and site.key is not None:
+        return KeyWrong(str(site.path))
+    if not header.startswith(_MAGIC) and looks_encrypted(header):
+        return KeyMissing(str(site.path))
+    return StoreNotEncrypted(str(site.path)) if site.key else meaning_of(error, site.path)
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """What tells the file at `path` from another of its name."""
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise StoreUnavailable(str(path), "its file is gone") from error
+    return found.st_dev, found.st_ino
+
+
+def bare_connection(site: Site, seed: bytes) -> Connection:
+    """A connection that can read the file, or will say so, and waits for others; nothing else."""
+    if site.is_immutable:
+        db = _immutable_connection(site.path, site.key)
+    else:
+        mode = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
+        db = cast("Connection", apsw.Connection(str(site.path), flags=mode))
+        harden(db)
+        unlock(db, site.key)
+    db.set_busy_handler(Patience(seed, site.wait))
+    return db
+
+
+def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
+    """Reads without locks and leaves no file beside it; right while nobody writes."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    db = cast("Connection", apsw.Connection(path.absolute().as_uri() + "?immutable=1", flags=flags))
+    harden(db)
+    unlock(db, key)
+    return db
+
+
+# ---------------------------------------------------------------- what the file is
+
+
+def located(path: Path, *, key: StoreKey | None) -> Site:
+    """The file at `path` as it is; its schema is not looked at yet.
+
+    Raises: as `opened`.
+    """
+    remove_dead_copy(path)
+    _check_beside(path)
+    if path.is_dir():
+        raise NotAStore(str(path), "it is a folder")
+    if path.exists() and not path.is_file():  # a device is as empty as a new file, and everybody's
+        raise NotAStore(str(path), "it is no file but a device or a pipe")
+    if not path.exists():
+        raise NotAStore(str(path), "there is no such file")
+    if not os.access(path, os.R_OK):
+        raise StoreUnavailable(str(path), "this user may not read it")
+    _check_file(path, key)
+    is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    is_immutable = not is_writable and not _has_log(path)
+    return Site(path, identity_of(path), is_writable, is_immutable, key)
+
+
+def _check_file(path: Path, key: StoreKey | None) -> None:
+    """Refuse what is no store of ours; not for what it was while another process made it one."""
+    for look in count(1):
+        found = _state(path)
+        try:
+            _check_header(path, found[0], key)
+        except PerdureError:
+            if look == LOOKS or _state(path) == found:
+                raise
+        else:
+            return
+
+
+def _state(path: Path) -> tuple[bytes, int]:
+    """The header of the file, and when somebody last wrote to it."""
+    try:
+        return _header(path), path.stat().st_mtime_ns
+    except FileNotFoundError as error:
+        raise StoreUnavailable(str(path), "its file is gone") from error
+
+
+def _check_header(path: Path, header: bytes, key: StoreKey | None) -> None:
+    if len(header) < _HEADER_BYTES:
+        raise _too_short(path, header)
+    if header.startswith(_MAGIC) and len(header) == _HEADER_BYTES:
+        _check_plain(path, header, key)
+    elif int.from_bytes(header[68:72], "big") == APPLICATION_ID:
+        raise StoreCorrupt(str(path), "its header is damaged")
+    elif not looks_encrypted(header):
+        raise NotAStore(str(path), _NO_DATABASE)
+    elif key is None:
+        raise KeyMissing(str(path))
+    else:
+        _check_first_page(path, key)
+
+
+def _too_short(path: Path, header: bytes) -> PerdureError:
+    """What to raise for a file without a whole header: a new store is never seen without one."""
+    has_log = path.with_name(path.name + "-wal").exists()
+    if header and not has_log and not header.startswith(_MAGIC[: len(header)]):
+        return NotAStore(str(path), _NO_DATABASE)
+    size = f"it has {len(header)} bytes" if header else "it is empty"
+    return StoreCorrupt(
+        str(path), f"{size}: restore a backup, or remove the file to begin a new store"
+    )
+
+
+def _check_plain(path: Path, header: bytes, key: StoreKey | None) -> None:
+    application = int.from_bytes(header[68:72], "big")
+    if application != APPLICATION_ID and (application != 0 or _has_tables(path)):
+        raise NotAStore(str(path), _FOREIGN)
+    if key is not None:
+        raise StoreNotEncrypted(str(path))
+    if application == APPLICATION_ID:
+        check_version_number(path, int.from_bytes(header[60:64], "big"))
+        _check_first_page(path, None)
+
+
+def _header(path: Path) -> bytes:
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    try:
+        file = apsw.VFSFile("", str(path.resolve()), flags)
+        try:
+            return file.xRead(_HEADER_BYTES, 0)
+        finally:
+            file.xClose()
+    except apsw.Error as error:
+        raise meaning_of(error, path) from error
+
+
+def _has_tables(path: Path) -> bool:
+    """Something is in the database."""
+    if _has_log(path):
+        return True
+    try:
+        db = _immutable_connection(path, None)
+        try:
+            return db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+        finally:
+            db.close()
+    except apsw.Error:
+        return True
+
+
+def _check_first_page(path: Path, key: StoreKey | None) -> None:
+    """Find damage before SQLite makes its files beside it; not while somebody has it open."""
+    if _is_in_use(path):
+        return
+    try:
+        db = _immutable_connection(path, key)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        finally:
+            db.close()
+    except apsw.Error as error:
+        if not _is_in_use(path):
+            raise refusal(error, Site(path, (0, 0), is_writable=False, key=key)) from error
+
+
+def _is_in_use(path: Path) -> bool:
+    return any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm", "-journal"))
+
+
+def _check_beside(path: Path) -> None:
+    """Refuse a link, a pipe or a folder in the place of a file that SQLite opens beside it."""
+    for end in BESIDE:
+        with suppress(FileNotFoundError):
+            try:
+                status_of(path.with_name(path.name + end))
+            except NotRegular as error:
+                raise StoreUnavailable(str(error.filename), str(error)) from error
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except FileNotFoundError:  # whoever closes the store last removes it
+        return False
+
+
+def check_version(site: Site, db: Connection) -> int:
+    """Return the version of a store's schema, which holds what perdure made and nothing else.
+
+    The write-ahead log may be newer than the header, so both are checked.
+    Raises: NotAStore, StoreTooNew, StoreSchemaForeign.
+    """
+    version = version_of(db)
+    if version > 0 and db.pragma("application_id") != APPLICATION_ID:
+        raise NotAStore(str(site.path), _FOREIGN)
+    check_version_number(site.path, version)
+    return check_schema(db, site.path)
+
+
+def check_version_number(path: Path, version: int) -> None:
+    """Refuse a schema newer than this program. Raises: StoreTooNew."""
+    if version > latest_version():
+        raise StoreTooNew(str(path), version, latest_version())
+
+
+# ---------------------------------------------------------------- schema
+
+
+def _bring_up_to_date(db: Connection, site: Site) -> None:
+    version = check_version(site, db)
+    if not site.is_writable:
+        if version < latest_version():
+            raise StoreReadOnly(str(site.path))
+        return
+    if version == 0:
+        db.pragma("page_size", PAGE_BYTES)
+        db.pragma("auto_vacuum", "INCREMENTAL")
+    if version < latest_version():
+        migrate(db)
+    _use_log(db, site)
+
+
+def _use_log(db: Connection, site: Site) -> None:
+    """Make it a database with a write-ahead log; for ever, so this happens once."""
+    patience = Patience(b"", site.wait)
+    for attempt in count():
+        try:
+            mode = db.pragma("journal_mode", "WAL")
+        except apsw.BusyError:  # SQLite does not ask the busy handler here
+            if not patience(attempt):
+                raise
+        else:
+            if mode != "wal":
+                raise StoreUnavailable(str(site.path), "its folder cannot hold a write-ahead log")
+            return

@@ -1,0 +1,88 @@
+"""Copying the write-ahead log into the database, on a thread of its own.
+
+The writer goes on meanwhile, so a copy is hardly ever complete, and only after a complete one does
+the log begin anew. Trying again at once would cost two ``fsync`` for each commit; so the log may
+grow, is copied now and then, and in the end keeps everybody waiting, for a moment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Literal
+
+import apsw
+
+from perdure.errors import StoreError
+from perdure.stores.sqlite.connections import Patience
+from perdure.stores.sqlite.rows import Connection
+
+CHECKPOINT_PAGES = 1_000
+"""Whenever the log has grown by this many pages it is copied into the database: 4 MB."""
+
+RESTART_PAGES = 4_000
+"""From this size on, 16 MB, the checkpoint keeps the writer waiting so that the log begins anew."""
+
+RESTART_LIMIT_S = 0.05
+"""How long it may do so while somebody reads."""
+
+
+_Call = Literal["copy", "stop"]
+
+
+class Checkpointer:
+    """Copies the write-ahead log into the database beside the writer, which never waits for it."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._due: SimpleQueue[_Call] = SimpleQueue()
+        self._restart_from = RESTART_PAGES
+        self._pages = 0
+        self._copy_from = CHECKPOINT_PAGES
+        self._thread: threading.Thread | None = None
+
+    def grown(self, pages: int) -> None:
+        """The log holds `pages` pages. Called on the writer's thread only."""
+        if pages < self._pages:  # it has begun anew
+            self._copy_from = CHECKPOINT_PAGES
+        self._pages = pages
+        if pages >= min(self._copy_from, self._restart_from) and self._due.empty():
+            self._copy_from = pages + CHECKPOINT_PAGES
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="perdure-checkpoint", daemon=True
+            )
+            self._thread.start()
+        self._due.put("copy")
+
+    def close(self) -> None:
+        """Stop. Blocks until a checkpoint under way has ended."""
+        if self._thread is not None:
+            self._due.put("stop")
+            self._thread.join()
+
+    def _run(self) -> None:
+        db: Connection | None = None
+        while self._due.get() == "copy":
+            with suppress(apsw.Error, StoreError):  # the log stays, and a later commit asks again
+                if db is None:
+                    db = self._connect()
+                    db.set_busy_handler(Patience(b"", RESTART_LIMIT_S))
+                self._checkpoint(db)
+        if db is not None:
+            db.close()
+
+    def _checkpoint(self, db: Connection) -> None:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        pages = self._pages
+        if pages < self._restart_from:
+            return
+        # Nearly all is copied by now, so that the file is locked for a moment only.
+        self._restart_from = pages + CHECKPOINT_PAGES  # if somebody reads on, not at every commit
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        self._restart_from = RESTART_PAGES

@@ -1,0 +1,152 @@
+"""Files that take a store's name: held alone meanwhile, in one step, what was there kept aside.
+
+A database and its write-ahead log belong together: a log that is left beside another database is
+played into it. So whoever takes a store's name first takes its log away.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import apsw
+
+from perdure.errors import StoreExists, StoreInUse, StoreUnavailable
+from perdure.stores.fsync import sync_file, sync_folder
+from perdure.stores.sqlite.connections import Patience, Site, identity_of
+from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.payload.cipher import unlock
+from perdure.stores.sqlite.rekey_copy import BESIDE
+from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.schema import harden
+
+ALONE_LIMIT_S = 2.0
+"""How long others may take to let go of the store."""
+
+PROGRESS_STEPS = 1_000
+"""Instructions of SQLite between two reports."""
+
+Report = Callable[[int, int], None]
+"""Told how many bytes of how many are written."""
+
+
+def addressing_connection(site: Site) -> Connection:
+    """A connection that takes addresses, which say the key of a copy."""
+    flags = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
+    address = site.path.absolute().as_uri() + ("?immutable=1" if site.is_immutable else "")
+    db = cast("Connection", apsw.Connection(address, flags=flags | apsw.SQLITE_OPEN_URI))
+    harden(db)
+    unlock(db, site.key)
+    db.pragma("temp_store", "MEMORY")
+    return db
+
+
+def take_alone(db: Connection, site: Site) -> None:
+    """Hold the store until `db` is closed; its log is in the database then, and gone.
+
+    Raises: StoreInUse while anybody else has it open; apsw.Error.
+    """
+    patience = Patience(b"", ALONE_LIMIT_S)
+    db.pragma("locking_mode", "EXCLUSIVE")
+    for attempt in count():
+        try:
+            mode = db.pragma("journal_mode", "DELETE")
+            db.execute("BEGIN EXCLUSIVE; COMMIT")
+        except apsw.BusyError as error:
+            if not patience(attempt):
+                raise StoreInUse(str(site.path)) from error
+        else:
+            if mode != "delete" or identity_of(site.path) != site.identity:
+                raise StoreInUse(str(site.path))
+            return
+
+
+def new_file(path: Path) -> None:
+    """Make the empty file `path`, which only its owner may read. Raises: FileExistsError."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
+
+
+def put_in_place(new: Path, path: Path) -> None:
+    """`new`, which has no log, takes the name `path` in one step; the logs there go before.
+
+    Durable: on return.
+    """
+    sync_file(new)
+    for name in BESIDE:
+        path.with_name(path.name + name).unlink(missing_ok=True)
+    sync_folder(path.parent)
+    new.replace(path)
+    sync_folder(path.parent)
+
+
+def put_where_nothing_is(new: Path, path: Path) -> None:
+    """`new`, which has no log, gets the name `path`, unless something has it.
+
+    Durable: on return. Raises: StoreExists.
+    """
+    sync_file(new)
+    for name in BESIDE:  # of a store whose database is gone; it would be played into the new one
+        if path.with_name(path.name + name).exists():
+            raise StoreExists(str(path) + name)
+    try:
+        os.link(new, path)
+    except FileExistsError as error:
+        raise StoreExists(str(path)) from error
+    new.unlink()
+    sync_folder(path.parent)
+
+
+def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
+    """`new` takes the name `path`; what had it, its log included, is in the folder `aside` then.
+
+    `site` is what is there, where SQLite can still open it: it is held alone meanwhile. Killed at
+    any moment, what was there is whole under its name, or in `aside`.
+    Durable: on return. Raises: StoreInUse, StoreUnavailable.
+    """
+    if is_attached(path):
+        raise StoreInUse(str(path))
+    db: Connection | None = None
+    try:
+        if site is not None:
+            db = addressing_connection(site)
+            with suppress(apsw.CorruptError, apsw.NotADBError, apsw.IOError):
+                take_alone(db, site)
+        _set_aside(path, aside)
+        put_in_place(new, path)
+    except OSError as error:
+        raise StoreUnavailable(str(path), error.strerror or type(error).__name__) from error
+    finally:
+        if db is not None:
+            with suppress(apsw.Error):  # its file has lost its name
+                db.close(force=True)
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    """Keep the store at `path` in the folder `aside` as well: by a link, its logs by copies."""
+    aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = aside / path.name
+    kept.unlink(missing_ok=True)
+    os.link(path, kept)
+    for name in ("-wal", "-journal"):
+        log = path.with_name(path.name + name)
+        if log.exists():
+            shutil.copy2(log, aside / log.name)
+            sync_file(aside / log.name)
+    sync_folder(aside)
+    sync_folder(aside.parent)
+
+
+def free_name(path: Path, word: str) -> Path:
+    """A name beside `path` that nothing has: ``NAME-word``, ``NAME-word-2``, ..."""
+    for number in count(1):
+        end = "" if number == 1 else f"-{number}"
+        free = path.with_name(f"{path.name}-{word}{end}")
+        if not free.exists():
+            return free
+    raise AssertionError("numbers do not end")

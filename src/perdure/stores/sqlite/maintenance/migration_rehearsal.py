@@ -1,0 +1,48 @@
+"""A rehearsal of the migrations: what opening the store would do to it, done and taken back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+
+from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.protocol import MigrationPlan, purpose
+from perdure.stores.sqlite.connections import bare_connection, check_version, located, refusal
+from perdure.stores.sqlite.migrate import latest_version, migrations
+from perdure.stores.sqlite.rows import Connection
+
+
+def rehearsed(path: Path, key: StoreKey | None = None) -> MigrationPlan:
+    """What brings the store at `path` to this program's schema; it was tried and rolled back.
+
+    A store that cannot be written is only looked at. Blocks.
+    Raises: as ``SqliteStore.open``; StoreCorrupt when a step fails.
+    """
+    site = located(path, key=key)
+    db: Connection | None = None
+    try:
+        db = bare_connection(site, os.urandom(16))
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        current = check_version(site, db)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        missing = {version: sql for version, sql in migrations().items() if version > current}
+        if missing and site.is_writable:
+            _try(db, "\n".join(missing.values()))
+    except apsw.Error as error:
+        raise refusal(error, site, db.system_errno if db else 0) from error
+    finally:
+        if db is not None:
+            db.close()
+    steps = tuple(f"schema {version}: {purpose(sql)}" for version, sql in missing.items())
+    return MigrationPlan(str(path), current, latest_version(), steps)
+
+
+def _try(db: Connection, sql: str) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute(sql)
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")

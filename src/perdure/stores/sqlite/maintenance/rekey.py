@@ -1,0 +1,134 @@
+"""Another key for a store, or its first, or none: a copy takes its place in one step.
+
+The copy is written beside the store, checked and synced; then it takes the store's name. Killed at
+any moment, there is the whole store, under the old key or under the new one. An encrypted copy that
+is left is removed by opening the store, a plain one at once (`rekey_copy`). Meanwhile this process
+holds the store alone: it leaves write-ahead mode, which only succeeds when no other connection is
+open, and stays locked. A process that waited for that lock finds a file without a name and without
+a log. SQLite refuses to write to it, and `opening.connection` recognises it.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import apsw
+
+from perdure.errors import (
+    KeyMissing,
+    StoreCorrupt,
+    StoreInUse,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.connections import (
+    Site,
+    bare_connection,
+    check_version,
+    located,
+    refusal,
+)
+from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.maintenance.file_swap import (
+    PROGRESS_STEPS,
+    Report,
+    addressing_connection,
+    put_in_place,
+    take_alone,
+)
+from perdure.stores.sqlite.payload.cipher import copy_into
+from perdure.stores.sqlite.rekey_copy import copy_held, guarded, remove_with_logs
+from perdure.stores.sqlite.rows import Connection
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether the store at `path` needs a key. Raises: as ``SqliteStore.open``."""
+    try:
+        located(path, key=None)
+    except KeyMissing:
+        return True
+    return False
+
+
+def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Report) -> None:
+    """Encrypt the store at `path`, which opens with `key`, with `new_key` instead; None: plain.
+
+    Durable: on return; before that the old key opens it. Blocks.
+    Raises: as ``SqliteStore.open``; StoreInUse while anybody has it open; StoreFull when there is
+    no room for a copy. Whatever is raised, the store is whole, and under the old key unless the
+    disk failed in the very last step.
+    """
+    site = located(path.resolve(), key=key)
+    if not site.is_writable:
+        raise StoreReadOnly(str(site.path))
+    if is_attached(site.path):
+        raise StoreInUse(str(site.path))
+    db: Connection | None = None
+    try:
+        db = addressing_connection(site)
+        with suppress(apsw.BusyError):  # the next step waits for its holder
+            check_version(site, db)  # first, since taking it alone writes to it
+        take_alone(db, site)
+        check_version(site, db)
+        guard = guarded(site.path) if new_key is None else nullcontext()
+        with guard, copy_held(site.path) as copy:
+            _copy(db, copy, new_key, report)
+            put_in_place(copy, site.path)
+    except apsw.Error as error:
+        raise refusal(error, site, db.system_errno if db else 0) from error
+    except OSError as error:
+        place = str(error.filename or site.path)
+        raise StoreUnavailable(place, error.strerror or type(error).__name__) from error
+    finally:
+        if db is not None:
+            with suppress(apsw.Error):  # the disk goes on failing; what matters was said before
+                db.close(force=True)
+
+
+def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) -> None:
+    """Fill the copy and check it."""
+    total = db.pragma("page_count") * db.pragma("page_size")
+
+    def tell() -> bool:
+        report(min(copy.stat().st_size, total), total)
+        return False
+
+    db.set_progress_handler(tell, PROGRESS_STEPS)
+    try:
+        copy_into(db, copy, new_key)
+        _check(db, copy, new_key)
+    except BaseException:
+        remove_with_logs(copy)
+        raise
+    finally:
+        db.set_progress_handler(None, 0)
+    report(total, total)
+
+
+def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
+    """The copy opens with the new key, is sound, and holds as much as the store.
+
+    It gets its write-ahead log here: to give it one in its place takes a journal, and whoever still
+    has the old file open would take that for what a crash had left of his, and remove it.
+    """
+    site = Site(copy, (0, 0), is_writable=True, key=new_key)
+    copied = bare_connection(site, b"")
+    try:
+        sound = [row[0] for row in copied.execute("PRAGMA quick_check(1)")] == ["ok"]
+        if not sound or _counts(copied) != _counts(db):
+            raise StoreCorrupt(str(copy), "the copy is not what it was copied from")
+        copied.pragma("journal_mode", "WAL")
+    finally:
+        copied.close()
+
+
+def _counts(db: Connection) -> list[object]:
+    """How many rows each table has."""
+    names = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    tables = sorted(name for name in names if not name.startswith("sqlite_"))
+    return [
+        (name, db.execute(f'SELECT count(*) FROM "{name}"').fetchone())  # noqa: S608 - names of tables, out of the schema itself
+        for name in tables
+    ]

@@ -1,0 +1,348 @@
+"""A damaged store becomes one that is whole: what can be read is kept, what is lost is said.
+
+A new store is written beside the damaged one, checked, and put in its place in one step; the
+damaged file is kept aside as it was, with its log and a report. Killed at any moment, the store is
+there as it was or repaired, and the next repair clears what was left.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+import apsw
+import msgspec
+
+from perdure.errors import (
+    KeyMissing,
+    KeyWrong,
+    NotAStore,
+    PerdureError,
+    StoreCorrupt,
+    StoreExists,
+    StoreFull,
+    StoreInUse,
+    StoreNotEncrypted,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.session.clock import RandomSource
+from perdure.stores.fsync import sync_file
+from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.file_lock import alone_at
+from perdure.stores.maintenance.repair import Mended, Mending, in_order, parents_in
+from perdure.stores.protocol import OnProgress, Problem
+from perdure.stores.sqlite.append import keep_blobs, namespace_number
+from perdure.stores.sqlite.connections import Patience, Site, connection, located, opened
+from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.faults import NO_VALUES
+from perdure.stores.sqlite.files.creation import create_store
+from perdure.stores.sqlite.maintenance.backup import Content
+from perdure.stores.sqlite.maintenance.file_swap import (
+    ALONE_LIMIT_S,
+    exchange,
+    free_name,
+    new_file,
+    put_where_nothing_is,
+)
+from perdure.stores.sqlite.maintenance.salvage import copy_store, salvaged
+from perdure.stores.sqlite.maintenance.segments import receive
+from perdure.stores.sqlite.maintenance.stream_rebuild import Left, entries_of, remains_in
+from perdure.stores.sqlite.payload.cipher import unlock
+from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.schema import harden
+from perdure.stores.verification import Steps, is_content_lost
+
+REPORT_NAME = "report.json"
+_WORK = "-repairing"
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """What a repair did.
+
+    `entries` counts what is in the repaired store, `lost` of them stand only where one was.
+    `changed` are streams whose hashes are no longer what they were. `aside` is where the damaged
+    store is kept, None when it was left where it is.
+    """
+
+    store: str
+    is_damaged: bool
+    streams: int = 0
+    entries: int = 0
+    losses: tuple[Problem, ...] = ()
+    changed: tuple[str, ...] = ()
+    aside: str | None = None
+
+
+def unfinished_repair(path: Path) -> Path:
+    """The folder in which a repair of the store at `path` works."""
+    return path.with_name(path.name + _WORK)
+
+
+def repair(
+    path: Path,
+    key: StoreKey | None,
+    random: RandomSource,
+    *,
+    at: int,
+    to: Path | None = None,
+    told: OnProgress | None = None,
+) -> Repair:
+    """Repair the store at `path`, in place or into the new file `to`. Blocks.
+
+    `at` is when that is done, as it is said in the log. A store without a fault is left alone.
+    `told` how far each of its steps is: the check, what is kept, the check of that.
+    Durable: on return. Memory: as much as the store has content.
+    Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew.
+    """
+    path = path.resolve()
+    if not path.is_file():
+        raise NotAStore(str(path), "there is no such file")
+    if is_attached(path):
+        raise StoreInUse(str(path))
+    if to is not None and to.exists():
+        raise StoreExists(str(to))
+    work = unfinished_repair(path if to is None else to)  # beside the place it goes to
+    with _held(path, key), _folder(work):
+        if not _problems(path, key, work, told):
+            return Repair(str(path), is_damaged=False)
+        new = work / "store.db"
+        done = _rebuilt(path, key, new, random, at=at, told=told)
+        missed = _check(new, key, told)
+        done = msgspec.structs.replace(done, losses=(*done.losses, *missed))
+        if to is not None:
+            put_where_nothing_is(new, to)
+            return msgspec.structs.replace(done, store=str(to))
+        aside = free_name(path, "damaged")
+        aside.mkdir(mode=0o700)
+        done = msgspec.structs.replace(done, aside=str(aside))
+        _write_report(aside / REPORT_NAME, done)
+        exchange(new, path, aside, site=None)
+        return done
+
+
+@contextmanager
+def _folder(work: Path) -> Generator[None]:
+    """The empty folder `work`, gone at the end; nobody else has it meanwhile.
+
+    Raises: StoreInUse while another repair works in it; StoreFull, StoreReadOnly.
+    """
+    try:
+        if not work.parent.is_dir():
+            work.parent.mkdir(parents=True, exist_ok=True)
+        with alone_at(work):
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(mode=0o700)
+            try:
+                yield
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    except BlockingIOError as error:
+        raise StoreInUse(str(work).removesuffix(_WORK)) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(str(work)) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise StoreReadOnly(str(work)) from error
+        raise StoreUnavailable(str(work), error.strerror or type(error).__name__) from error
+
+
+@contextmanager
+def _held(path: Path, key: StoreKey | None) -> Generator[None]:
+    """Keep others from writing to the store, as far as SQLite can still open it.
+
+    Nothing of it is changed: its log is not played.
+    """
+    db = _opened(path, key)
+    try:
+        if db is not None:
+            _lock(db, path)
+        yield
+    finally:
+        if db is not None:
+            with suppress(apsw.Error):  # its file may have lost its name
+                db.close(force=True)
+
+
+def _opened(path: Path, key: StoreKey | None) -> Connection | None:
+    """A connection that changes nothing; None where the file is too damaged for one."""
+    try:
+        site = located(path, key=key)
+    except (KeyMissing, StoreNotEncrypted, StoreTooNew):
+        raise
+    except (KeyWrong, NotAStore):
+        if key is None:
+            raise
+        return None  # its first page may be damaged: `_rebuilt` sees whether the key is its key
+    except PerdureError:
+        return None
+    flags = apsw.SQLITE_OPEN_READWRITE
+    db = cast("Connection", apsw.Connection(str(site.path), flags=flags))
+    harden(db)
+    unlock(db, key)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    return db
+
+
+def _lock(db: Connection, path: Path) -> None:
+    db.set_busy_handler(Patience(b"", ALONE_LIMIT_S))
+    try:
+        db.pragma("locking_mode", "EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+    except apsw.BusyError as error:
+        raise StoreInUse(str(path)) from error
+    except apsw.Error:
+        return  # too damaged to be locked, so too damaged to be written to
+
+
+def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
+    """Whether anything is wrong with the store, as far as a copy of it can be opened."""
+    copy = work / "looked-at.db"
+    copy_store(path, copy)
+    try:
+        opened(copy, seed=lambda: os.urandom(16), key=key)
+        content = Content(copy, key)
+        try:
+            return any(True for _ in content.problems(told))
+        finally:
+            content.close()
+    except (KeyMissing, StoreNotEncrypted):
+        raise
+    except (PerdureError, apsw.Error, UnicodeDecodeError):
+        return True
+
+
+# ---------------------------------------------------------------- the new store
+
+
+def _rebuilt(
+    path: Path,
+    key: StoreKey | None,
+    new: Path,
+    random: RandomSource,
+    *,
+    at: int,
+    told: OnProgress | None,
+) -> Repair:
+    found = salvaged(path, key, new.parent)
+    if key is not None and found.is_empty:
+        located(path, key=key)  # what is no store at all is refused as such
+        raise KeyWrong(str(path))
+    seed = random(16)
+    create_store(new, lambda: seed, key)
+    site = opened(new, seed=lambda: seed, key=key)
+    db = connection(site, seed)
+    try:
+        tables = Tables(db)
+        kinds = {row[0]: row[1] for row in tables.rows("SELECT no, name FROM kind")}
+        left = remains_in(found, kinds)
+        mended = _mended(left, random, at)
+        losses = [*_cut_off(found.missing_bytes), *left.losses]
+        kept = _keep(tables, left, mended, losses, told)
+        entries = int(tables.value("SELECT count(*) FROM entry"))
+    finally:
+        db.close()
+    _close_log(site)
+    return Repair(
+        store=str(path),
+        is_damaged=True,
+        streams=len(kept),
+        entries=entries,
+        losses=(*losses, *(loss for each in kept for loss in each.losses)),
+        changed=tuple(str(each.sealed.header.id) for each in kept if not each.is_same),
+    )
+
+
+def _cut_off(missing_bytes: int) -> Iterator[Problem]:
+    """Of entries that were on no page that is left, nothing else tells."""
+    if missing_bytes:
+        text = f"the file was cut off: its last {missing_bytes:,} bytes are gone"
+        yield Problem(None, None, text)
+
+
+def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[Mended]]:
+    named = set(parents_in(entries_of(left)))
+    found: dict[str, list[Mended]] = {}
+    for namespace, own in left.streams.items():
+        forks = {each.header.fork.leaf for each in own if each.header and each.header.fork}
+        mending = Mending({*named, *(leaf for leaf in forks if leaf)}, random, at)
+        found[namespace] = [mending.mended(each) for each in in_order(own)]
+    return found
+
+
+def _keep(
+    tables: Tables,
+    left: Left,
+    mended: dict[str, list[Mended]],
+    losses: list[Problem],
+    told: OnProgress | None,
+) -> list[Mended]:
+    """Write the streams and contents; those that were kept."""
+    kept: list[Mended] = []
+    steps = Steps(told, sum(len(own) for own in mended.values()), every=1)
+    for namespace, own in mended.items():
+        for each in own:
+            steps.add()
+            try:
+                with _transaction(tables):
+                    receive(tables, namespace, each.sealed, ())
+            except (PerdureError, apsw.Error, *NO_VALUES) as error:
+                stream = each.sealed.header.id
+                losses.append(Problem(stream, None, f"it could not be kept ({error})"))
+            else:
+                kept.append(each)
+    for namespace, contents in left.contents.items():
+        with _transaction(tables):
+            keep_blobs(tables, namespace_number(tables, namespace), contents)
+    steps.end()
+    return kept
+
+
+@contextmanager
+def _transaction(tables: Tables) -> Generator[None]:
+    tables.run("BEGIN IMMEDIATE")
+    try:
+        yield
+        tables.run("COMMIT")
+    except BaseException:
+        tables.run("ROLLBACK")
+        tables.forget()
+        raise
+
+
+def _close_log(site: Site) -> None:
+    """Leave the new store as one file."""
+    content = Content(site.path, site.key)
+    content.close()
+    for name in ("-wal", "-shm"):
+        if site.path.with_name(site.path.name + name).exists():
+            raise StoreUnavailable(str(site.path), "its write-ahead log could not be closed")
+
+
+def _check(new: Path, key: StoreKey | None, told: OnProgress | None) -> list[Problem]:
+    """Check the new store; which entries show a content that is gone. Raises: StoreCorrupt."""
+    content = Content(new, key)
+    missed: list[Problem] = []
+    try:
+        for _, problem in content.problems(told):
+            if is_content_lost(problem):
+                missed.append(problem)
+                continue
+            place = "/".join(str(p) for p in (problem.stream, problem.seq) if p is not None)
+            reason = f"the repaired store is not whole: {place}: {problem.problem}"
+            raise StoreCorrupt(str(new), reason)
+    finally:
+        content.close()
+    return missed
+
+
+def _write_report(path: Path, done: Repair) -> None:
+    new_file(path)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
+    sync_file(path)

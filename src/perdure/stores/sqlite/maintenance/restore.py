@@ -1,0 +1,94 @@
+"""A backup becomes a store: copied beside its place, checked, and put there in one step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perdure.errors import BackupDamaged, NotAStore, PerdureError, StoreExists
+from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.manifest import STORE_NAME, Manifest, heads_of
+from perdure.stores.regular_files import open_to_read
+from perdure.stores.sqlite.connections import located, opened
+from perdure.stores.sqlite.maintenance.backup import Content, check_sound
+from perdure.stores.sqlite.maintenance.file_swap import (
+    Report,
+    exchange,
+    free_name,
+    new_file,
+    put_where_nothing_is,
+)
+from perdure.stores.sqlite.rekey_copy import remove_with_logs
+
+_CHUNK_BYTES = 2**20
+_COPY = "-restoring"
+_EARLIER = "-restored"
+
+
+def unfinished_restore(path: Path) -> Path:
+    """Where a restore to `path` that was killed leaves its copy."""
+    return path.with_name(path.name + _COPY)
+
+
+def earlier_store(path: Path) -> Path:
+    """Where a store as of an earlier moment is made, before it takes the name `path`."""
+    return path.with_name(path.name + _EARLIER)
+
+
+def fetch(folder: Path, path: Path, report: Report) -> Path:
+    """A copy of the backup in `folder`, beside `path`. Blocks. Raises: OSError."""
+    copy = unfinished_restore(path)
+    remove_with_logs(copy)
+    new_file(copy)
+    source = folder / STORE_NAME
+    with open_to_read(source) as reading, copy.open("r+b") as writing:
+        done, total = 0, os.fstat(reading.fileno()).st_size
+        while done < total and (chunk := reading.read(_CHUNK_BYTES)):
+            writing.write(chunk)
+            done += len(chunk)
+            report(done, total)
+        writing.flush()
+        os.fsync(writing.fileno())
+    return copy
+
+
+def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | None) -> None:
+    """Bring the copy to this program's schema, and check that all of it is what was backed up.
+
+    Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew.
+    """
+    Content(copy, key).close()  # whether the key fits, before anything is written
+    opened(copy, seed=lambda: os.urandom(16), key=key)
+    content = Content(copy, key)
+    try:
+        heads = heads_of(content.standings())
+    finally:
+        content.close()
+    if heads != manifest.heads:
+        raise BackupDamaged(str(folder), "its sessions do not have the hashes they had")
+    try:
+        check_sound(copy, key)
+    except PerdureError as error:
+        raise BackupDamaged(str(folder), str(error)) from error
+
+
+def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -> Path | None:
+    """`new` becomes the store at `path`; where what was there is kept, if it was `is_forced`.
+
+    Durable: on return. Blocks.
+    Raises: StoreExists unless `is_forced`; StoreInUse.
+    """
+    if not path.exists():
+        put_where_nothing_is(new, path)
+        return None
+    if not is_forced:
+        raise StoreExists(str(path), is_replaceable=True)
+    aside = free_name(path, "before-restore")
+    try:
+        site = located(path, key=key)
+    except NotAStore:
+        raise
+    except PerdureError:  # another key, or damage: nobody can have it open and write to it
+        site = None
+    exchange(new, path, aside, site=site)
+    return aside

@@ -1,0 +1,351 @@
+"""Every row that can still be read in a damaged database file, wherever its page hangs.
+
+The file is never walked from the top, since what leads to a page may be what is damaged: each page
+is read as if it were a table of its own, through SQLite, so that an encrypted page is decrypted and
+checked on the way. What a row is shows in its columns; entries and contents prove themselves by
+their hashes. Works on a copy; nothing here writes to the store.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+
+from perdure.stores.chain import HASH_BYTES, SALT_BYTES
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.payload.cipher import unlock
+from perdure.stores.sqlite.rows import Connection, Row
+from perdure.stores.sqlite.schema import PAGE_BYTES
+
+AT_ONCE = 100
+"""Pages that are looked at in one transaction."""
+
+_TABLE = "(a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z)"
+_INDEX = "(a,b,c,d,PRIMARY KEY(a,b,c,d))WITHOUT ROWID"
+_SLOTS = """
+SELECT rowid, name FROM sqlite_schema
+WHERE type = 'table' AND rootpage > 0 AND length(sql) BETWEEN 90 AND 600
+"""
+_SEARCH_SETTINGS = frozenset({"secure-delete", "version"})
+"""What FTS5 keeps in a table of its own, which looks as an index of names does."""
+
+_SLOT_COLUMNS = ", ".join(f"column_{number:02d}" for number in range(12))
+_CHUNK_BYTES = 2**20
+_FILLING_BYTES = 2**28
+_MAGIC = b"SQLite format 3\0"
+_PAGE_SIZES = frozenset(2**power for power in range(9, 17))
+
+
+class Salvage:
+    """Rows by what they are, as tuples of the columns that ``migrations`` give their tables.
+
+    Shape: of rows that are in the file twice, all are here.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[Row] = []
+        self.streams: list[Row] = []
+        self.births: list[Row] = []
+        self.entries: list[Row] = []
+        self.commits: list[Row] = []
+        self.aliases: list[Row] = []
+        self.contents: list[Row] = []
+        self.unreadable_pages = 0
+        self.missing_bytes = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was read; of an encrypted store: its key is another, or every page is damaged."""
+        found = (self.names, self.streams, self.births, self.entries, self.commits, self.contents)
+        return not any(found)
+
+    def take(self, rowid: int, row: Row) -> None:
+        """Keep a row of a table, if it is one of ours."""
+        for is_one, width, kept in (
+            (_is_entry, 14, self.entries),
+            (_is_content, 6, self.contents),
+            (_is_stream, 22, self.streams),
+            (_is_birth, 8, self.births),
+            (_is_commit, 5, self.commits),
+            (_is_name, 2, self.names),
+        ):
+            if is_one(row):
+                kept.append((rowid, *row[1:width]))
+                return
+
+
+def salvaged(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
+    """What can be read of the store at `path`, by way of a copy in `folder`. Blocks."""
+    copy = folder / "damaged.db"
+    copy_store(path, copy)
+    _play_log(copy, key)
+    missing_bytes = 0
+    if key is None:
+        missing_bytes = _missing_bytes(copy)
+        _give_new_first_page(copy)
+    else:
+        _give_encrypted_first_page(copy, key)
+    for name in ("-wal", "-shm", "-journal"):
+        copy.with_name(copy.name + name).unlink(missing_ok=True)
+    found = Salvage()
+    found.missing_bytes = missing_bytes
+    db = _connection(copy, key)
+    try:
+        _look_through(db, found)
+    finally:
+        db.close()
+    return found
+
+
+def copy_store(path: Path, copy: Path) -> None:
+    """Copy a database and its log, byte by byte.
+
+    The database through SQLite's file layer: any other would drop the locks this process has on it.
+    """
+    for name in ("-wal", "-journal"):
+        log = path.with_name(path.name + name)
+        if log.exists():
+            shutil.copyfile(log, copy.with_name(copy.name + name))
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    file = apsw.VFSFile("", str(path.resolve()), flags)
+    try:
+        size = file.xFileSize()
+        with copy.open("xb") as target:
+            for offset in range(0, size, _CHUNK_BYTES):
+                target.write(file.xRead(min(_CHUNK_BYTES, size - offset), offset))
+    finally:
+        file.xClose()
+
+
+def _connection(path: Path, key: StoreKey | None) -> Connection:
+    flags = apsw.SQLITE_OPEN_READWRITE
+    db = cast("Connection", apsw.Connection(str(path), flags=flags))
+    db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    unlock(db, key)
+    return db
+
+
+def _play_log(copy: Path, key: StoreKey | None) -> None:
+    """Bring what is in the write-ahead log into the copy, as far as SQLite can."""
+    db = _connection(copy, key)
+    try:
+        with suppress(apsw.Error):  # what cannot be played is lost; what is in the database is not
+            db.pragma("wal_checkpoint", "TRUNCATE")
+            db.pragma("journal_mode", "DELETE")
+    finally:
+        with suppress(apsw.Error):  # it tries again to play the log
+            db.close()
+
+
+def _missing_bytes(copy: Path) -> int:
+    """How much of the file was cut off, as far as its first page can be believed."""
+    with copy.open("rb") as file:
+        head = file.read(100)
+    # SQLite's own rule: the number of pages counts if it was written with the newest change.
+    if len(head) < 100 or not head.startswith(_MAGIC) or head[24:28] != head[92:96]:
+        return 0
+    return max(0, int.from_bytes(head[28:32], "big") * _page_bytes(head) - copy.stat().st_size)
+
+
+def _page_bytes(head: bytes) -> int:
+    page = int.from_bytes(head[16:18], "big") if head.startswith(_MAGIC) else PAGE_BYTES
+    page = 65_536 if page == 1 else page
+    return page if page in _PAGE_SIZES else PAGE_BYTES
+
+
+def _give_new_first_page(copy: Path) -> None:
+    """Give the plain copy a first page that leads nowhere: nothing that follows needs its own."""
+    size = copy.stat().st_size
+    with copy.open("r+b") as file:
+        page = _page_bytes(file.read(100))
+        pages = -(-size // page)
+        file.seek(0)
+        file.write(_first_page(copy.parent, page, pages))
+        file.truncate(pages * page)
+
+
+def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
+    """The first page of a database of so many pages that knows of no table."""
+    empty = folder / "empty.db"
+    empty.unlink(missing_ok=True)
+    db = cast("Connection", apsw.Connection(str(empty)))
+    db.pragma("page_size", page_bytes)
+    db.execute("CREATE TABLE t (x); DROP TABLE t")
+    db.close()
+    page = bytearray(empty.read_bytes()[:page_bytes])
+    page[28:32] = pages.to_bytes(4, "big")
+    page[32:40] = bytes(8)  # no free pages
+    page[92:96] = page[24:28]  # the number of pages is up to date
+    return bytes(page)
+
+
+def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
+    """The same for an encrypted copy: each page is sealed by itself, so one of another store fits.
+
+    It says that there are at least as many pages as the copy has, and two tables, for `_slots`.
+    """
+    other = copy.parent / "other.db"
+    other.unlink(missing_ok=True)
+    left_bytes = copy.stat().st_size
+    db = cast("Connection", apsw.Connection(str(other)))
+    unlock(db, key)
+    db.pragma("page_size", PAGE_BYTES)
+    db.pragma("journal_mode", "OFF")
+    db.pragma("synchronous", "OFF")
+    for name in ("one", "another"):
+        db.execute(f"CREATE TABLE {name} ({_SLOT_COLUMNS})")
+    db.execute("CREATE TABLE filling (content)")
+    while left_bytes > 0:
+        some_bytes = min(left_bytes, _FILLING_BYTES)
+        db.execute("INSERT INTO filling VALUES (zeroblob(?))", (some_bytes,))
+        left_bytes -= some_bytes
+    db.close()
+    with other.open("rb") as source, copy.open("r+b") as target:
+        target.write(source.read(PAGE_BYTES))
+        target.truncate(-(-copy.stat().st_size // PAGE_BYTES) * PAGE_BYTES)
+    other.unlink()
+
+
+# ---------------------------------------------------------------- page by page
+
+
+def _look_through(db: Connection, found: Salvage) -> None:
+    slots = _slots(db)
+    pages = int(db.pragma("page_count"))  # the file's, whatever its first page says
+    at_once = 1 if slots else AT_ONCE  # after a page that does not decrypt, a transaction is over
+    for first in range(2, pages + 1, at_once):
+        _look_at(db, range(first, min(first + at_once, pages + 1)), slots, found)
+
+
+def _slots(db: Connection) -> list[Row]:
+    """Rows of the schema that can be made to say something else, where it could not be emptied.
+
+    Small ones: to change them takes no page and frees none, whatever is damaged.
+    """
+    db.pragma("writable_schema", "ON")
+    return list(_rows(db, _SLOTS))
+
+
+def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salvage) -> None:
+    """Read `pages`, each as a table and as an index, in a transaction that is taken back."""
+    free = iter(slots)
+    db.pragma("writable_schema", "ON")
+    db.execute("BEGIN")
+    try:
+        names = [
+            (_pretend(db, page, _TABLE, free), _pretend(db, page, _INDEX, free)) for page in pages
+        ]
+        db.pragma("writable_schema", "RESET")
+        db.pragma("writable_schema", "ON")  # what else the schema says need make no sense
+        for table, index in names:
+            is_table = _take_table(db, table, found)
+            found.unreadable_pages += not (_take_index(db, index, found) or is_table)
+    finally:
+        db.execute("ROLLBACK")
+        db.pragma("writable_schema", "RESET")
+
+
+def _pretend(db: Connection, page: int, columns: str, free: Iterator[Row]) -> str:
+    """Let the schema say that `page` is a table of its own; its name."""
+    slot = next(free, None)
+    if slot is None:
+        name = f"p{page}{columns[-1]}"
+        values = (name, name, page, f'CREATE TABLE "{name}"{columns}')
+        db.execute("INSERT INTO sqlite_schema VALUES ('table', ?, ?, ?, ?)", values)
+    else:
+        name = str(slot[1])
+        values = (page, f'CREATE TABLE "{name}"{columns}', slot[0])
+        db.execute("UPDATE sqlite_schema SET rootpage = ?, sql = ? WHERE rowid = ?", values)
+    return name
+
+
+def _take_table(db: Connection, name: str, found: Salvage) -> bool:
+    """Take the rows of a leaf of a table; False when the page is none."""
+    is_one = False
+    for row in _rows(db, f'SELECT rowid, * FROM "{name}"'):  # noqa: S608 - a name out of the schema
+        is_one = True
+        found.take(row[0], row[1:])
+    return is_one
+
+
+def _take_index(db: Connection, name: str, found: Salvage) -> bool:
+    is_one = False
+    for row in _rows(db, f'SELECT a, b, c, d FROM "{name}"'):  # noqa: S608 - a name out of the schema
+        is_one = True
+        if _is_alias(row):
+            found.aliases.append(row[:3])
+        elif _is_index_of_names(row):
+            found.names.append((row[1], row[0]))
+    return is_one
+
+
+def _rows(db: Connection, sql: str) -> Iterator[Row]:
+    """The rows up to the first that cannot be read."""
+    with suppress(apsw.Error, UnicodeDecodeError):
+        yield from db.execute(sql)
+
+
+# ---------------------------------------------------------------- what a row is
+
+
+def _has(row: Row, *types: type | tuple[type, ...]) -> bool:
+    """Whether the columns from the second on are of `types`, and no more follow."""
+    count = len(types)
+    has_all = all(isinstance(value, kind) for value, kind in zip(row[1:], types, strict=False))
+    return has_all and all(value is None for value in row[count + 1 :]) and row[0] is None
+
+
+_Or = (int, type(None))
+
+
+def _is_entry(row: Row) -> bool:
+    whole = (int, int, int, int, int, _Or, (int, str, type(None)), _Or, _Or, _Or)
+    sealed = ((bytes, type(None)), bytes, bytes)
+    if not _has(row, *whole, *sealed):
+        return False
+    salt, digest = row[11], row[12]
+    return len(digest) == HASH_BYTES and (salt is None or len(salt) == SALT_BYTES)
+
+
+def _is_content(row: Row) -> bool:
+    if not _has(row, int, str, int, bytes, _Or):
+        return False
+    return str(row[2]).startswith("sha256-")
+
+
+def _is_stream(row: Row) -> bool:
+    text = (str, type(None))
+    return _has(
+        row,
+        *(int, str, str, str, text, int, int, _Or, _Or, bytes, int, text, int, _Or, int),
+        *(text, text, text, str, int, int),
+    )
+
+
+def _is_birth(row: Row) -> bool:
+    return _has(row, bytes, bytes, int, _Or, _Or, _Or, _Or) and len(row[2]) == HASH_BYTES
+
+
+def _is_commit(row: Row) -> bool:
+    return _has(row, int, int, int, bytes) and len(row[4]) == HASH_BYTES
+
+
+def _is_name(row: Row) -> bool:
+    return _has(row, str)
+
+
+def _is_index_of_names(row: Row) -> bool:
+    if row[0] in _SEARCH_SETTINGS:
+        return False
+    return isinstance(row[0], str) and isinstance(row[1], int) and row[2] is row[3] is None
+
+
+def _is_alias(row: Row) -> bool:
+    stream, name, seq, rest = cast("tuple[Any, Any, Any, Any]", row)
+    is_shaped = isinstance(stream, int) and isinstance(name, str) and isinstance(seq, int)
+    return is_shaped and rest is None and not name.startswith("sha256-")

@@ -1,0 +1,225 @@
+"""Streams of an SQLite file as they are stored: read for a copy elsewhere, kept for one from there.
+
+What is kept gets its places in runs and on branches as any append does; salts, digests and hashes
+are those it came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import apsw
+import msgspec
+
+from perdure.errors import CopyConflict, CorruptLog, EntryNotFound
+from perdure.session.ids import StreamId, entry_id
+from perdure.stores.maintenance.segments import (
+    Sealed,
+    SealedCommit,
+    Standing,
+    admitted,
+    check,
+    check_follows,
+)
+from perdure.stores.protocol import EMPTY
+from perdure.stores.sqlite.append import created, keep_blobs, namespace_number, placed
+from perdure.stores.sqlite.payload.contents import Packed
+from perdure.stores.sqlite.rows import MAX_SEQ, Row, Stream, Tables
+from perdure.stores.verification import StoredEntry
+
+_STANDINGS = """
+SELECT s.id, s.head, s.hash, o.id
+FROM stream AS s JOIN birth AS b ON b.stream = s.no LEFT JOIN stream AS o ON o.no = b.origin
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) ORDER BY s.no
+"""
+
+_COMMITS = """
+SELECT e.seq, c.count, c.at, c.epoch, c.hash
+FROM entry AS e CROSS JOIN commits AS c ON c.first = e.n
+WHERE e.stream = ? AND e.seq > ? AND e.seq + c.count - 1 <= ? ORDER BY e.seq LIMIT ?
+"""
+
+_ROWS = """
+SELECT seq, run, ref, at, kind, v, body, salt, digest FROM entry
+WHERE stream = ? AND seq BETWEEN ? AND ? ORDER BY seq
+"""
+
+_HASH_BEFORE = """
+SELECT c.hash, e.seq + c.count - 1 FROM entry AS e CROSS JOIN commits AS c ON c.first = e.n
+WHERE e.stream = ? AND e.seq <= ? ORDER BY e.seq DESC LIMIT 1
+"""
+
+_ALIASES = "SELECT name, seq FROM alias WHERE stream = ? AND seq BETWEEN ? AND ? ORDER BY seq, name"
+
+_NAMESPACES = "SELECT name FROM namespace ORDER BY no"
+
+
+def namespaces(tables: Tables) -> list[str]:
+    """The names of all namespaces of the file."""
+    return [row[0] for row in tables.rows(_NAMESPACES)]
+
+
+def standings(tables: Tables, namespace: str) -> list[Standing]:
+    """What ``Sealing.standings`` promises."""
+    return [
+        Standing(StreamId(row[0]), row[1], row[2], row[3])
+        for row in tables.rows(_STANDINGS, namespace)
+    ]
+
+
+def sealed(
+    tables: Tables, namespace: str, stream: StreamId, *, after: int, upto: int, limit: int
+) -> Sealed:
+    """What ``Sealing.sealed`` promises."""
+    found = tables.stream(namespace, stream)
+    rows = list(tables.rows(_COMMITS, found.no, after, upto, limit))
+    commits = tuple(_commits(tables, found, rows))
+    last = commits[-1].last if commits else after
+    return Sealed(
+        header=found.state.header,
+        before=_hash_before(tables, found, after),
+        epoch=found.state.epoch,
+        commits=commits,
+        aliases=tuple((row[0], row[1]) for row in tables.rows(_ALIASES, found.no, after + 1, last)),
+        is_erased=found.state.info.status == "erased",
+    )
+
+
+def _commits(tables: Tables, stream: Stream, rows: Sequence[Row]) -> Iterator[SealedCommit]:
+    stream_id = stream.state.header.id
+    for first, count, at, epoch, chain in rows:
+        kept = tables.rows(_ROWS, stream.no, first, min(first + count - 1, MAX_SEQ))
+        entries = tuple(_stored(tables, stream_id, row) for row in kept)
+        if len(entries) != count:
+            raise CorruptLog(stream_id, first, f"of {count} entries of its commit some are gone")
+        yield SealedCommit(at, epoch, chain, entries)
+
+
+def _stored(tables: Tables, stream: StreamId, row: Row) -> StoredEntry:
+    body, salt, digest = row[6:9]
+    is_sealed = isinstance(body, bytes) and isinstance(digest, bytes)
+    if not (is_sealed and isinstance(salt, bytes | None)):
+        raise CorruptLog(stream, row[0], "its body, salt or digest is not kept as bytes")
+    return StoredEntry(tables.entry(stream, row[:7]), salt, digest)
+
+
+def _hash_before(tables: Tables, stream: Stream, after: int) -> bytes:
+    if after == EMPTY:
+        return bytes(tables.value("SELECT genesis FROM birth WHERE stream = ?", stream.no))
+    row = tables.row(_HASH_BEFORE, stream.no, after)
+    if row is None or row[1] != after:
+        raise CorruptLog(stream.state.header.id, after, "no commit ends with it")
+    return bytes(row[0])
+
+
+def receive(tables: Tables, namespace: str, share: Sealed, contents: Sequence[Packed]) -> None:
+    """What ``Sealing.receive`` promises. Within a transaction that is taken back if this raises."""
+    check(share)
+    stream = _stream(tables, namespace, share)
+    check_follows(share, stream.state)
+    tables.written.add((namespace, stream.state.header.id))
+    for commit in share.commits:
+        admission = admitted(stream.state, commit, share.aliases)
+        rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
+        stream = placed(tables, stream, admission, rows, at=commit.at, chain=commit.hash)
+    tables.run("UPDATE stream SET epoch = max(epoch, ?) WHERE no = ?", (share.epoch, stream.no))
+    if contents:
+        keep_blobs(tables, namespace_number(tables, namespace), contents)
+
+
+def _stream(tables: Tables, namespace: str, share: Sealed) -> Stream:
+    """The stream `share` belongs to, made if it begins with it."""
+    name = share.header.id
+    tables.standing.pop((namespace, name), None)
+    number = namespace_number(tables, namespace)
+    known = tables.value("SELECT no FROM stream WHERE namespace = ? AND id = ?", number, name)
+    if known is not None:
+        return tables.stream(namespace, name)
+    if share.commits and share.first > 0:
+        raise CopyConflict(name, EMPTY)
+    try:
+        new = created(tables, namespace, share.header)
+    except apsw.CorruptError as error:
+        raise CorruptLog(name, EMPTY, "its origin is damaged") from error
+    if not share.is_erased:
+        return new
+    tables.run("UPDATE birth SET genesis = ? WHERE stream = ?", (share.before, new.no))
+    tables.run("UPDATE stream SET hash = ? WHERE no = ?", (share.before, new.no))
+    return tables.stream(namespace, name)
+
+
+# ---------------------------------------------------------------- earlier moments
+
+_POSITION_AT = "SELECT max(first + count - 1) FROM commits WHERE at <= ?"
+
+_POSITION_OF = """
+SELECT e.n FROM entry AS e JOIN stream AS s ON s.no = e.stream
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ? AND e.seq = ?
+"""
+
+# The shares of a commit of several streams follow each other and were made at one time.
+_COMMITS_FROM = """
+SELECT c.first, c.count, c.at, e.stream FROM commits AS c JOIN entry AS e ON e.n = c.first
+WHERE c.first >= (SELECT max(first) FROM commits WHERE first <= ?) ORDER BY c.first
+"""
+
+_STANDINGS_AT = """
+SELECT s.id, coalesce(max(e.seq), -1), s.no, b.header, o.id
+FROM stream AS s JOIN birth AS b ON b.stream = s.no
+LEFT JOIN stream AS o ON o.no = b.origin
+LEFT JOIN entry AS e ON e.stream = s.no AND e.n <= ?
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) GROUP BY s.no ORDER BY s.no
+"""
+
+
+class _Born(msgspec.Struct):
+    created_at: int
+
+
+_born = msgspec.json.Decoder(_Born)
+
+
+class Moment(NamedTuple):
+    """A moment of a file: after the entry at a position, which was committed at a time."""
+
+    position: int
+    at: int
+
+
+def moment_at(tables: Tables, at: int) -> Moment:
+    """The moment after the last commit that was made at `at` or before."""
+    return Moment(int(tables.value(_POSITION_AT, at) or 0), at)
+
+
+def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Moment:
+    """The moment after the commit that holds an entry, its shares in other streams included.
+
+    Raises: EntryNotFound.
+    """
+    n = tables.value(_POSITION_OF, namespace, stream, seq)
+    if n is None:
+        raise EntryNotFound(entry_id(stream, seq), stream)
+    position, at, streams = int(n), 0, set[int]()
+    for first, count, made_at, number in tables.rows(_COMMITS_FROM, n):
+        if streams and (made_at != at or number in streams):
+            break
+        position, at = first + count - 1, made_at
+        streams.add(number)
+    return Moment(position, at)
+
+
+def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[Standing]:
+    """Every stream there was at `moment`, as it stood then."""
+    found: list[Standing] = []
+    for name, head, number, header, origin in list(
+        tables.rows(_STANDINGS_AT, moment.position, namespace)
+    ):
+        if head == EMPTY:
+            if _born.decode(header).created_at > moment.at:
+                continue
+            chain = tables.value("SELECT genesis FROM birth WHERE stream = ?", number)
+        else:
+            chain = tables.value(_HASH_BEFORE, number, head)
+        found.append(Standing(StreamId(name), head, bytes(chain), origin))
+    return found

@@ -1,0 +1,486 @@
+"""The reads of the store: each is a function of one connection at one moment.
+
+``SqliteStore`` carries them out on a reader's thread. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import merge
+from itertools import islice
+
+import apsw
+
+from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
+from perdure.session.entries import Entry, Positioned
+from perdure.session.fold import BranchState, ContextWindow, Placed
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
+from perdure.session.info import (
+    LISTED_STATUSES,
+    ORIGINS,
+    SessionInfo,
+    SessionScope,
+    Sought,
+    is_found,
+    is_sought,
+)
+from perdure.session.notes import CLOSING, Question
+from perdure.stores.append_rules import with_lease
+from perdure.stores.key import StoreKey
+from perdure.stores.protocol import StoreInfo, StreamState
+from perdure.stores.sqlite import branches
+from perdure.stores.sqlite.log.spans import AFTER, END
+from perdure.stores.sqlite.log.usage import held
+from perdure.stores.sqlite.migrate import version_of
+from perdure.stores.sqlite.payload.cipher import cipher_of
+from perdure.stores.sqlite.payload.contents import Packed, content_in
+from perdure.stores.sqlite.rows import (
+    ENTRY_COLUMNS,
+    INFO_COLUMNS,
+    Node,
+    Row,
+    Tables,
+    described_row,
+    info_of_row,
+    is_text,
+)
+
+_STREAM_NUMBER = """
+SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?
+"""
+
+_ENTRIES = f"""
+SELECT {ENTRY_COLUMNS} FROM entry WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?
+"""  # noqa: S608 - put together from constants
+
+_SOME_ENTRIES = f"""
+SELECT {ENTRY_COLUMNS} FROM entry AS e WHERE e.stream = ? AND e.seq > ? AND e.seq < ?
+"""  # noqa: S608 - put together from constants
+
+_FEED = f"""
+SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.n, e.stream
+FROM span AS a
+CROSS JOIN entry AS e ON e.n >= max(a.first, ?2) AND e.n < {END}
+CROSS JOIN stream AS s ON s.no = e.stream
+WHERE {AFTER} AND s.namespace = ?1 AND e.salt IS NOT NULL
+ORDER BY a.first, e.n LIMIT ?3
+"""  # noqa: S608 - put together from constants
+
+_NOTES_OF_ALL = """
+SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
+FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND e.kind = ? AND e.run IS NULL AND e.salt IS NOT NULL
+"""
+
+_POSITION = f"""
+SELECT e.n FROM span AS a
+CROSS JOIN entry AS e ON e.n >= a.first AND e.n < {END}
+CROSS JOIN stream AS s ON s.no = e.stream
+WHERE a.namespace = ?1 AND s.namespace = ?1
+ORDER BY a.first DESC, e.n DESC LIMIT 1
+"""  # noqa: S608 - put together from constants
+
+_NAMESPACE = "SELECT no FROM namespace WHERE name = ?"
+
+_LAST_ID = "\U0010ffff"
+"""After every id of a stream."""
+
+_SESSIONS = f"""
+SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
+WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND s.origin = ? AND s.status = ? AND (s.updated_at, s.id) < (?, ?)
+ORDER BY s.updated_at DESC, s.id DESC
+"""  # noqa: S608 - put together from constants
+
+_SESSIONS_OF_FOLDER = f"""
+SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
+WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND s.origin = ? AND s.cwd = ? AND (s.updated_at, s.id) < (?, ?)
+ORDER BY s.updated_at DESC, s.id DESC
+"""  # noqa: S608 - put together from constants
+
+_IDLE = """
+SELECT updated_at, id FROM stream
+WHERE kind = 'session' AND namespace = (SELECT no FROM namespace WHERE name = ?)
+    AND origin = ? AND status = 'active' AND updated_at <= ?
+ORDER BY updated_at DESC, id DESC
+"""
+
+# A received file may list a question that is closed: the log decides.
+_OPEN_QUESTIONS = """
+SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
+FROM open_question AS q CROSS JOIN entry AS e ON e.stream = q.stream AND e.seq = q.seq
+WHERE q.namespace = (SELECT no FROM namespace WHERE name = ?1) AND e.kind = ?2
+    AND e.run IS NULL AND e.salt IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM entry AS c INDEXED BY entry_note WHERE c.stream = q.stream
+            AND c.kind IN (?3, ?4) AND c.kind > 31
+            AND c.seq > q.seq AND c.run IS NULL AND c.ref = q.seq)
+"""
+
+_OPEN_QUESTIONS_OF = _OPEN_QUESTIONS + " AND q.stream = ?5 ORDER BY e.seq"
+
+_STREAMS_LIKE = """
+SELECT id FROM stream
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id >= ? AND id < ?
+ORDER BY id LIMIT 100
+"""
+
+_ALIAS = "SELECT name, seq FROM alias WHERE stream = ? AND name = ?"
+
+_ALIASES_LIKE = "SELECT name, seq FROM alias WHERE stream = ? AND name >= ? AND name < ?"
+
+_NAMED = """
+SELECT s.id, a.seq FROM alias AS a CROSS JOIN stream AS s ON s.no = a.stream
+WHERE a.name = ? AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+ORDER BY a.stream LIMIT 100
+"""
+
+_BLOB = """
+SELECT digest, size, packing, content FROM blob
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
+"""
+
+
+# ---------------------------------------------------------------- one stream
+
+
+def state(tables: Tables, namespace: str, stream: StreamId) -> StreamState:
+    """Where the stream stands."""
+    found = tables.stream(namespace, stream)
+    return with_lease(found.state, found.owner, found.until)
+
+
+def entries(
+    tables: Tables,
+    namespace: str,
+    stream: StreamId,
+    after: int,
+    limit: int | None,
+    *,
+    kind: str | None,
+    before: int | None,
+) -> list[Entry]:
+    """The stream's own log after seq `after`, or its entries before `before`, newest first."""
+    number = _number(tables, namespace, stream)
+    most = -1 if limit is None else limit
+    if kind is None and before is None:
+        return [tables.entry(stream, row) for row in tables.rows(_ENTRIES, number, after, most)]
+    sql, values = _SOME_ENTRIES, [number, after, MOST_SEQ if before is None else before]
+    if kind is not None:
+        of_kind = tables.kind_number(kind) if is_text(kind) else None
+        if of_kind is None:
+            return []
+        sql, values = branches.noted(f"{sql} AND e.kind = ?", of_kind), [*values, of_kind]
+    order = "" if before is None else " DESC"
+    rows = tables.rows(f"{sql} ORDER BY e.seq{order} LIMIT ?", *values, most)
+    return [tables.entry(stream, row) for row in rows]
+
+
+def entry(tables: Tables, namespace: str, stream: StreamId, reference: EntryId) -> Entry:
+    """An entry that the stream sees."""
+    number, head = _standing(tables, namespace, stream)
+    found = branches.entry_seen(tables, number, head, reference)
+    if found is None:
+        raise EntryNotFound(reference, stream)
+    return found
+
+
+def seen(
+    tables: Tables, namespace: str, stream: StreamId, references: Sequence[EntryId]
+) -> frozenset[EntryId]:
+    """Those of `references` that the stream sees."""
+    return branches.seen(tables, *_standing(tables, namespace, stream), references)
+
+
+def around(
+    tables: Tables,
+    namespace: str,
+    stream: StreamId,
+    leaf: EntryId,
+    references: Sequence[EntryId],
+    *,
+    reach: int,
+) -> list[Placed]:
+    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    number, head = _standing(tables, namespace, stream)
+    end = _node(tables, number, head, leaf)
+    places = [place for each in references if (place := tables.place(number, each))]
+    nodes = [node for place in places if (node := tables.node_of(*place))]
+    return branches.around(tables, end, nodes, reach)
+
+
+def branch(
+    tables: Tables,
+    namespace: str,
+    stream: StreamId,
+    leaf: EntryId | None,
+    *,
+    limit: int | None,
+    kind: str | None,
+) -> list[Entry]:
+    """The branch to `leaf`."""
+    number, head = _standing(tables, namespace, stream)
+    if leaf is None:
+        return []
+    return branches.branch(tables, _node(tables, number, head, leaf), limit, kind)
+
+
+def newest(
+    tables: Tables, namespace: str, stream: StreamId, *, limit: int | None, kind: str | None
+) -> tuple[StreamState, list[Entry]]:
+    """Where the stream stands, and the branch to its leaf."""
+    found = tables.stream(namespace, stream)
+    entries = branches.branch(tables, found.leaf, limit, kind) if found.leaf else []
+    return found.state, entries
+
+
+def context_window(
+    tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None, limit: int | None
+) -> ContextWindow:
+    """The window of the branch to `leaf`, or the newest `limit` entries of it."""
+    number, head = _standing(tables, namespace, stream)
+    if leaf is None:
+        return ContextWindow(None, (), BranchState(), 0)
+    return branches.window(tables, number, head, _node(tables, number, head, leaf), limit)
+
+
+def tree(tables: Tables, namespace: str, stream: StreamId, limit: int | None) -> list[Entry]:
+    """The newest `limit` tree entries the stream sees."""
+    return branches.tree(tables, *_standing(tables, namespace, stream), limit)
+
+
+def notes(tables: Tables, namespace: str, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds` the stream sees."""
+    number, head = _standing(tables, namespace, stream)
+    return branches.notes(tables, number, head, kinds)
+
+
+def partial(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, bytes] | None:
+    """What has arrived of an answer."""
+    number = _number(tables, namespace, stream)
+    row = tables.row("SELECT seq, content FROM partial WHERE stream = ?", number)
+    return None if row is None else (row[0], row[1])
+
+
+def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) -> EntryId:
+    """Return the entry with the whole id or foreign id `reference`."""
+    number, head = _standing(tables, namespace, stream)
+    found = branches.entry_seen(tables, number, head, reference)
+    if found is not None:
+        return found.id
+    exact = _with_alias(tables, number, head, reference)
+    if exact is None:
+        raise EntryNotFound(reference, stream)
+    return exact
+
+
+def find_entry(tables: Tables, namespace: str, stream: StreamId, prefix: str) -> EntryId:
+    """Resolve an id, a bare seq, a foreign id, or a unique prefix of one."""
+    number, head = _standing(tables, namespace, stream)
+    found = branches.entry_seen(tables, number, head, prefix)
+    if found is not None:
+        return found.id
+    seq = number_of(prefix)
+    if seq is not None and seq <= head:
+        return entry_id(stream, seq)
+    exact = _with_alias(tables, number, head, prefix)
+    return exact or _with_alias_prefix(tables, number, head, prefix, stream)
+
+
+def aliases(tables: Tables, namespace: str, stream: StreamId) -> dict[str, EntryId]:
+    """Foreign id -> entry of the stream's own log."""
+    number = _number(tables, namespace, stream)
+    rows = tables.rows("SELECT name, seq FROM alias WHERE stream = ? ORDER BY seq", number)
+    return {name: entry_id(stream, seq) for name, seq in rows}
+
+
+def _number(tables: Tables, namespace: str, stream: StreamId) -> int:
+    number = tables.value(_STREAM_NUMBER, namespace, stream) if is_text(stream) else None
+    if number is None:
+        raise SessionNotFound(stream)
+    return int(number)
+
+
+def _standing(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, int]:
+    number = _number(tables, namespace, stream)
+    tables.stream_ids[number] = stream
+    return number, tables.value("SELECT head FROM stream WHERE no = ?", number)
+
+
+def _node(tables: Tables, stream: int, head: int, reference: EntryId) -> Node:
+    node = branches.node_seen(tables, stream, head, reference)
+    if node is None:
+        raise EntryNotFound(reference, tables.stream_id(stream))
+    return node
+
+
+def _with_alias(tables: Tables, number: int, head: int, alias: str) -> EntryId | None:
+    if not alias or not is_text(alias):
+        return None
+    return _foreign_ids(tables, number, head, _ALIAS, alias).get(alias)
+
+
+def _with_alias_prefix(
+    tables: Tables, number: int, head: int, prefix: str, stream: StreamId
+) -> EntryId:
+    near: dict[str, EntryId] = {}
+    if prefix and is_text(prefix) and not is_number(prefix):
+        near = _foreign_ids(tables, number, head, _ALIASES_LIKE, prefix, _after(prefix))
+    if not near:
+        raise EntryNotFound(prefix, stream)
+    if len(near) > 1:
+        raise AmbiguousId(prefix, tuple(sorted(near)))
+    return next(iter(near.values()))
+
+
+def _foreign_ids(
+    tables: Tables, number: int, head: int, sql: str, *values: str
+) -> dict[str, EntryId]:
+    """Foreign id -> entry the stream sees; a fork's own count before its origin's."""
+    found: dict[str, EntryId] = {}
+    for near, _, _ in reversed(list(branches.lineage(tables, number, head))):
+        for name, seq in list(tables.rows(sql, near, *values)):
+            if branches.is_seen(tables, number, head, (near, seq)):
+                found[name] = entry_id(tables.stream_id(near), seq)
+    return found
+
+
+def _after(prefix: str) -> str:
+    """A text behind every text that begins with `prefix`."""
+    return prefix + "\U0010ffff" * 4
+
+
+# ---------------------------------------------------------------- the namespace
+
+
+def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
+    """The stream whose id is `prefix`, or the only one that begins with it."""
+    found: list[str] = []
+    if prefix and is_text(prefix):
+        found = [row[0] for row in tables.rows(_STREAMS_LIKE, namespace, prefix, _after(prefix))]
+    if not found:
+        raise SessionNotFound(prefix)
+    if len(found) > 1 and found[0] != prefix:
+        raise AmbiguousId(prefix, tuple(found))
+    return StreamId(found[0])
+
+
+def entries_named(tables: Tables, namespace: str, alias: str) -> list[EntryId]:
+    """The entries of all streams with the foreign id `alias`."""
+    if not is_text(alias):
+        return []
+    return [entry_id(row[0], row[1]) for row in tables.rows(_NAMED, alias, namespace)]
+
+
+def sessions(
+    tables: Tables,
+    namespace: str,
+    *,
+    limit: int | None,
+    scope: SessionScope,
+    cwd: str | None,
+    query: str | None,
+    sought: Sought,
+) -> list[SessionInfo]:
+    """Sessions, newest activity first."""
+    if cwd is not None and not is_text(cwd):
+        return []
+    after = sought.get("after") or (MOST_SEQ, _LAST_ID)
+    sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
+    cursors = [
+        tables.db.execute(sql, (namespace, *of, *after))
+        for origin in ORIGINS[scope]
+        for of in ([(origin, each) for each in LISTED_STATUSES] if cwd is None else [(origin, cwd)])
+    ]
+    newest_first = merge(*cursors, key=lambda row: (row[5], row[1]), reverse=True)
+    infos = ((info_of_row(row), row[15]) for row in newest_first)
+    whole = (described_row(*each) for each in infos if is_found(each[0], cwd, query))
+    found = list(islice((info for info in whole if is_sought(info, sought)), limit))
+    for cursor in cursors:
+        cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
+    return found
+
+
+def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
+    """What ``NamespaceReading.idle_sessions`` promises."""
+    rows = [row for each in ORIGINS["all"] for row in tables.rows(_IDLE, namespace, each, upto)]
+    return [StreamId(row[1]) for row in sorted(rows, reverse=True)]
+
+
+def open_questions_of_all(tables: Tables, namespace: str) -> list[Entry]:
+    """The questions of all streams that no entry closes."""
+    return _asked(tables, tables.rows(_OPEN_QUESTIONS, namespace, *_asking(tables)))
+
+
+def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
+    """The questions of the stream's own log that no entry of it closes."""
+    number = _number(tables, namespace, stream)
+    return _asked(tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, *_asking(tables), number))
+
+
+def _asking(tables: Tables) -> list[int]:
+    """The numbers of the kinds that ask and close; -1 for one that the file has no entry of."""
+    return [tables.kind_number(kind) or -1 for kind in (Question.kind, *CLOSING)]
+
+
+def _asked(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
+    return [tables.entry(tables.stream_id(row[7]), _entry_part(row)) for row in list(rows)]
+
+
+def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[Entry]:
+    """The side entries of `kinds` in the own logs of all streams."""
+    numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
+    found = [
+        tables.entry(tables.stream_id(row[7]), _entry_part(row))
+        for number in numbers
+        for row in list(tables.rows(branches.noted(_NOTES_OF_ALL, number), namespace, number))
+    ]
+    return sorted(found, key=lambda entry: (entry.stream, entry.seq))
+
+
+def feed(tables: Tables, namespace: str, after: int, limit: int) -> list[Positioned]:
+    """Entries of all streams after position `after`."""
+    number = tables.value(_NAMESPACE, namespace)
+    return [
+        Positioned(row[7], tables.entry(tables.stream_id(row[8]), _entry_part(row)))
+        for row in list(tables.rows(_FEED, number, max(after, 0) + 1, limit))
+    ]
+
+
+def _entry_part(row: Row) -> Row:
+    return row[:7]
+
+
+def position(tables: Tables, namespace: str) -> int:
+    """The position of the namespace's newest entry."""
+    return tables.value(_POSITION, tables.value(_NAMESPACE, namespace)) or 0
+
+
+def blob(tables: Tables, namespace: str, digest: str) -> bytes:
+    """The content of that name."""
+    row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None
+    if row is None:
+        raise EntryNotFound(digest, namespace)
+    return content_in(Packed(*row))
+
+
+def info(
+    tables: Tables, namespace: str, address: str, durability: str, key: StoreKey | None
+) -> StoreInfo:
+    """What ``SessionStore.info`` promises."""
+    found = held(tables, namespace)
+    return StoreInfo(
+        address=address,
+        backend="sqlite",
+        namespace=namespace,
+        durability=durability,
+        schema_version=version_of(tables.db),
+        streams=found.streams,
+        entries=found.entries,
+        size_bytes=tables.db.pragma("page_count") * tables.db.pragma("page_size"),
+        payload_bytes=found.body_bytes + found.content_bytes,
+        is_encrypted=key is not None,
+        engine=f"SQLite {apsw.sqlite_lib_version()}",
+        cipher=cipher_of(key),
+    )

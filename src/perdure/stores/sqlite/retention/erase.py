@@ -1,0 +1,103 @@
+"""An erasure from its first step to its last, between which others write; and going on with one.
+
+Killed in between, the next one who opens the file goes on, whatever namespace it is about.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from perdure.session.clock import Clock, RandomSource
+from perdure.stores.protocol import Durability
+from perdure.stores.retention import copies
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.sqlite.database import Database
+from perdure.stores.sqlite.maintenance.content_gc import batched, unreferenced
+from perdure.stores.sqlite.rekey_copy import remove_dead_copy
+from perdure.stores.sqlite.retention import erase_steps
+from perdure.stores.sqlite.retention.erase_plan import begin
+from perdure.stores.sqlite.retention.erase_records import (
+    Open,
+    backups_of,
+    certificates_of,
+    names_of,
+    open_erasures,
+)
+from perdure.stores.sqlite.retention.policy import begin_removal
+
+BACKEND = "sqlite"
+
+
+async def erase(
+    database: Database,
+    namespace: str,
+    request: EraseRequest,
+    *,
+    durability: Durability,
+    clock: Clock,
+    random: RandomSource,
+) -> Certificate:
+    """What ``Erasing.erase`` promises."""
+    begun = await database.write(
+        lambda tables: begin(tables, namespace, request, random, BACKEND),
+        durability,
+        is_composite=True,
+    )
+    await go_on(database, durability, clock)
+    found = await database.read(lambda tables: certificates_of(tables, namespace))
+    kept = next(certificate for certificate in found if certificate.id == begun.id)
+    return copies.named(kept, begun) if kept.id == request.id else kept
+
+
+async def remove(
+    database: Database,
+    namespace: str,
+    request: EraseRequest,
+    *,
+    is_erased: bool,
+    durability: Durability,
+    clock: Clock,
+    random: RandomSource,
+) -> bool:
+    """What ``Retaining.remove`` promises."""
+    is_begun = await database.write(
+        lambda tables: begin_removal(tables, namespace, request, random, is_erased=is_erased),
+        durability,
+        is_composite=True,
+    )
+    if is_begun:
+        await go_on(database, durability, clock)
+    return is_begun
+
+
+async def go_on(database: Database, durability: Durability, clock: Clock) -> None:
+    """Finish what was begun, by this process or by one that was killed."""
+    for erasure in await database.read(open_erasures):
+        await _finish(database, erasure, durability, clock)
+
+
+async def _finish(database: Database, erasure: Open, durability: Durability, clock: Clock) -> None:
+    while await database.write(lambda tables: erase_steps.advance(tables, erasure), durability):
+        pass
+    names = await database.read(lambda tables: names_of(tables, erasure.no))
+    if names:
+        found = await database.read(lambda tables: unreferenced(tables, erasure.name, names))
+        for part in batched(found.blobs):
+            await database.write(
+                lambda tables, part=part: erase_steps.remove_contents(tables, erasure, found, part),
+                durability,
+            )
+    backups = await database.read(backups_of)
+    left = (*copies.backed_up(backups), *copies.of_files("the file"))
+    at = clock.now_ms()
+    await database.write(lambda tables: erase_steps.finish(tables, erasure, at, left), durability)
+    _remove_leftovers(database)
+    is_empty = erasure.is_removal or await database.truncate_log()
+    last = erase_steps.seal if is_empty else erase_steps.leave
+    await database.write(lambda tables: last(tables, erasure), durability)
+
+
+def _remove_leftovers(database: Database) -> None:
+    """The copy that a killed rekey left holds all there was; a running one would have the file."""
+    with suppress(OSError):
+        remove_dead_copy(database.path)

@@ -1,0 +1,290 @@
+"""The first step of an erasure, one transaction: what it takes, written down, and nobody goes on.
+
+Runs on the writer's thread. From its commit on the sessions are erased to everybody: they are not
+listed, nothing is appended to them, their headers are redacted. What is left to remove stands in
+the table ``erasing``, and is done by ``removing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from perdure.session.clock import RandomSource
+from perdure.session.codec import encode
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader, redacted
+from perdure.session.notes import KEPT_WHEN_ERASED
+from perdure.stores.protocol import EMPTY, Commit
+from perdure.stores.retention import copies
+from perdure.stores.retention.cascade import (
+    KEPT_NOTES,
+    Reach,
+    Seen,
+    Taking,
+    reach_of,
+    takings,
+    wanted,
+)
+from perdure.stores.retention.erase import (
+    Certificate,
+    Counts,
+    ErasedSession,
+    EraseRequest,
+    Range,
+    Relation,
+    how_related,
+)
+from perdure.stores.sqlite import branches
+from perdure.stores.sqlite.append import append, namespace_number
+from perdure.stores.sqlite.payload.requests import Request, shares_of
+from perdure.stores.sqlite.retention.erase_records import certificates_of, keep_new
+from perdure.stores.sqlite.rows import Stream, Tables
+from perdure.stores.sqlite.search import indexer
+
+_ALL = """
+SELECT s.id, s.status, b.header FROM stream AS s JOIN birth AS b ON b.stream = s.no
+WHERE s.namespace = ? ORDER BY s.no
+"""
+
+_RELATIONS = """
+SELECT s.id, s.parent, s.origin, s.status, b.origin, b.origin_head, b.is_path
+FROM stream AS s JOIN birth AS b ON b.stream = s.no
+WHERE s.namespace = ? AND s.parent IS NOT NULL
+"""
+
+_CLOSE = "UPDATE stream SET epoch = epoch + 1, owner = NULL, until = 0 WHERE no = ?"
+
+_header = msgspec.json.Decoder(StreamHeader)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is taken of one stream, as it stood before; how many bodies, of how many bytes."""
+
+    stream: Stream
+    taking: Taking
+    entries: int
+    bytes: int
+
+
+def begin(
+    tables: Tables, namespace: str, request: EraseRequest, random: RandomSource, backend: str
+) -> Certificate:
+    """Begin what `request` asks for; the certificate so far, or that of an earlier erasure.
+
+    Raises: SessionNotFound, SessionHasForks.
+    """
+    found = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+    number = -1 if found is None else int(found)
+    roots = _roots(tables, number, namespace, request)
+    policy = request.forks if request.scope == "session" else "erase"
+    relations = _relations(tables, number)
+    reach = reach_of(roots, relations, policy)
+    plans = _plans(tables, namespace, reach, relations)
+    if not plans and request.scope == "session":
+        for earlier in reversed(certificates_of(tables, namespace)):
+            if any(session.session == request.name for session in earlier.sessions):
+                return earlier
+    outside = [
+        copy
+        for plan in plans
+        if plan.taking.is_whole
+        for copy in copies.outside(_own_notes(tables, plan.stream, copies.TELLING))
+    ]
+    sessions = marked(tables, namespace, plans, request, random)
+    certificate = Certificate(
+        id=request.id,
+        backend=backend,
+        namespace=namespace,
+        scope=request.scope,
+        by=request.by,
+        at=request.at,
+        sessions=sessions,
+        removed=forgotten(tables, number, plans),
+        copies=(*copies.kept(reach.forks, reach.copies), *outside),
+    )
+    keep_new(
+        tables,
+        namespace_number(tables, namespace),  # also of one that nobody has written to
+        copies.unnamed(certificate),
+        [(plan.stream.no, plan.taking.erased) for plan in plans],
+    )
+    return certificate
+
+
+# ---------------------------------------------------------------- what is meant
+
+
+def _roots(tables: Tables, number: int, namespace: str, request: EraseRequest) -> list[StreamId]:
+    if request.scope == "session":
+        stream = StreamId(request.name or "")
+        tables.stream(namespace, stream)
+        return [stream]
+    return [
+        StreamId(id_)
+        for id_, status, header in tables.rows(_ALL, number)
+        if request.scope == "namespace"
+        or (status != "erased" and _header.decode(header).subject == request.name)
+    ]
+
+
+def _relations(tables: Tables, number: int) -> list[Relation]:
+    return [
+        Relation(
+            StreamId(id_),
+            StreamId(parent),
+            how_related(is_fork=origin_no is not None, origin=origin),
+            is_erased=status == "erased",
+            head=EMPTY if head is None else head,
+            is_path=bool(is_path),
+        )
+        for id_, parent, origin, status, origin_no, head, is_path in tables.rows(_RELATIONS, number)
+    ]
+
+
+def _plans(
+    tables: Tables, namespace: str, reach: Reach, relations: Sequence[Relation]
+) -> list[Plan]:
+    """What is taken of each stream; streams that lose nothing are left out."""
+    streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
+    heads = {id_: streams[id_].state.head for id_ in reach.targets}
+
+    def stream_of(id_: StreamId) -> Stream:
+        return streams.get(id_) or streams.setdefault(id_, tables.stream(namespace, id_))
+
+    seen = {id_: _seen(tables, stream_of(id_)) for id_ in wanted(reach, relations)}
+    found = takings(reach, heads, relations, seen)
+    if found is None:
+        seen = {id_: _seen(tables, stream_of(id_)) for id_ in (*reach.targets, *reach.forks)}
+        found = takings(reach, heads, relations, seen) or []
+    plans = [plan_of(tables, stream_of(each.stream), each) for each in found]
+    return [plan for plan in plans if plan.entries or not _was_erased(plan)]
+
+
+def _was_erased(plan: Plan) -> bool:
+    return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
+
+
+def plan_of(tables: Tables, stream: Stream, taking: Taking) -> Plan:
+    """`taking`, with what it amounts to."""
+    sizes = [_size(tables, stream.no, each) for each in taking.erased]
+    return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
+
+
+def _seen(tables: Tables, stream: Stream) -> Seen:
+    head = stream.state.head
+    tree = branches.tree(tables, stream.no, head)
+    return Seen(tree, branches.notes(tables, stream.no, head, KEPT_NOTES))
+
+
+def kept_kinds(tables: Tables) -> str:
+    """The numbers of the kinds whose bodies stay, as SQL."""
+    numbers = (tables.kind_number(kind) for kind in sorted(KEPT_WHEN_ERASED))
+    return ", ".join(str(number) for number in numbers if number is not None) or "-1"
+
+
+def _size(tables: Tables, stream: int, seqs: Range) -> tuple[int, int]:
+    row = tables.row(
+        "SELECT count(*), coalesce(sum(length(body)), 0) FROM entry WHERE stream = ?"  # noqa: S608 - numbers only
+        f" AND seq BETWEEN ? AND ? AND salt IS NOT NULL AND kind NOT IN ({kept_kinds(tables)})",
+        stream,
+        *seqs,
+    )
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
+def _own_notes(tables: Tables, stream: Stream, kinds: Sequence[str]) -> list[Entry]:
+    id_ = stream.state.header.id
+    notes = branches.notes(tables, stream.no, stream.state.head, kinds)
+    return [note for note in notes if note.stream == id_]
+
+
+# ---------------------------------------------------------------- from here on it is erased
+
+
+def marked(
+    tables: Tables,
+    namespace: str,
+    plans: Sequence[Plan],
+    request: EraseRequest,
+    random: RandomSource,
+) -> tuple[ErasedSession, ...]:
+    """Every stream says that it was erased, and is closed."""
+    if not plans:
+        return ()
+    tables.forget_standing()
+    writes = tuple(plan.taking.write(request) for plan in plans)
+    commit = Commit(writes=writes, at=request.at)
+    tables.run("UPDATE quota SET is_lifted = 1")
+    append(tables, Request(namespace, commit, b"", shares_of(commit, random), ()))
+    after = [_closed(tables, namespace, plan) for plan in plans]
+    tables.run("UPDATE quota SET is_lifted = 0")
+    tables.forget_standing()
+    return tuple(
+        plan.taking.done(plan.stream.state, hash_after, entries=plan.entries, body_bytes=plan.bytes)
+        for plan, hash_after in zip(plans, after, strict=True)
+    )
+
+
+def _closed(tables: Tables, namespace: str, plan: Plan) -> bytes:
+    """Fence whoever runs a turn in the stream, and redact its header; its hash now."""
+    number = plan.stream.no
+    if plan.taking.is_whole:
+        owner = plan.stream.namespace
+        title = list(indexer.titles(tables, owner, number - 1, number))
+        indexer.forget(tables, owner, title)
+        header = encode(redacted(plan.stream.state.header))
+        tables.run("UPDATE birth SET header = ? WHERE stream = ?", (header, number))
+        tables.run(_CLOSE, (number,))
+    return tables.stream(namespace, plan.taking.stream).state.hash
+
+
+def forgotten(tables: Tables, namespace: int, plans: Iterable[Plan]) -> Counts:
+    """Remove parts of answers, and the keys of commits to the streams."""
+    numbers = [plan.stream.no for plan in plans if plan.taking.is_whole]
+    partials = 0
+    for number in numbers:
+        tables.run("DELETE FROM partial WHERE stream = ?", (number,))
+        partials += int(tables.value("SELECT changes()"))
+    keys = keys_of(tables, namespace, numbers)
+    tables.run_many(
+        "DELETE FROM idempotency WHERE namespace = ? AND key = ?",
+        [(namespace, key) for key in keys],
+    )
+    return Counts(partial_answers=partials, idempotency_keys=len(keys))
+
+
+_KEYS_NEAR = """
+SELECT i.key, i.first, i.at FROM idempotency AS i WHERE i.namespace = ? AND i.at IN (
+    SELECT c.at FROM entry AS e CROSS JOIN commits AS c ON c.first = e.n WHERE e.stream = ?)
+"""
+
+_SHARE = """
+SELECT c.count, c.at, e.stream FROM commits AS c JOIN entry AS e ON e.n = c.first
+WHERE c.first = ?
+"""
+
+
+def keys_of(tables: Tables, namespace: int, streams: Iterable[int]) -> list[str]:
+    """The idempotency keys of commits that appended to one of `streams`."""
+    found: dict[str, None] = {}
+    for stream in streams:
+        for key, first, at in list(tables.rows(_KEYS_NEAR, namespace, stream)):
+            if stream in _streams_of_commit(tables, first, at):
+                found[key] = None
+    return list(found)
+
+
+def _streams_of_commit(tables: Tables, first: int, at: int) -> list[int]:
+    """The streams of the commit whose first entry is at `first`: its shares follow each other."""
+    found: list[int] = []
+    share = tables.row(_SHARE, first)
+    while share is not None and share[1] == at and share[2] not in found:
+        found.append(share[2])
+        first += int(share[0])
+        share = tables.row(_SHARE, first)
+    return found

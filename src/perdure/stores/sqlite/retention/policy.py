@@ -1,0 +1,187 @@
+"""Retention in the file: the policy, what is held by whom, and removing one session whole."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.session.clock import RandomSource
+from perdure.session.ids import StreamId
+from perdure.session.info import LISTED_STATUSES, ORIGINS
+from perdure.stores.access.lease_term import is_running
+from perdure.stores.retention.cascade import Taking
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.retention.policy import (
+    Hold,
+    Holding,
+    Retention,
+    is_over,
+    oldest_kept,
+)
+from perdure.stores.sqlite.append import namespace_number
+from perdure.stores.sqlite.log.usage import held
+from perdure.stores.sqlite.retention.erase_plan import forgotten, marked, plan_of
+from perdure.stores.sqlite.retention.erase_records import keep_new
+from perdure.stores.sqlite.rows import Stream, Tables
+
+_HOLDINGS = """
+SELECT s.no, s.id, s.created_at, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
+    s.owner IS NOT NULL AND s.until - ? BETWEEN 1 AND 86400000, coalesce(b.size, 0)
+FROM stream AS s LEFT JOIN (
+    SELECT stream, sum(length(body)) AS size FROM entry GROUP BY stream
+) AS b ON b.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.kind = 'session'
+    AND s.status <> 'erased'
+"""
+
+_FORKS = """
+SELECT b.origin, s.id FROM birth AS b JOIN stream AS s ON s.no = b.stream
+WHERE b.origin IS NOT NULL AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_WAITS = """
+SELECT 1 FROM open_question WHERE stream = ?1
+    AND namespace = (SELECT namespace FROM stream WHERE no = ?1) LIMIT 1
+"""
+
+_HAS_OLDER = """
+SELECT 1 FROM stream WHERE kind = 'session' AND status <> 'erased'
+    AND namespace = (SELECT no FROM namespace WHERE name = ?) AND created_at < ? LIMIT 1
+"""
+
+_HAS_IDLE = """
+SELECT 1 FROM stream WHERE kind = 'session'
+    AND namespace = (SELECT no FROM namespace WHERE name = ?) AND origin = ? AND status = ?
+    AND updated_at < ? LIMIT 1
+"""
+
+
+_POLICY = """
+SELECT policy FROM retention WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
+"""
+
+_policy = msgspec.json.Decoder(Retention)
+
+
+def policy_of(tables: Tables, namespace: str) -> Retention:
+    """The policy of the namespace."""
+    kept = tables.value(_POLICY, namespace)
+    return Retention() if kept is None else _policy.decode(kept)
+
+
+def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
+    """`policy` is that of the namespace from now on."""
+    number = namespace_number(tables, namespace)
+    content = msgspec.json.encode(policy)
+    tables.run("INSERT OR REPLACE INTO retention VALUES (?, ?)", (number, content))
+
+
+def is_due(tables: Tables, namespace: str, policy: Retention, now: int) -> bool:
+    """What ``Retaining.is_due`` promises."""
+    found = held(tables, namespace)
+    return (
+        is_over(found.sessions, policy.max_sessions)
+        or is_over(found.body_bytes, policy.max_bytes)
+        or _has_older(tables, namespace, oldest_kept(policy.max_age_s, now))
+        or _has_idle(tables, namespace, oldest_kept(policy.max_idle_s, now))
+    )
+
+
+def _has_older(tables: Tables, namespace: str, before: int | None) -> bool:
+    return before is not None and tables.value(_HAS_OLDER, namespace, before) is not None
+
+
+def _has_idle(tables: Tables, namespace: str, before: int | None) -> bool:
+    return before is not None and any(
+        tables.value(_HAS_IDLE, namespace, origin, status, before) is not None
+        for origin in ORIGINS["all"]
+        for status in LISTED_STATUSES
+    )
+
+
+def holdings(tables: Tables, namespace: str, now: int) -> list[Holding]:
+    """What ``Retaining.holdings`` promises."""
+    forks: dict[int, list[StreamId]] = {}
+    for origin, fork in tables.rows(_FORKS, namespace):
+        forks.setdefault(origin, []).append(StreamId(fork))
+    return [
+        Holding(
+            stream=StreamId(id_),
+            created_at=created_at,
+            active_at=updated_at,
+            entries=entries,
+            bytes=size,
+            forks=tuple(forks.get(no, ())),
+            hold=_hold(tables, no, is_open=bool(is_open), is_led=bool(is_led)),
+        )
+        for no, id_, created_at, updated_at, entries, is_open, is_led, size in list(
+            tables.rows(_HOLDINGS, now, namespace)
+        )
+    ]
+
+
+def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold | None:
+    if is_open:
+        return "turn"
+    if is_led:
+        return "lease"
+    return None if tables.value(_WAITS, stream) is None else "question"
+
+
+def holder(tables: Tables, namespace: str, stream: StreamId, now: int) -> Hold | None:
+    """What ``Retaining.holder`` promises."""
+    return _holder(tables, tables.stream(namespace, stream), now)
+
+
+def _holder(tables: Tables, stream: Stream, now: int) -> Hold | None:
+    if tables.value("SELECT 1 FROM birth WHERE origin = ? LIMIT 1", stream.no) is not None:
+        return "forks"
+    is_led = stream.owner is not None and is_running(stream.until, now)
+    is_open = stream.state.open_turn is not None
+    return _hold(tables, stream.no, is_open=is_open, is_led=is_led)
+
+
+def begin_removal(
+    tables: Tables,
+    namespace: str,
+    request: EraseRequest,
+    random: RandomSource,
+    *,
+    is_erased: bool = False,
+) -> bool:
+    """Take a session out of sight and write down that it goes; False when something holds it.
+
+    Raises: SessionNotFound.
+    """
+    stream = tables.stream(namespace, request.name or "")
+    if is_erased and stream.state.info.status != "erased":
+        return False
+    if _holder(tables, stream, request.at) is not None:
+        return False
+    number = namespace_number(tables, namespace)
+    erased = ((0, stream.state.head),) if stream.state.head >= 0 else ()
+    plan = plan_of(
+        tables, stream, Taking(stream=stream.state.header.id, is_whole=True, erased=erased)
+    )
+    sessions = marked(tables, namespace, [plan], request, random)
+    forgotten(tables, number, [plan])
+    certificate = Certificate(
+        id=request.id,
+        backend="sqlite",
+        namespace=namespace,
+        scope="session",
+        by=request.by,
+        at=request.at,
+        sessions=sessions,
+    )
+    keep_new(tables, number, certificate, [(stream.no, erased)], is_removal=True)
+    return True
+
+
+def forget_keys(tables: Tables, namespace: str, before: int) -> int:
+    """What ``Retaining.forget_keys`` promises."""
+    tables.run(
+        "DELETE FROM idempotency WHERE at < ?"
+        " AND namespace = (SELECT no FROM namespace WHERE name = ?)",
+        (before, namespace),
+    )
+    return int(tables.value("SELECT changes()"))

@@ -1,0 +1,34 @@
+"""Having another agent do a piece of work, in a session of its own (`ToolCall.invoke`)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from perdure.errors import ToolUnavailable
+from perdure.tools.decorator import tool
+from perdure.tools.spec import ToolCall, ToolOutput
+
+INVOKE_AGENT = "invoke_agent"
+
+PATIENCE_S = 366 * 24 * 3600.0
+"""Another agent may wait for a person, who is not hurried; its own limits end it before."""
+
+_Said = Annotated[str, Meta(min_length=1)]
+
+
+@tool(effect="external", on_unknown="retry", timeout_s=PATIENCE_S)
+async def invoke_agent(
+    agent: Annotated[str, "The id of the agent."],
+    input: Annotated[_Said, "Everything it has to know: it sees nothing of this conversation."],
+    *,
+    call: ToolCall,
+) -> ToolOutput:
+    """Give a piece of work to another agent and wait for its answer.
+
+    It works in a session of its own, with no tools or permissions that you do not have.
+    """
+    if call.invoke is None:
+        raise ToolUnavailable(call.tool, "there are no other agents here")
+    return await call.invoke(call, agent, input)

@@ -1,0 +1,171 @@
+"""The decorator that makes a tool of a function."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
+
+from perdure.errors import ToolError, WrongArgument
+from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.ledger import ToolEffect, UnknownPolicy
+from perdure.tools.docstring import described
+from perdure.tools.schema import CALL, Parameters, arguments_of, parameters_of
+from perdure.tools.spec import (
+    DEFAULT_OUTPUT_BYTES,
+    DEFAULT_TIMEOUT_S,
+    Run,
+    ToolCall,
+    ToolOutput,
+    ToolSpec,
+)
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+POLICY_BY_EFFECT: dict[ToolEffect, UnknownPolicy] = {
+    "read": "retry",
+    "write": "ask",
+    "external": "ask",
+}
+"""What is done about an outcome nobody knows, where the tool does not say."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all providers accept
+
+
+class FunctionTool(ToolSpec, Generic[P, R_co], frozen=True, kw_only=True):
+    """A tool made of a function. To call it is to call `function`, unchecked: for unit tests."""
+
+    function: Callable[P, R_co]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return self.function(*args, **kwargs)
+
+
+class Declares(Protocol):
+    """What `tool(...)` with options returns: the decorator."""
+
+    def __call__(self, function: Callable[P, R_co], /) -> FunctionTool[P, R_co]: ...
+
+
+@overload
+def tool(function: Callable[P, R_co], /) -> FunctionTool[P, R_co]: ...
+
+
+@overload
+def tool(
+    *,
+    effect: ToolEffect = "external",
+    on_unknown: UnknownPolicy | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+) -> Declares: ...
+
+
+@takes_declared
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: ToolEffect = "external",
+    on_unknown: UnknownPolicy | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+) -> FunctionTool[..., Any] | Declares:
+    """Make a tool of a function: ``@tool``, or with options ``@tool(effect="read")``.
+
+    The schema comes from the signature (see `schema`), the description from the docstring. A
+    parameter ``call: ToolCall`` is given the call and not shown to the model. A function that is
+    not ``async`` runs in a thread, which goes on to its end even when the call is given up.
+    What it returns: text as it is, a `ToolOutput` as it is, None as "done", all else as JSON.
+    Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
+    Raises: TypeError for a signature that a model cannot be told; WrongArgument for an impossible
+    name or limit, and for what is no function or yields.
+    """
+
+    def declared(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        _require_function(function)
+        parameters = parameters_of(function)
+        chosen = _checked_name(name or getattr(function, "__name__", ""))
+        return FunctionTool(
+            name=chosen,
+            description=description or described(function).summary,
+            parameters=parameters.schema,
+            arguments=partial(arguments_of, chosen, parameters),
+            run=_run_of(chosen, function, parameters),
+            effect=effect,
+            on_unknown=on_unknown or POLICY_BY_EFFECT[effect],
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+            function=function,
+        )
+
+    if timeout_s <= 0 or max_output_bytes <= 0:
+        raise WrongArgument("timeout_s and max_output_bytes must be greater than 0")
+    return declared if function is None else declared(function)
+
+
+def _require_function(function: object) -> None:
+    if not callable(function):
+        raise WrongArgument(f"a tool is made of a function, not of {type(function).__name__}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise WrongArgument(
+            f"{getattr(function, '__qualname__', 'it')}() cannot be a tool: it yields, and a tool "
+            "returns one result"
+        )
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise WrongArgument(
+            f"{name!r} cannot be a tool's name: use 1 to 64 letters, digits, _ or -, beginning "
+            "with a letter or _"
+        )
+    return name
+
+
+def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> Run:
+    """`function` as the engine calls it: arguments checked before, the result made text after."""
+
+    async def run(call: ToolCall) -> ToolOutput:
+        arguments = arguments_of(name, parameters, call.args)
+        if parameters.takes_call:
+            arguments[CALL] = call
+        if inspect.iscoroutinefunction(function):
+            return _output_of(name, await function(**arguments))
+        value = await asyncio.to_thread(_called, name, function, arguments)
+        if inspect.isawaitable(value):  # of an object whose call is async
+            value = await value
+        return _output_of(name, value)
+
+    return run
+
+
+def _called(name: str, function: Callable[..., Any], arguments: dict[str, object]) -> object:
+    try:
+        return function(**arguments)
+    except StopIteration as error:  # cannot leave a thread by a future: its awaiter would hang
+        raise ToolError(name, "it raised StopIteration") from error
+
+
+def _output_of(name: str, value: object) -> ToolOutput:
+    if isinstance(value, ToolOutput):
+        return value
+    if value is None:
+        return ToolOutput("done")
+    if isinstance(value, str):
+        return ToolOutput(value)
+    try:
+        return ToolOutput(msgspec.json.encode(value).decode())
+    except (TypeError, ValueError) as error:
+        reason = f"its result, a {type(value).__name__}, cannot be written as JSON ({error})"
+        raise ToolError(name, reason) from error

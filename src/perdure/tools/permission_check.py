@@ -1,0 +1,249 @@
+"""Whether a call may run, must be asked for, or never runs: everything before the effect.
+
+Pure, in the order that security needs: effective arguments, validation, policy, approval. What is
+doomed is refused before anybody is asked. The one approval engine; a mode is a `RuleSet` of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from perdure.errors import PerdureError, ToolDenied, ToolError
+from perdure.secrets.mask import masked
+from perdure.session.messages import ToolCallPart
+from perdure.tools.approval import Bound, Decision, Doubt
+from perdure.tools.permissions import ApprovalMode, Permissions
+from perdure.tools.registry import ToolRegistry
+from perdure.tools.spec import Action, Subject, ToolSpec
+
+MAX_SHOWN = 500
+MAX_GRANT = 4000
+
+_NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", "__dict__"))
+
+
+class RuleSet(msgspec.Struct, frozen=True):
+    """What is decided about each action. `honours_grants`: an earlier "always" counts.
+
+    `asks_hidden`: a person is asked before a file is written whose path has a name that begins with
+    a dot, such as ``.github``: what lies there configures other programs.
+    """
+
+    actions: Mapping[Action, Decision]
+    honours_grants: bool = True
+    asks_hidden: bool = False
+
+
+RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
+    "ask": RuleSet({"fs_write": "ask", "process": "ask", "egress": "ask", "os": "ask"}),
+    "plan": RuleSet(
+        {"fs_write": "refuse", "process": "refuse", "egress": "refuse", "os": "refuse"},
+        honours_grants=False,
+    ),
+    "accept-edits": RuleSet(
+        {"fs_write": "run", "process": "ask", "egress": "ask", "os": "ask"}, asks_hidden=True
+    ),
+    "auto": RuleSet({"fs_write": "run", "process": "run", "egress": "run", "os": "run"}),
+}
+"""The modes of an agent. An action that a rule set does not name is refused."""
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What was decided about a call, and why.
+
+    `text` asks the person, or tells the model why not. `grant` is what "always" would allow.
+    `error_code` is there for what is refused; `action` and `preview`, the path, the command or the
+    host it is about, for what is asked. `choices` are a person's answers where they are others than
+    allow, deny and always; `free_in` the modes of a flow's consent that do not ask.
+    `bound` is what an approval is bound to; ``examine``: the decision needs it, and it is missing.
+    """
+
+    decision: Decision
+    text: str = ""
+    grant: str | None = None
+    error_code: str | None = None
+    action: Action | None = None
+    preview: str | None = None
+    choices: tuple[str, ...] = ()
+    free_in: tuple[str, ...] = ()
+    bound: Bound | None = None
+
+
+EXAMINE = Ruling("examine")
+
+
+def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
+    """`args` without names that only the configuration gives, and names that are no arguments."""
+    dropped = spec.config_only | _NEVER_NAMES
+    if dropped.isdisjoint(args):
+        return args
+    return {name: value for name, value in args.items() if name not in dropped}
+
+
+Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
+"""Says whether a call may run, given the turn's grants and what an approval would be bound to."""
+
+
+def judge_of(
+    registry: ToolRegistry,
+    permissions: Permissions,
+    granted: frozenset[str] = frozenset(),
+    rules: RuleSet | None = None,
+) -> Judge:
+    """The judge of turns that have the tools of `registry` under `permissions`.
+
+    `granted` is what people allowed for the whole session before; `rules` as in `judged`.
+    """
+
+    def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:
+        if call.name not in registry.names:
+            return Ruling("run")  # calls of unknown tools are answered elsewhere
+        spec = registry.get(call.name)
+        return bound_ruling(spec, call, permissions, granted | in_turn, rules, bound=bound)
+
+    return judge
+
+
+def bound_ruling(
+    spec: ToolSpec,
+    call: ToolCallPart,
+    permissions: Permissions,
+    granted: frozenset[str],
+    rules: RuleSet | None,
+    *,
+    bound: Bound | None,
+) -> Ruling:
+    """As `judged`, but ``examine`` where a person might be asked and `bound` was not given."""
+    if bound is not None:
+        return judged(spec, call.args, permissions, granted, rules, bound=bound)
+    if spec.action is None and spec.bind is not None:
+        return EXAMINE
+    ruling = judged(spec, call.args, permissions, frozenset(), rules)
+    chosen = rules or RULE_SETS[permissions.approval]
+    may_ask = ruling.decision == "run" and _looks_for_dots(spec, chosen)
+    return EXAMINE if may_ask or ruling.decision == "ask" else ruling
+
+
+def _looks_for_dots(spec: ToolSpec, rules: RuleSet) -> bool:
+    """Whether it depends on the path of the file that `spec` writes if a person is asked."""
+    return rules.asks_hidden and spec.action == "fs_write" and spec.bind is not None
+
+
+def judged(
+    spec: ToolSpec,
+    args: Mapping[str, object],
+    permissions: Permissions,
+    granted: frozenset[str] = frozenset(),
+    rules: RuleSet | None = None,
+    *,
+    bound: Bound | None = None,
+) -> Ruling:
+    """What is done about a call of `spec` with `args`, given the grants of the session.
+
+    `rules` are those of the agent's mode unless others are given. `bound` is what an approval of
+    the call is bound to; None offers "always" for the arguments alone.
+    """
+    chosen = rules or RULE_SETS[permissions.approval]
+    if spec.action is None:
+        return _without_action(spec, chosen, granted, bound)
+    try:
+        subject = _examined(spec, args, permissions)
+    except PerdureError as error:
+        reason = error.reason if isinstance(error, ToolError) else str(error)
+        return Ruling("refuse", f"{spec.name}: {masked(reason)}", error_code=error.code)
+    return _decided(spec, subject, chosen, granted, bound or Bound())
+
+
+def _without_action(
+    spec: ToolSpec, rules: RuleSet, granted: frozenset[str], bound: Bound | None
+) -> Ruling:
+    """A call that no mode is about: it runs, unless something in doubt was not granted."""
+    if bound is None or bound.doubt is None:
+        return Ruling("run")
+    grant = f"{spec.name} {bound.doubt.grant}"
+    if rules.honours_grants and grant in granted:
+        return Ruling("run", bound=bound)
+    offered = grant if rules.honours_grants and grant.isprintable() else None
+    choices = ("always", "deny") if offered else ("allow", "deny")
+    return Ruling("ask", _doubted(spec, bound.doubt), offered, choices=choices, bound=bound)
+
+
+def _doubted(spec: ToolSpec, doubt: Doubt) -> str:
+    return f"May {spec.name} run? {_showable(doubt.text)}"
+
+
+def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissions) -> Subject:
+    """What the call is about, once its arguments fit and the policy has nothing against it.
+
+    Raises: ToolError.
+    """
+    given = effective_args(spec, args)
+    if spec.arguments is not None:
+        given = spec.arguments(given)
+    return spec.examine(given, permissions) if spec.examine is not None else Subject("")
+
+
+def _decided(
+    spec: ToolSpec,
+    subject: Subject,
+    rules: RuleSet,
+    granted: frozenset[str],
+    bound: Bound,
+) -> Ruling:
+    action = spec.action
+    decision = "refuse" if action is None else rules.actions.get(action, "refuse")
+    if action is None or decision == "refuse":
+        reason = "nothing is changed, run or sent in this mode; say what you would do instead"
+        return Ruling("refuse", f"{spec.name}: {reason}", error_code=ToolDenied.code)
+    if _looks_for_dots(spec, rules) and bound.is_hidden:
+        decision = "ask"
+    if (spec.is_gated or decision == "ask") and (problem := bound.problem) is not None:
+        reason = masked(f"{spec.name}: {problem.reason}")
+        return Ruling("refuse", reason, error_code=problem.code)
+    grant = None if spec.is_gated else grant_of(spec.name, subject, bound)
+    if spec.is_gated or decision == "ask":
+        if grant is not None and rules.honours_grants and grant in granted:
+            return Ruling("run", bound=bound)
+        offered = grant if rules.honours_grants else None
+        preview = _preview(action, subject)
+        text = _question(spec, subject)
+        if bound.doubt is not None:
+            text = f"{text} {_showable(bound.doubt.text)}"
+        return Ruling("ask", text, offered, action=action, preview=preview, bound=bound)
+    return Ruling("run")
+
+
+def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
+    """What "always" allows: this tool for exactly this; None where nothing can be shown whole.
+
+    What holds a secret, or is too long to be read, is asked for each time.
+    """
+    always = "" if bound is None else bound.always
+    if not subject.grant or len(subject.grant) > MAX_SHOWN or always is None:
+        return None
+    grant = f"{tool} {subject.grant}{always}"
+    is_whole = len(grant) <= MAX_GRANT and grant.isprintable()
+    return grant if is_whole and masked(grant) == grant else None
+
+
+def _preview(action: Action, subject: Subject) -> str | None:
+    """The path, the command or the host, as far as it may be shown; None where there is none."""
+    if action == "os":
+        return None
+    about = subject.host if action == "egress" else subject.shown
+    return _showable(about) if about else None
+
+
+def _showable(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    shown = masked(shown)
+    if len(shown) > MAX_SHOWN:
+        shown = f"{shown[: MAX_SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return shown
+
+
+def _question(spec: ToolSpec, subject: Subject) -> str:
+    shown = _showable(subject.shown)
+    return f"May {spec.name} run? {shown}" if shown else f"May {spec.name} run?"

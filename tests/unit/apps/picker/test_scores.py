@@ -1,0 +1,135 @@
+"""Which texts fit a query, and which fit better."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.apps.picker.scores import (
+    Wanted,
+    folded,
+    fuzzy_score,
+    phrase_score,
+    ranked,
+    score_of,
+    wanted_of,
+)
+
+TITLES = (
+    "Fix the tide table",
+    "The table of contents",
+    "Tidy up the attic",
+    "Größe der Straße",
+    "a time indeed enormous",
+    "release-checklist",
+)
+
+
+def order(query: str, titles: tuple[str, ...] = TITLES) -> list[str]:
+    found = ranked(((folded(title),) for title in titles), wanted_of(query))
+    return [titles[match.index] for match in found]
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "phrases"),
+    [
+        ("", (), ()),
+        ("  Tide   TABLE ", ("tide", "table"), ()),
+        ('"Tide  Table"', (), ("tide table",)),
+        ('fix "tide table" now', ("fix", "now"), ("tide table",)),
+        ('fix "tide ta', ("fix",), ("tide ta",)),
+        ('""', (), ()),
+        ('"', (), ()),
+        ("größe", ("große",), ()),
+    ],
+)
+def test_a_query_is_words_and_phrases(
+    query: str, words: tuple[str, ...], phrases: tuple[str, ...]
+) -> None:
+    wanted = wanted_of(query)
+    assert wanted.words == tuple(folded(word) for word in words)
+    assert wanted.phrases == phrases
+
+
+def test_an_empty_query_fits_everything_in_the_order_given() -> None:
+    assert order("") == list(TITLES)
+
+
+def test_the_letters_of_a_word_may_stand_apart() -> None:
+    assert "Fix the tide table" in order("fxtbl")
+    assert order("rlchk") == ["release-checklist"]
+
+
+def test_every_word_must_fit_in_any_order() -> None:
+    assert order("table tide")[0] == "Fix the tide table"
+    assert order("table zebra") == []
+
+
+def test_a_phrase_fits_only_letter_for_letter() -> None:
+    assert order('"tide table"') == ["Fix the tide table"]
+    assert order('"table tide"') == []
+    assert order('"tidetable"') == []
+
+
+def test_a_whole_word_is_better_than_its_letters_apart() -> None:
+    assert order("tide")[0] == "Fix the tide table"
+    assert set(order("tide")[1:]) == {"Tidy up the attic", "a time indeed enormous"}
+
+
+def test_the_beginning_of_a_word_is_better_than_its_middle() -> None:
+    assert order("cont", ("discontent", "table of contents")) == ["table of contents", "discontent"]
+
+
+def test_letter_case_and_accents_do_not_count() -> None:
+    assert order("GROSSE") == ["Größe der Straße"]
+    assert order('"der strasse"') == ["Größe der Straße"]
+
+
+def test_a_more_important_text_counts_more() -> None:
+    texts = (("other", "tide"), ("tide", "other"))
+    assert [match.index for match in ranked(texts, wanted_of("tide"))] == [1, 0]
+
+
+def test_words_may_fit_different_texts_of_one_thing() -> None:
+    assert score_of(("fix the table", "0196f0c2", "/home/mira"), wanted_of("table 0196 mira"))
+
+
+def test_equally_good_ones_stay_in_their_order() -> None:
+    assert order("same", ("same", "same ", " same")) == ["same", "same ", " same"]
+
+
+WORDS = st.text(alphabet="abcdé -", min_size=1, max_size=8)
+
+
+@settings(max_examples=60)
+@given(text=st.text(max_size=40), word=st.text(min_size=1, max_size=6))
+def test_a_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> None:
+    text, word = folded(text), folded(word)
+    rest = iter(text)
+    stands = all(letter in rest for letter in word)
+    assert (fuzzy_score(text, word) is not None) == stands
+    assert (phrase_score(text, word) is not None) == (word in text)
+
+
+@settings(max_examples=60)
+@given(texts=st.lists(WORDS, max_size=8), query=WORDS)
+def test_what_is_ranked_is_what_fits_the_best_first(texts: list[str], query: str) -> None:
+    wanted = wanted_of(query)
+    fields = [(folded(text),) for text in texts]
+    found = ranked(fields, wanted)
+    assert sorted(match.index for match in found) == [
+        place for place, each in enumerate(fields) if score_of(each, wanted) is not None
+    ]
+    assert [match.score for match in found] == sorted((m.score for m in found), reverse=True)
+
+
+@settings(max_examples=60)
+@given(text=WORDS, query=WORDS, more=WORDS)
+def test_what_fits_more_words_fits_fewer(text: str, query: str, more: str) -> None:
+    fields = (folded(text),)
+    wanted, longer = wanted_of(query), wanted_of(f"{query} {more}")
+    both = Wanted(wanted.words + wanted_of(more).words)
+    assert longer == both
+    if score_of(fields, longer) is not None:
+        assert score_of(fields, wanted) is not None

@@ -1,0 +1,110 @@
+"""What each key does to a choice."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.apps.picker.selection import (
+    PAGE,
+    Chosen,
+    State,
+    after,
+    begun,
+    choices_of,
+    keys_in,
+)
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
+
+
+def info(name: str, cwd: str | None = "/here") -> SessionInfo:
+    id_ = StreamId(name.lower().replace(" ", "-"))
+    return SessionInfo(id_, "session", "user", 0, 0, title=name, cwd=cwd)
+
+
+HERE = tuple(info(f"Session {number}") for number in range(25))
+ELSEWHERE = (info("Tide table", "/there"), info("No folder", None))
+
+
+@pytest.fixture
+def state() -> State:
+    return begun(choices_of(HERE + ELSEWHERE), "/here")
+
+
+def press(state: State, typed: str) -> State:
+    for key in keys_in(typed):
+        moved = after(state, key)
+        assert isinstance(moved, State)
+        state = moved
+    return state
+
+
+def names(state: State) -> list[str]:
+    return [choice.info.name for choice in state.fitting]
+
+
+def test_the_sessions_of_the_folder_are_offered_first(state: State) -> None:
+    assert names(state) == [each.name for each in HERE]
+    assert names(press(state, "\t")) == [each.name for each in HERE + ELSEWHERE]
+    assert names(press(state, "\t\t")) == names(state)
+
+
+def test_where_none_is_of_the_folder_all_are_offered() -> None:
+    assert begun(choices_of(ELSEWHERE), "/here").is_everywhere
+
+
+def test_what_is_typed_narrows_and_what_is_erased_widens(state: State) -> None:
+    narrow = press(state, "24")
+    assert names(narrow) == ["Session 24"]
+    assert names(press(narrow, "\x7f")) == names(press(state, "2"))
+    assert press(narrow, "\x15") == state
+    assert press(press(state, "session 24"), "\x17").query == "session"
+
+
+def test_the_best_is_marked_again_after_each_change(state: State) -> None:
+    assert press(press(state, "\x1b[B\x1b[B"), "1").marked == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "marked"),
+    [
+        ("\x1b[B", 1),
+        ("\x0e\x0e\x10", 1),
+        ("\x1b[A", 0),
+        ("\x1b[6~", PAGE),
+        ("\x1b[6~\x1b[6~\x1b[6~", 24),
+        ("\x1b[F", 24),
+        ("\x1b[F\x1b[B", 24),
+        ("\x1b[F\x1b[H", 0),
+        ("\x1bOB\x1bOA", 0),
+        ("\x1b[Z\x1b[200~\x1b[201~\x07", 0),
+    ],
+)
+def test_the_mark_moves_and_stays_in_the_list(state: State, typed: str, marked: int) -> None:
+    assert press(state, typed).marked == marked
+
+
+def test_enter_takes_the_marked_one(state: State) -> None:
+    chosen = after(press(state, "\x1b[B"), "enter")
+    assert isinstance(chosen, Chosen)
+    assert chosen.choice is not None
+    assert chosen.choice.info == HERE[1]
+
+
+def test_enter_does_nothing_where_nothing_fits(state: State) -> None:
+    empty = press(state, "zebra")
+    assert after(empty, "enter") == empty
+    assert empty.choice is None
+
+
+@pytest.mark.parametrize("key", ["\x1b", "\x03", "\x04"])
+def test_one_can_leave_without_choosing(state: State, key: str) -> None:
+    (name,) = keys_in(key)
+    assert after(state, name) == Chosen(None)
+
+
+def test_what_is_pasted_is_text_and_keys_in_it_are_keys() -> None:
+    assert list(keys_in('\x1b[200~"tide table" 漢字\x1b[201~\r')) == [
+        'text:"tide table" 漢字',
+        "enter",
+    ]

@@ -1,0 +1,58 @@
+"""Lines of pipes and files, whole and cut, and Ctrl-C as a call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from perdure.apps.terminal.line_input import TypedLines, interrupts
+
+
+async def test_lines_of_a_pipe_arrive_whole_in_whatever_pieces_they_come() -> None:
+    reading, writing = os.pipe()
+    lines = TypedLines(reading)
+    assert not lines.is_terminal
+    text = "første\r\nsecond".encode()
+    for position in range(len(text)):
+        os.write(writing, text[position : position + 1])
+        await asyncio.sleep(0)
+    assert await lines.next() == "første"
+    os.close(writing)
+    assert await lines.next() == "second"
+    assert await lines.next() is None
+    assert await lines.next() is None
+    lines.close()
+    os.close(reading)
+
+
+async def test_a_file_can_be_read_as_if_it_were_typed(tmp_path: Path) -> None:
+    file = tmp_path / "typed"
+    file.write_bytes(b"one\n\ntwo\xff\n")
+    descriptor = os.open(file, os.O_RDONLY)
+    lines = TypedLines(descriptor)
+    assert [await lines.next() for _ in range(4)] == ["one", "", "two\ufffd", None]
+    os.close(descriptor)
+
+
+async def test_nothing_is_lost_when_waiting_for_a_line_is_given_up() -> None:
+    reading, writing = os.pipe()
+    lines = TypedLines(reading)
+    waiting = asyncio.ensure_future(lines.next())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    os.write(writing, b"kept\n")
+    assert await lines.next() == "kept"
+    lines.close()
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_ctrl_c_calls_instead_of_raising_and_only_inside() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    pressed = asyncio.Event()
+    with interrupts(pressed.set):
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.wait_for(pressed.wait(), 60)
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,259 @@
+"""Agents that invoke agents, in real sessions on a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.session_usage import standing_of
+from perdure.client.conversation.lineage import children_of
+from perdure.client.reads import OpenQuestion
+from perdure.errors import TurnFailed
+from perdure.session.ids import StreamId
+from perdure.session.ledger import ModelFinished, ToolFinished, TurnFinished
+from perdure.session.notes import Question, SessionStarted
+from perdure.tools.permissions import Permissions
+from tests.fakes.players import USED, Act, Hold, Theatre, asks, words
+
+PER_CALL = USED.total_tokens
+
+
+def invokes(agent: str = "scout", said: str = "look around") -> Act:
+    return asks("invoke_agent", json=json.dumps({"agent": agent, "input": said}))
+
+
+def lead(**settings: Any) -> Agent:
+    tools = settings.pop("tools", ("invoke_agent",))
+    return Agent("lead", model="p:main", tools=tools, **settings)
+
+
+def scout(**settings: Any) -> Agent:
+    return Agent("scout", model="p:scout", description="Looks.", **settings)
+
+
+async def only_child(theatre: Theatre, of: str = "s") -> StreamId:
+    (child,) = await children_of(theatre.memory, StreamId(of))
+    return child.info.id
+
+
+def result(theatre: Theatre) -> str:
+    """What the parent's model was told by its tool."""
+    last = [r for r in theatre.players.requests if r.model == "p:main"][-1].messages[-1]
+    return str(getattr(last.parts[0], "text", ""))
+
+
+async def run(theatre: Theatre, runtime: Runtime, said: str = "go") -> str:
+    chat = await runtime.start("lead", id="s")
+    return (await chat.send(said)).text
+
+
+async def test_an_agent_is_asked_in_a_session_of_its_own_and_its_answer_given_back() -> None:
+    theatre = Theatre(main=[invokes(), words("so it is")], scout=[words("all quiet")])
+    assert await run(theatre, theatre.runtime(lead(), scout())) == "so it is"
+    assert result(theatre) == "all quiet"
+    child = await only_child(theatre)
+    state = await theatre.memory.state(child)
+    assert (state.info.origin, state.info.parent) == ("subagent", "s")
+    (started,) = await theatre.bodies(SessionStarted, child)
+    assert started.invoked_by is not None
+    assert (started.invoked_by.session, started.invoked_by.call_id) == ("s", "invoke_agent-0")
+    (finished,) = await theatre.bodies(ToolFinished)
+    assert finished.delegated is not None
+    assert finished.delegated.session == child
+
+
+async def test_a_parent_is_told_which_agents_there_are() -> None:
+    theatre = Theatre(main=[words("ok")])
+    await run(theatre, theatre.runtime(lead(), scout()))
+    (tool,) = theatre.players.requests[0].tools
+    assert "- scout: Looks." in tool.description
+
+
+async def test_what_a_child_spends_counts_in_its_parents_total() -> None:
+    theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
+    runtime = theatre.runtime(lead(), scout())
+    await run(theatre, runtime)
+    standing = await standing_of(theatre.store, "s")
+    assert standing.spent.cost_microcents == 3 * PER_CALL
+    last = (await theatre.bodies(ModelFinished))[-1]
+    assert last.spent is not None
+    assert last.spent.cost_microcents == 3 * PER_CALL
+
+
+async def test_a_child_gets_what_its_parent_has_left_and_no_more() -> None:
+    theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
+    parent = lead(max_cost_microcents=20_000, on_exceed="fail")
+    await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=90_000)))
+    (started,) = await theatre.bodies(SessionStarted, await only_child(theatre))
+    assert started.agent is not None
+    assert started.agent["max_cost_microcents"] == 20_000 - PER_CALL
+    assert started.agent["on_exceed"] == "fail"
+
+
+async def test_a_childs_own_lower_limit_stays() -> None:
+    theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
+    parent = lead(max_cost_microcents=20_000, on_exceed="fail")
+    await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=9_000)))
+    (started,) = await theatre.bodies(SessionStarted, await only_child(theatre))
+    assert started.agent is not None
+    assert started.agent["max_cost_microcents"] == 9_000
+
+
+async def test_a_child_that_would_spend_too_much_gives_no_answer() -> None:
+    theatre = Theatre(main=[invokes(), words("then not")])
+    parent = lead(max_cost_microcents=20_000, on_exceed="fail")
+    await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=10, on_exceed="fail")))
+    assert "scout gave no answer" in result(theatre)
+    assert theatre.players.called == ["main", "main"]
+
+
+async def test_children_have_no_tool_and_no_permission_that_their_parent_has_not() -> None:
+    theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
+    parent = lead(
+        tools=("invoke_agent", "read_file"),
+        permissions=Permissions(scope="sandboxed", approval="plan", allowed_commands=("ls",)),
+    )
+    child = scout(
+        tools=("read_file", "write_file"),
+        permissions=Permissions(scope="full", approval="auto", allowed_commands=("ls", "rm x")),
+    )
+    await run(theatre, theatre.runtime(parent, child))
+    (started,) = await theatre.bodies(SessionStarted, await only_child(theatre))
+    snapshot: Any = started.agent
+    assert [tool["name"] for tool in snapshot["tools"]] == ["read_file"]
+    assert snapshot["permissions"] == {"approval": "plan", "allowed_commands": ["ls"]}
+    assert msgspec.convert(snapshot["permissions"], Permissions).scope == "sandboxed"
+
+
+async def test_a_session_that_was_narrowed_narrows_its_children() -> None:
+    theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
+    runtime = theatre.runtime(
+        lead(tools=("invoke_agent", "read_file", "git_status")),
+        scout(tools=("read_file", "git_status")),
+    )
+    chat = await runtime.start("lead", id="s", tools=["invoke_agent", "git_status"])
+    await chat.send("go")
+    (started,) = await theatre.bodies(SessionStarted, await only_child(theatre))
+    snapshot: Any = started.agent
+    assert [tool["name"] for tool in snapshot["tools"]] == ["git_status"]
+
+
+async def test_an_unknown_agent_is_answered_with_those_there_are() -> None:
+    theatre = Theatre(main=[invokes("nobody"), words("ok")])
+    await run(theatre, theatre.runtime(lead(), scout()))
+    assert "there is no agent 'nobody'; there are: lead, scout" in result(theatre)
+
+
+async def test_a_session_invokes_no_more_agents_than_it_may() -> None:
+    theatre = Theatre(main=[invokes(), invokes(), words("ok")], scout=[words("a"), words("b")])
+    await run(theatre, theatre.runtime(lead(max_agents=1), scout()))
+    assert "has invoked its 1 agents" in result(theatre)
+    assert len(await children_of(theatre.memory, StreamId("s"))) == 1
+
+
+async def test_agents_nest_no_deeper_than_they_may() -> None:
+    deeper = Agent("lead", model="p:main", tools=("invoke_agent",), max_depth=1)
+    theatre = Theatre(main=[invokes("lead", "deeper"), words("below"), words("above")])
+    await run(theatre, theatre.runtime(deeper))
+    assert result(theatre) == "below"
+    (below,) = [r for r in theatre.players.requests if r.messages[0].text == "deeper"]
+    assert below.tools == ()
+
+
+async def test_grandchildren_are_counted_all_the_way_up() -> None:
+    middle = Agent("middle", model="p:middle", tools=("invoke_agent",))
+    theatre = Theatre(
+        main=[invokes("middle"), words("ok")],
+        middle=[invokes("scout"), words("m")],
+        scout=[words("s")],
+    )
+    await run(theatre, theatre.runtime(lead(), middle, scout()))
+    assert (await standing_of(theatre.store, "s")).spent.cost_microcents == 5 * PER_CALL
+    child = await only_child(theatre)
+    assert (await standing_of(theatre.store, child)).spent.cost_microcents == 3 * PER_CALL
+    assert len(await children_of(theatre.memory, child)) == 1
+
+
+async def test_aborting_a_parent_aborts_its_child_and_counts_what_that_spent() -> None:
+    hold = Hold()
+    theatre = Theatre(main=[invokes()], scout=[asks("nothing"), (hold, *words("never"))])
+    chat = await theatre.runtime(lead(), scout()).start("lead", id="s")
+    turn = chat.send("go")
+    await hold.entered.wait()
+    await chat.abort()
+    assert (await turn).end == "aborted"
+    child = await only_child(theatre)
+    assert (await theatre.memory.state(child)).open_turn is None
+    assert [body.end for body in await theatre.bodies(TurnFinished, child)] == ["aborted"]
+    spent = (await standing_of(theatre.store, "s")).spent.cost_microcents
+    assert spent == PER_CALL + (await standing_of(theatre.store, child)).spent.cost_microcents
+    assert spent > PER_CALL
+
+
+async def test_suspending_a_parent_leaves_its_child_to_be_resumed_and_never_opens_another() -> None:
+    hold = Hold()
+    theatre = Theatre(
+        main=[invokes(), words("so it is")],
+        scout=[(hold, *words("never")), words("all quiet")],
+    )
+    chat = await theatre.runtime(lead(), scout()).start("lead", id="s")
+    chat.send("go")
+    await hold.entered.wait()
+    await chat.suspend()
+    child = await only_child(theatre)
+    assert (await theatre.memory.state(child)).open_turn is not None
+
+    again = await theatre.runtime(lead(), scout()).resume("s")
+    assert again.turn is not None
+    assert (await again.turn).text == "so it is"
+    assert result(theatre) == "all quiet"
+    assert await only_child(theatre) == child
+    assert (await theatre.memory.state(child)).info.turns == 1
+    total = (await standing_of(theatre.store, "s")).spent.cost_microcents
+    below = (await standing_of(theatre.store, child)).spent.cost_microcents
+    assert total == 2 * PER_CALL + below
+
+
+async def test_a_childs_question_waits_with_all_others_and_its_answer_lets_it_go_on() -> None:
+    theatre = Theatre(
+        main=[invokes(), words("done")],
+        scout=[asks("write_file", json='{"path": "a", "content": "b"}'), words("not written")],
+    )
+    tools = ("invoke_agent", "write_file")
+    chat = await theatre.runtime(lead(tools=tools), scout(tools=("write_file",))).start(
+        "lead", id="s"
+    )
+    turn = chat.send("go")
+    waiting: list[OpenQuestion] = []
+    async with asyncio.timeout(60):
+        while not waiting:
+            await asyncio.sleep(0)  # until the child has asked
+            waiting = await theatre.store.questions()
+    child = await only_child(theatre)
+    assert waiting[0].id.startswith(child)
+    assert len(await theatre.bodies(Question, child)) == 1
+    await (await theatre.store.open(child)).answer(waiting[0].id, "deny", by="me")
+    assert (await turn).text == "done"
+    assert result(theatre) == "not written"
+
+
+async def test_a_child_keeps_its_carved_budget_when_a_person_resumes_it() -> None:
+    theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
+    parent = lead(max_cost_microcents=9_000, on_exceed="fail")
+    runtime = theatre.runtime(parent, scout())
+    await run(theatre, runtime)
+    child = await runtime.resume(await only_child(theatre))
+    assert child.agent.max_cost_microcents == 9_000 - PER_CALL
+
+    async def spend_all() -> None:
+        for _ in range(60):
+            await child.send("more")
+
+    with pytest.raises(TurnFailed, match="budget_exceeded"):
+        await spend_all()

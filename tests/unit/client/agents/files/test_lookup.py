@@ -1,0 +1,70 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.client.agents.files.lookup import agent_named, agents_found, load_agents
+from perdure.errors import ConfigError, InvalidAgentFile
+
+
+def written(folder: Path, name: str, id: str | None = None) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{name}.agent.yaml"
+    file.write_text(f"id: {id or name}\nmodel: scripted:echo\nsystem_prompt: x\n")
+    return file
+
+
+def test_agents_are_found_in_the_project_then_in_the_persons_folder(tmp_path: Path) -> None:
+    written(tmp_path / "user", "a")
+    written(tmp_path / "project", "b")
+    found = agents_found({"project": tmp_path / "project", "user": tmp_path / "user"})
+    assert [(filed.id, filed.place) for filed in found] == [("b", "project"), ("a", "user")]
+    assert agent_named("a", found).agent is not None
+    assert agents_found({"project": tmp_path / "nowhere"}) == ()
+
+
+def test_an_unknown_id_lists_those_there_are(tmp_path: Path) -> None:
+    written(tmp_path / "p", "b")
+    written(tmp_path / "p", "a")
+    found = agents_found({"project": tmp_path / "p"})
+    with pytest.raises(ConfigError, match=r"there is no agent 'c'; there are: a, b"):
+        agent_named("c", found)
+
+
+def test_a_double_id_is_an_error_that_names_the_files_even_across_folders(tmp_path: Path) -> None:
+    written(tmp_path / "project", "a")
+    written(tmp_path / "user", "other", "a")
+    found = agents_found({"project": tmp_path / "project", "user": tmp_path / "user"})
+    with pytest.raises(ConfigError, match=r"a\.agent\.yaml, .*other\.agent\.yaml"):
+        agent_named("a", found)
+
+
+def test_a_file_that_cannot_be_read_troubles_only_who_asks_for_it(tmp_path: Path) -> None:
+    written(tmp_path / "p", "good")
+    (tmp_path / "p" / "bad.agent.yaml").write_text("id: bad\n")
+    found = agents_found({"project": tmp_path / "p"})
+    assert agent_named("good", found).agent is not None
+    with pytest.raises(InvalidAgentFile, match="model"):
+        agent_named("bad", found)
+
+
+def test_what_never_ends_is_no_agent(tmp_path: Path) -> None:
+    written(tmp_path / "p", "good")
+    (tmp_path / "p" / "zero.agent.yaml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "p" / "pipe.agent.yaml")
+    found = agents_found({"project": tmp_path / "p"})
+    assert agent_named("good", found).agent is not None
+    for name in ("zero", "pipe"):
+        with pytest.raises(ConfigError, match="not a regular file"):
+            agent_named(name, found)
+
+
+def test_folders_of_agents_are_loaded_for_a_runtime(tmp_path: Path) -> None:
+    written(tmp_path / "p", "a")
+    written(tmp_path / "q", "b")
+    assert [agent.id for agent in load_agents(tmp_path / "p", tmp_path / "q")] == ["a", "b"]
+    written(tmp_path / "q", "c", "a")
+    with pytest.raises(ConfigError, match="both the agent 'a'"):
+        load_agents(tmp_path / "p", tmp_path / "q")
+    with pytest.raises(ConfigError, match="no folder"):
+        load_agents(tmp_path / "none")

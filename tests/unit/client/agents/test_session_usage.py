@@ -1,0 +1,154 @@
+"""What a session's turns left behind; grants taken back; idle sessions closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.session_usage import Standing, revoke, standing_of
+from perdure.errors import RateLimited
+from perdure.session.ids import StreamId
+from perdure.session.ledger import Spending
+from perdure.session.notes import SessionEnded
+from perdure.stores.protocol import StreamState
+from perdure.stores.retention.policy import Retaining
+from perdure.tools.decorator import tool
+from perdure.tools.spec import Subject, ToolSpec
+from tests.fakes.players import Hold, Theatre, asks, words
+
+
+async def test_a_session_without_a_turn_stands_at_nothing() -> None:
+    theatre = Theatre()
+    await theatre.store.create(id="s")
+    assert await standing_of(theatre.store, "s") == Standing(Spending(), (), None, {})
+
+
+async def test_what_was_spent_and_who_is_left_alone_is_read_from_the_newest_turn() -> None:
+    theatre = Theatre(main=[words("one"), (RateLimited("p:main", "slow"),)])
+    chat = await theatre.chat(fallbacks=["q:other"])
+    await chat.send("one")
+    await chat.send("two")
+    standing = await standing_of(theatre.store, "s")
+    assert standing.spent == Spending(220)
+    assert standing.parked == {"p": theatre.clock.now_ms() + 30_000}
+
+
+async def test_a_fork_has_spent_nothing_of_its_own() -> None:
+    theatre = Theatre()
+    chat = await theatre.chat()
+    await chat.send("one")
+    fork = await chat.session.fork()
+    assert (await standing_of(theatre.store, fork.id)).spent == Spending()
+
+
+async def test_what_was_allowed_for_good_holds_over_turns_until_it_is_revoked() -> None:
+    @tool(effect="write")
+    async def strike() -> str:
+        """Strike."""
+        return "struck"
+
+    agent = Agent("a", model="p:main", tools=[asking(strike)])
+    theatre = Theatre(main=[asks("strike"), words("one"), asks("strike"), words("two")])
+    chat = await theatre.runtime(agent).start(agent, id="s")
+    turn = chat.send("go")
+    async for event in turn:
+        if event.type == "inbox:question":
+            (asked,) = await chat.session.questions()
+            await chat.session.answer(asked.id, "always", by="me")
+    assert (await standing_of(theatre.store, "s")).grants == ("strike it",)
+    assert (await chat.send("again")).text == "two"
+    await revoke(theatre.store, "s")
+    assert (await standing_of(theatre.store, "s")).grants == ()
+
+
+def asking(spec: ToolSpec) -> ToolSpec:
+    """`spec` as a tool that is approved first."""
+    return ToolSpec(
+        spec.name,
+        spec.description,
+        spec.parameters,
+        spec.run,
+        action="os",
+        examine=lambda args, permissions: Subject("it", grant="it"),
+    )
+
+
+async def test_only_sessions_in_which_nothing_happens_are_closed() -> None:
+    hold = Hold()
+    theatre = Theatre(main=[words("one"), words("two"), (hold,)])
+    agent = Agent("a", model="p:main")
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    for name in ("idle", "fresh"):
+        await (await runtime.start(agent, id=name)).send("hi")
+        theatre.clock.advance(50)
+    busy = await runtime.start(agent, id="busy")
+    busy.send("hi")
+    await hold.entered.wait()
+    assert await runtime.end_idle() == ["idle"]
+    assert await runtime.end_idle() == []
+    assert await theatre.bodies(SessionEnded, "idle") == [SessionEnded("idle")]
+    theatre.clock.advance(100)
+    assert await runtime.end_idle() == ["fresh"]
+    hold.leave.set()
+    await asyncio.wait_for(busy.abort(), 60)
+
+
+async def test_end_idle_reads_no_session_that_cannot_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre(main=[words("one")])
+    agent = Agent("a", model="p:main")
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    for number in range(50):
+        await runtime.start(agent, id=f"s{number}")
+    theatre.clock.advance(100)
+    await (await runtime.start(agent, id="fresh")).send("hi")
+    read: list[str] = []
+    state = theatre.store.backend.state
+
+    async def counted(stream: StreamId) -> StreamState:
+        read.append(stream)
+        return await state(stream)
+
+    monkeypatch.setattr(theatre.store.backend, "state", counted)
+    assert len(await runtime.end_idle()) == 50
+    assert len(read) == 50
+    assert await runtime.end_idle() == []
+    assert len(read) == 50
+
+
+async def test_a_session_that_is_removed_while_idle_ones_are_closed_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre(main=[words("one"), words("two")])
+    agent = Agent("a", model="p:main")
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    for name in ("stays", "goes"):
+        await (await runtime.start(agent, id=name)).send("hi")
+    theatre.clock.advance(100)
+    backend = theatre.store.backend
+    idle_sessions = backend.idle_sessions
+
+    async def then_removed(upto: int) -> list[StreamId]:
+        found = await idle_sessions(upto)
+        assert isinstance(backend, Retaining)
+        assert await backend.remove(StreamId("goes"))
+        return found
+
+    monkeypatch.setattr(backend, "idle_sessions", then_removed)
+    assert await runtime.end_idle() == ["stays"]
+
+
+async def test_an_idle_session_is_closed_when_it_is_opened_and_its_next_turn_opens_it() -> None:
+    theatre = Theatre()
+    chat = await theatre.chat()
+    await chat.send("one")
+    theatre.clock.advance(3_600)
+    agent = Agent("helper", model="p:main")
+    resumed = await theatre.runtime(agent, idle_timeout_s=1_800).resume("s")
+    assert (await resumed.session.info()).status == "ended"
+    await resumed.send("two")
+    assert (await resumed.session.info()).status == "active"
+    assert (await theatre.runtime(agent, idle_timeout_s=None).resume("s")).id == "s"

@@ -1,0 +1,54 @@
+"""Which agent a session's notes bind, and what of it shapes every request."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.client.conversation.agent_binding import Shaping, Trimming, binding_in, shaping_in
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.notes import AgentBound, SessionStarted
+
+
+def entry_of(seq: int, body: SessionStarted | AgentBound) -> Entry:
+    return Entry(
+        StreamId("s"),
+        seq,
+        "side",
+        None,
+        None,
+        1,
+        body.kind,
+        body.version,
+        msgspec.json.encode(body),
+    )
+
+
+def test_the_newest_binding_counts_and_a_start_without_an_agent_binds_none() -> None:
+    bound = AgentBound({"id": "b"})
+    notes = [
+        entry_of(1, SessionStarted({"id": "a"})),
+        entry_of(2, bound),
+        entry_of(3, SessionStarted()),
+    ]
+    assert binding_in(notes) == bound
+    assert binding_in([entry_of(1, SessionStarted())]) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "shaping"),
+    [
+        ({"id": "a"}, Shaping()),
+        (
+            {"history": "text_only", "compaction": {"trigger": 0.8, "max_messages": 3}},
+            Shaping("text_only", Trimming(3)),
+        ),
+        ({"history": "of another version"}, Shaping()),
+    ],
+)
+def test_what_shapes_requests_is_read_from_the_snapshot(
+    agent: dict[str, object], shaping: Shaping
+) -> None:
+    assert shaping_in([entry_of(1, SessionStarted(agent))]) == shaping
+    assert shaping_in([]) == Shaping()

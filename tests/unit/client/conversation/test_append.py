@@ -1,0 +1,56 @@
+"""Everything gets into a session's log by one commit a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.bounds.limits import InputLimits, use_input_limits
+from perdure.client.conversation.append import settled
+from perdure.client.store import Store
+from perdure.errors import HeadConflict, LimitExceeded
+from perdure.session.messages import assistant, tool_call, tool_result, user
+
+
+async def test_several_items_are_one_commit_after_one_another(store: Store) -> None:
+    session = await store.create(id="s")
+    first = await session.append(user("a"))
+    entries = await session.append(assistant("b"), user("c"), parent=first)
+    assert [entry.parent_id for entry in entries] == [first.id, entries[0].id]
+    assert session.leaf == entries[1].id
+
+
+async def test_nothing_is_appended_where_somebody_was_faster(store: Store) -> None:
+    session = await store.create(id="s")
+    await session.append(user("a"))
+    with pytest.raises(HeadConflict):
+        await session.append_many([user("b")], expected_head=-1)
+    assert (await session.info()).messages == 1
+
+
+@pytest.mark.parametrize("wrong", ["text", 5, None])
+async def test_what_is_no_message_is_refused_with_what_would_be_one(
+    store: Store, wrong: Any
+) -> None:
+    session = await store.create(id="s")
+    with pytest.raises(TypeError, match="append messages"):
+        await session.append(wrong)
+
+
+async def test_message_over_the_limit_is_refused_before_any_work(store: Store) -> None:
+    session = await store.create(id="s")
+    use_input_limits(InputLimits(message_bytes=100))
+    try:
+        for said in (user("x" * 101), tool_result("c", "x" * 101), user("\u20ac" * 40)):
+            with pytest.raises(LimitExceeded, match=r"limits\.message_bytes = 100"):
+                await session.append(said)
+        with pytest.raises(LimitExceeded):
+            settled("\u20ac" * 40)
+        call = assistant(tool_call("c", "write", {"content": "x" * 101}))
+        with pytest.raises(LimitExceeded):
+            await session.append(call)
+        await session.append(user("x" * 20))
+    finally:
+        use_input_limits(InputLimits())
+    assert (await session.info()).messages == 1

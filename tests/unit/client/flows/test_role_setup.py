@@ -1,0 +1,64 @@
+"""What nobody could be equipped with is refused when it is chosen, and not when it is used."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.flows.role_setup import Equipment, agent_for
+from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
+from perdure.errors import ConfigError, WrongArgument
+from perdure.models.router import ModelRouter
+from perdure.models.scenario import Scenario
+from perdure.models.scripted import ScriptedModel
+from tests.fakes.clock import ManualClock
+
+SCRIPTED = ScriptedModel(Scenario(name="flow"), clock=ManualClock())
+OWNER = Agent("owner", model="scripted:flow", tools=["read_file"])
+
+
+def equipment(*agents: Agent) -> Equipment:
+    return Equipment(ModelRouter({"scripted": SCRIPTED}), {agent.id: agent for agent in agents})
+
+
+def test_a_model_is_named_with_a_provider_that_the_program_knows() -> None:
+    known = equipment()
+    known.check_models(("scripted:flow", "scripted:other"), "offered_models")
+    with pytest.raises(WrongArgument, match="'flow' names no provider and model") as refused:
+        known.check_models(("scripted:flow", "flow"), "offered_models")
+    assert refused.value.argument == "offered_models"
+    with pytest.raises(ConfigError, match="unknown model provider 'nobody'; available: scripted"):
+        known.check_models(("scripted:flow", "nobody:x"), "offered_models")
+
+
+def test_a_client_that_is_no_router_is_not_asked_which_providers_it_has() -> None:
+    Equipment(SCRIPTED, {}).check_models(("mine:x",), "model")
+    with pytest.raises(WrongArgument):
+        Equipment(SCRIPTED, {}).check_models(("mine",), "model")
+
+
+def test_a_tool_is_one_of_the_agent_s_or_of_those_the_role_began_with() -> None:
+    known = equipment(OWNER)
+    known.check_tools("owner_2", ("read_file",))
+    with pytest.raises(ConfigError, match="owner_2 has no tool write_file; it has: read_file"):
+        known.check_tools("owner_2", ("read_file", "write_file"))
+    known.check_tools("owner", ("write_file",), ("write_file",))
+    with pytest.raises(ConfigError, match="owner has no tool read_file; it has: write_file"):
+        known.check_tools("owner", ("read_file",), ("write_file",))
+    with pytest.raises(ConfigError, match="it has: none"):
+        known.check_tools("owner", ("read_file",), ())
+
+
+def test_what_the_program_cannot_know_of_an_agent_is_left_to_who_runs_it() -> None:
+    equipment(OWNER).check_tools("reviewer", ("anything",))
+    with_server = Agent("reviewer", model="scripted:flow", mcp_servers=["files"])
+    equipment(with_server).check_tools("reviewer", ("anything",))
+
+
+def test_a_role_is_its_own_agent_before_its_base_role_s() -> None:
+    second = Agent("owner_2", model="scripted:flow")
+    agents = {"owner": OWNER, "owner_2": second}
+    assert agent_for(agents, "owner_2") is second
+    assert agent_for(agents, "owner_3") is OWNER
+    assert agent_for(agents, FEEDBACK_ROLE) is OWNER
+    assert agent_for(agents, "reviewer") is None

@@ -1,0 +1,69 @@
+"""What a consent lets go on of what was asked, and what allowing for a flow adds to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.client.inbox.consent import allowing, granted_by, is_freed
+from perdure.session.flows.consent import consent_after
+from perdure.session.flows.kinds import ConsentChanged, ConsentMode
+from perdure.session.flows.run import ConsentState
+from perdure.session.notes import Question, QuestionTopic
+
+CHOICES = ("allow", "allow-flow", "deny")
+
+
+def asked(
+    tool: str,
+    grant: str | None = None,
+    *free_in: ConsentMode,
+    topic: QuestionTopic = "approval",
+) -> Question:
+    return Question(topic, "May it?", CHOICES, tool=tool, grant=grant, free_in=free_in)
+
+
+WRITE = asked("write_file", None, "partial-access", "full-access")
+COMMAND = asked("run_command", "run_command make test", "full-access")
+SERVER = asked("mcp_notes_add", "mcp_notes_add", "full-access")
+COMMIT = asked("git_commit")
+"""Behind its gate: asked in every mode."""
+
+
+@pytest.mark.parametrize(
+    ("question", "mode", "is_free"),
+    [
+        (WRITE, "no-access", False),
+        (WRITE, "partial-access", True),
+        (COMMAND, "partial-access", False),
+        (COMMAND, "full-access", True),
+        (COMMIT, "full-access", False),
+        (asked("t", None, "full-access", topic="budget"), "full-access", False),
+    ],
+)
+def test_a_mode_frees_what_nobody_would_have_been_asked_in_it(
+    question: Question, mode: ConsentMode, is_free: bool
+) -> None:
+    assert is_freed(question, ConsentState(mode)) == is_free
+
+
+@pytest.mark.parametrize("question", [COMMAND, SERVER])
+def test_what_was_granted_is_freed_while_the_mode_heeds_grants(question: Question) -> None:
+    now = consent_after(ConsentState(), allowing(question, ConsentState(), "ana"), 0)
+    assert is_freed(question, now)
+    closed = consent_after(now, ConsentChanged("ana", "no-access"), 0)
+    assert not is_freed(question, closed)
+
+
+def test_allowing_for_the_flow_grants_exactly_that_and_opens_the_mode() -> None:
+    assert allowing(COMMAND, ConsentState(), "ana") == ConsentChanged(
+        "ana", "partial-access", "bash", "make test"
+    )
+    assert allowing(SERVER, ConsentState("partial-access"), "ana") == ConsentChanged(
+        "ana", None, "mcp", "mcp_notes_add"
+    )
+    assert allowing(WRITE, ConsentState(), "ana") == ConsentChanged("ana", "partial-access")
+
+
+def test_other_tools_grant_nothing_in_a_flow() -> None:
+    assert granted_by(asked("http_request", "http_request GET example.org")) is None
+    assert granted_by(asked("run_command", "something else")) is None

@@ -1,0 +1,122 @@
+"""Allowing for a whole flow: the consent and the answers that follow from it are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure.client.flows.flow import Flow
+from perdure.client.reads import OpenQuestion
+from perdure.errors import AlreadyAnswered
+from perdure.models.scenario import CallTools, Reply, ScriptedCall, When
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.tools.permissions import Permissions
+from tests.fakes.chats import until
+from tests.fakes.flow_stage import FlowStage, ends, hands
+
+pytestmark = pytest.mark.full_only
+
+SPLIT = Graph(
+    "two at once",
+    (
+        FlowNode("owner-intake", "owner"),
+        FlowNode("a", "developer"),
+        FlowNode("b", "reviewer"),
+        FlowNode("end", "owner", awaits_all_inputs=True),
+    ),
+    tuple(
+        FlowEdge(*pair)
+        for pair in (("owner-intake", "a"), ("owner-intake", "b"), ("a", "end"), ("b", "end"))
+    ),
+)
+ALONE = Graph("alone", (FlowNode("owner-intake", "owner"),))
+ROLES = ("owner", "developer", "reviewer")
+
+
+def writing(folder: Path) -> FlowStage:
+    """Every role writes a file before it hands over."""
+    return FlowStage(
+        folder,
+        *hands("Node `owner-intake`", "record", "plan.md", "a", "b"),
+        *hands("Node `a`", "record", "a.md", "end"),
+        *hands("Node `b`", "record", "b.md", "end"),
+        ends("Node `end`", "forward-pass-closed"),
+    )
+
+
+async def asked(stage: FlowStage, count: int) -> list[OpenQuestion]:
+    """What waits, once that are `count` questions."""
+
+    async def is_asked() -> bool:
+        return len(await stage.store.questions()) == count
+
+    await until(is_asked)
+    return await stage.store.questions()
+
+
+async def running(stage: FlowStage, graph: Graph, *roles: str) -> tuple[Flow, asyncio.Task[object]]:
+    commands = Permissions(allowed_command_globs=("make *",))
+    flow = await stage.flows(*roles, permissions=commands).start(
+        graph, workspace=stage.workspace, record_folder="record", id="f"
+    )
+    return flow, asyncio.create_task(flow.run())
+
+
+async def test_allowing_for_the_flow_lets_the_others_go_on_too(tmp_path: Path) -> None:
+    stage = writing(tmp_path)
+    flow, task = await running(stage, SPLIT, *ROLES)
+    (first,) = await asked(stage, 1)
+    assert first.question.choices == ("allow", "allow-flow", "deny")
+    assert "from now on files may be written in this flow" in first.question.text
+    await stage.store.answer(first.id, "allow", by="ana")  # once is once
+    one, _ = await asked(stage, 2)
+    head = (await flow.state()).head
+    await stage.store.answer(one.id, "allow-flow", by="ana")
+    await task
+    state = await flow.state()
+    assert state.run.consent_state.mode == "partial-access"
+    assert state.run.status == "awaiting_improvement_choice"
+    changed = [e for e in await stage.memory.entries(flow.id, head) if e.kind == "flow_consent"]
+    assert len(changed) == 1
+    with pytest.raises(AlreadyAnswered, match="'allow-flow' by ana"):
+        await stage.store.answer(one.id, "deny", by="bob")
+    again = await stage.store.answer(one.id, "allow-flow", by="ana")
+    assert again.about == one.id
+
+
+async def test_a_command_is_granted_to_the_letter(tmp_path: Path) -> None:
+    call = ScriptedCall("run_command", '{"command": "make test"}')
+    stage = FlowStage(
+        tmp_path,
+        Reply(when=When(user_contains="Node `", after="user"), steps=(CallTools((call,)),)),
+        ends("Node `", "forward-pass-closed"),
+    )
+    flow, task = await running(stage, ALONE, "owner")
+    (question,) = await asked(stage, 1)
+    assert "this very command may be run" in question.question.text
+    await stage.store.answer(question.id, "allow-flow", by="ana")
+    await task
+    consent = (await flow.state()).run.consent_state
+    assert [*consent.bash.allowed_commands] == ["make test"]
+    assert consent.mode == "partial-access"
+
+
+async def test_who_denies_changes_nothing_for_the_others(tmp_path: Path) -> None:
+    stage = writing(tmp_path)
+    flow, task = await running(stage, SPLIT, *ROLES)
+    (first,) = await asked(stage, 1)
+    await stage.store.answer(first.id, "deny", by="ana", note="not today")
+    await task
+    assert (await flow.state()).run.consent_state.mode == "no-access"
+
+
+async def test_a_change_of_the_mode_answers_what_it_allows(tmp_path: Path) -> None:
+    stage = writing(tmp_path)
+    flow, task = await running(stage, SPLIT, *ROLES)
+    await asked(stage, 1)
+    await flow.consent("full-access", by="ana")
+    run = await task
+    assert (await flow.state()).run == run
+    assert await stage.store.questions() != []  # how to look back

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.client.lookup.store_files import database_file, is_part_of, own_folders
+
+
+def test_database_file_is_read_from_the_address(tmp_path: Path) -> None:
+    assert database_file(f"sqlite:///{tmp_path}/a?b.db") == tmp_path / "a?b.db"
+    assert database_file("memory:") is None
+
+
+def test_session_folder_is_read_from_the_address(tmp_path: Path) -> None:
+    assert own_folders(f"jsonl:///{tmp_path}/a%20b?dialect=pi") == (tmp_path / "a b",)
+    assert own_folders("jsonl:///") == ()
+    assert own_folders(f"sqlite:///{tmp_path}/a.db") == ()
+
+
+@pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-shm", "sub/../a.db"])
+def test_file_of_a_database_is_part_of_its_store(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sub").mkdir()
+    address = f"sqlite:///{tmp_path}/a.db"
+    assert is_part_of(tmp_path / name, address)
+    assert not is_part_of(tmp_path / "b.db", address)
+
+
+def test_session_file_is_part_of_its_folder_and_others_are_not(tmp_path: Path) -> None:
+    address = f"jsonl:///{tmp_path}?dialect=operator"
+    assert is_part_of(tmp_path / "x" / "new.jsonl", address)
+    assert is_part_of(tmp_path / ".perdure" / "any", address)
+    assert not is_part_of(tmp_path / "out.html", address)
+    assert not is_part_of(tmp_path.parent / "new.jsonl", address)

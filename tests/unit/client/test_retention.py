@@ -1,0 +1,67 @@
+"""Retention and quotas through a store's handle; what they do is in the conformance suite."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from perdure import Unsupported, user
+from perdure.client.clock import Outside
+from perdure.client.open import opened
+from perdure.client.retention import (
+    apply_retention,
+    quota,
+    retention,
+    set_quota,
+    set_retention,
+)
+from perdure.client.store import Store
+from perdure.stores.retention.policy import Retention
+from perdure.stores.retention.quotas import Quota
+from tests.fakes.clock import ManualClock, SeededRandom
+
+
+class OwnBackend:
+    """A backend of somebody else's, which keeps to no policies."""
+
+    address = "own:///somewhere"
+
+
+async def test_a_store_that_cannot_says_so() -> None:
+    store = cast("Store", SimpleNamespace(backend=OwnBackend()))
+    for call in (
+        retention(store),
+        set_retention(store, Retention()),
+        apply_retention(store),
+        quota(store),
+        set_quota(store, Quota()),
+    ):
+        with pytest.raises(Unsupported, match="own"):
+            await call
+
+
+async def test_a_policy_is_set_rehearsed_and_carried_out(tmp_path: object) -> None:
+    clock = ManualClock()
+    address = f"sqlite:///{tmp_path}/s.db"
+    store = await opened(address, "default", "normal", Outside(clock, SeededRandom(1)))
+    try:
+        old = await store.create(id="old")
+        await old.append(user("a"))
+        clock.advance(90_000)
+        await (await store.create(id="new")).append(user("b"))
+        await set_retention(store, Retention(max_idle_s=60))
+        await set_quota(store, Quota(max_sessions=2))
+
+        rehearsed = await apply_retention(store, is_dry_run=True)
+        assert [(each.stream, each.why) for each in rehearsed.plan.expiring] == [("old", "idle")]
+        assert (await quota(store))[1].sessions == 2
+
+        done = await apply_retention(store)
+        assert (done.sessions, done.entries, done.plan) == (1, 1, rehearsed.plan)
+        assert [info.id for info in await store.recent()] == ["new"]
+        assert (await quota(store))[1].sessions == 1
+        assert await retention(store) == Retention(max_idle_s=60)
+    finally:
+        await store.close()

@@ -1,0 +1,43 @@
+"""Files of an import or an export; tests/conformance/store/test_public_calls.py has the calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.client.store import Store
+from perdure.client.transfers import files_at, write_file
+from perdure.errors import FormatError, PathExists, WrongArgument
+from perdure.session.messages import user
+
+
+def test_files_of_the_store_itself_are_not_imported(tmp_path: Path) -> None:
+    for name in ("own/a.jsonl", "other/b.jsonl", "other/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    address = f"jsonl:///{tmp_path}/own?dialect=operator"
+    found = list(files_at([tmp_path, tmp_path / "named"], address, print))
+    assert found == [tmp_path / "other" / "b.jsonl", tmp_path / "named"]
+
+
+def test_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    write_file(file, b"1", is_replacing=False)
+    with pytest.raises(PathExists):
+        write_file(file, b"2", is_replacing=False)
+    write_file(file, b"3", is_replacing=True)
+    assert (file.read_bytes(), [*tmp_path.iterdir()]) == (b"3", [file])
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_export_names_a_folder_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FormatError, match="cannot be made a folder"):
+        await store.export("perdure", tmp_path / "file" / "below")
+    session = await store.create()
+    await session.append(user("hello"))
+    with pytest.raises(FormatError, match="cannot be written"):
+        await session.export("perdure", tmp_path / "missing" / "out.jsonl")
+    with pytest.raises(WrongArgument, match="folder"):
+        await session.export("perdure", tmp_path)

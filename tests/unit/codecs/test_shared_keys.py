@@ -1,0 +1,55 @@
+"""What pi and Operator have alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.codecs.shared_keys import (
+    dollars,
+    meta_of,
+    microcents_in,
+    model_name,
+    title_in,
+    with_meta,
+)
+from perdure.session.messages import Usage
+from perdure.session.notes import SessionInfoChanged
+
+
+def test_costs_are_written_in_dollars_and_one_nobody_knows_as_nothing() -> None:
+    assert dollars(Usage(1, cost_microcents=150_000_000)) == 1.5
+    assert dollars(Usage(1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("total", "microcents"), [(1.5, 150_000_000), (0, None), (-1, None), (10**7, None), ("1", None)]
+)
+def test_what_no_call_can_cost_is_no_cost(total: object, microcents: int | None) -> None:
+    assert microcents_in({"total": total}) == microcents
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "name"),
+    [
+        ("openai", "gpt", "openai:gpt"),
+        ("unknown", "gpt", "gpt"),
+        ("openai", None, "openai"),
+        ("unknown", "unknown", None),
+    ],
+)
+def test_model_is_named_by_what_is_known(
+    provider: str, model: str | None, name: str | None
+) -> None:
+    assert model_name(provider, model) == name
+
+
+def test_meta_of_a_message_is_read_back() -> None:
+    body = with_meta(b'{"role":"user","parts":[]}', {"reactions": ["+1"]})
+    assert meta_of(body) == {"reactions": ["+1"]}
+    assert with_meta(b"{}", None) == b"{}"
+    assert meta_of(b'{"meta":') == {}
+
+
+def test_a_name_of_spaces_is_no_title() -> None:
+    assert title_in({"name": " a b "}) == SessionInfoChanged(title="a b")
+    assert title_in({"name": "  "}) == title_in({}) == SessionInfoChanged()

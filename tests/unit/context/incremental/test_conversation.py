@@ -1,0 +1,159 @@
+"""A conversation takes in what is appended, and knows when it has to be begun anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.context.build import build_context
+from perdure.context.incremental import conversation as module
+from perdure.context.incremental.conversation import Conversation, conversation_of
+from perdure.context.incremental.prompt import prompt_of
+from perdure.context.pins import with_pins
+from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction, CustomMessage
+from perdure.session.messages import (
+    Message,
+    TextPart,
+    Usage,
+    assistant,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.fakes.tree_log import TreeLog
+
+
+def extended(
+    log: TreeLog, conversation: Conversation, *said: Message | CustomMessage
+) -> Conversation:
+    before = len(log.entries)
+    log.extend(*said)
+    more = conversation.extended(log.entries[before:])
+    assert more is not None
+    window = build_context(log.window(), history=conversation.history)
+    assert prompt_of(more).messages == tuple(each.message for each in window.messages)
+    assert prompt_of(more).tokens == window.tokens
+    return more
+
+
+def exchange(name: str) -> list[Message]:
+    asked = assistant(tool_call(name, "look"))
+    return [user("go"), asked, tool_result(name, "seen"), assistant("done")]
+
+
+def test_what_was_settled_stays_as_it_is() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    for n in range(5):
+        conversation = extended(log, conversation, *exchange(f"c{n}"))
+    settled = conversation.settled.messages.whole()
+    assert len(settled) >= module.MOST_OPEN
+    more = extended(log, conversation, user("and?"))
+    kept = more.settled.messages.whole()[: len(settled)]
+    assert all(one is other for one, other in zip(kept, settled, strict=True))
+
+
+def test_a_result_that_comes_after_its_round_was_settled_still_gets_there() -> None:
+    log = TreeLog()
+    asked = assistant(tool_call("late", "look"))
+    conversation = extended(log, conversation_of(log.window()), user("go"), asked)
+    for n in range(4):
+        conversation = extended(log, conversation, *exchange(f"c{n}"))
+    assert "late" in conversation.settled.calls.owed
+    conversation = extended(log, conversation, tool_result("late", "at last"))
+    assert prompt_of(conversation).messages[2].text == "at last"
+    assert "late" not in conversation.settled.calls.owed
+
+
+def test_a_second_result_of_a_settled_call_is_left_out() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    for n in range(4):
+        conversation = extended(log, conversation, *exchange(f"c{n}"))
+    conversation = extended(log, conversation, tool_result("c0", "again"))
+    said = [message.text for message in prompt_of(conversation).messages]
+    assert "again" not in " ".join(said)
+
+
+def test_ids_are_told_apart_across_what_is_settled() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    for _ in range(6):
+        conversation = extended(log, conversation, *exchange("call_0"))
+    ids = [call.id for m in prompt_of(conversation).messages for call in m.tool_calls]
+    assert ids == ["call_0", *(f"call_0_{n}" for n in range(2, 7))]
+
+
+def test_of_turns_that_are_over_only_texts_are_kept_where_that_is_asked() -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window(), "text_only")
+    for n in range(6):
+        for said in exchange(f"c{n}"):
+            conversation = extended(log, conversation, said)
+    assert conversation.open == ()
+    assert not any(message.tool_calls for message in prompt_of(conversation).messages)
+
+
+def test_after_a_compaction_that_was_taken_back_reported_usage_counts_no_more() -> None:
+    log = TreeLog()
+    first = log.append(user("one"))
+    compaction = log.append(Compaction("So far.", first_kept=first))
+    log.undone = {compaction}
+    conversation = conversation_of(log.window())
+    assert not conversation.is_fresh
+    answer = assistant("two", usage=Usage(1_000, 1))
+    assert prompt_of(extended(log, conversation, user("go"), answer)).tokens < 100
+
+
+def pinned_at(log: TreeLog, *pins: EntryId) -> Conversation:
+    window = with_pins(log.window(), log.path(log.leaf), frozenset(pins))
+    return conversation_of(window)
+
+
+def test_a_result_of_a_pinned_call_is_told_anew() -> None:
+    log = TreeLog()
+    _, call = log.extend(user("look at this"), assistant(tool_call("c", "look")))
+    conversation = pinned_at(log, call)
+    log.extend(user("go"), tool_result("c", "seen"))
+    assert conversation.extended(log.entries[2:3]) is not None
+    assert conversation.extended(log.entries[2:]) is None
+
+
+def test_a_result_of_another_call_is_taken_in_though_something_is_pinned() -> None:
+    for pin in range(5):
+        log = TreeLog()
+        log.extend(*exchange("c0"), assistant(tool_call("c1", "look")))
+        pinned = log.entries[pin].id if pin < 4 else log.entries[0].id
+        conversation = pinned_at(log, pinned)
+        before = len(log.entries)
+        log.extend(tool_result("c1", "seen"), *exchange("c2"), *exchange("c1"))
+        more = conversation.extended(log.entries[before:])
+        assert more is not None
+        anew = pinned_at(log, pinned)
+        assert (more.pins, more.pinned) == (anew.pins, anew.pinned)
+        for budget in (None, 20):
+            said, told = (
+                prompt_of(more, budget_tokens=budget),
+                prompt_of(anew, budget_tokens=budget),
+            )
+            assert (said.messages, said.tokens) == (told.messages, told.tokens)
+
+
+def test_an_id_that_another_call_has_taken_over_is_not_pinned_any_more() -> None:
+    log = TreeLog()
+    log.extend(*exchange("c"))
+    conversation = pinned_at(log, log.entries[1].id)
+    before = len(log.entries)
+    log.extend(*exchange("c"))
+    more = conversation.extended(log.entries[before:])
+    assert more is not None
+    assert more.pins == pinned_at(log, log.entries[1].id).pins
+
+
+@pytest.mark.parametrize("is_in_context", [True, False])
+def test_messages_of_extensions_are_taken_in_as_in_a_window(*, is_in_context: bool) -> None:
+    log = TreeLog()
+    conversation = conversation_of(log.window())
+    note = CustomMessage("x", (TextPart("noted"),), in_context=is_in_context)
+    conversation = extended(log, conversation, user("go"), note)
+    assert conversation.leaf == log.leaf

@@ -1,0 +1,68 @@
+"""What is settled, put together piece by piece."""
+
+from __future__ import annotations
+
+from perdure.context.emission import ContextMessage
+from perdure.context.incremental.stable_prefix import Settled, newest_reported, scaled, sizes_of
+from perdure.context.tool_pairs import paired
+from perdure.session.ids import EntryId
+from perdure.session.messages import Message, Usage, assistant, tool_call, tool_result, user
+
+
+def numbered(*said: Message) -> list[ContextMessage]:
+    return [ContextMessage(message, EntryId(f"s/{n}")) for n, message in enumerate(said)]
+
+
+def settled(*groups: list[ContextMessage]) -> Settled:
+    made = Settled()
+    for group in groups:
+        more = paired(group, made.calls)
+        assert more is not None
+        made = made.with_more(tuple(group), more)
+    return made
+
+
+def told(made: Settled) -> dict[str, object]:
+    """What `made` holds, however its layers lie."""
+    layered = {
+        name: getattr(made, name).whole() for name in ("said", "paired", "sizes", "messages")
+    }
+    calls = made.calls
+    ids = {name: frozenset[str]().union(*getattr(calls, name).layers) for name in _OF_IDS}
+    rest = {name: getattr(made, name) for name in made.__struct_fields__ if name != "calls"}
+    return {**rest, **layered, **ids, "owed": calls.owed, "repeats": calls.repeats}
+
+
+_OF_IDS = ("answered", "sent")
+
+
+def test_pieces_make_the_same_as_all_at_once() -> None:
+    said = numbered(
+        user("one"),
+        user("two"),
+        assistant("so", tool_call("c", "look"), usage=Usage(7, 1)),
+        tool_result("c", "seen"),
+        assistant("done", usage=Usage(30, 2)),
+        user("three"),
+    )
+    whole = settled(said)
+    for cut in range(1, len(said)):
+        if said[cut].message.role != "tool":
+            assert told(settled(said[:cut], said[cut:])) == told(whole)
+    assert [message.text for message in whole.messages] == ["one\n\ntwo", "so", "seen", "done"]
+    assert whole.last is not None
+    assert whole.last.message.text == "three"
+    assert (whole.reported_at, whole.reported) == (4, 32)
+
+
+def test_estimates_are_rounded_up_one_by_one() -> None:
+    sizes = sizes_of(numbered(user("12345"), user("1")))
+    assert sizes == (1.25, 0.25)
+    assert scaled(sizes, 1.0) == 3
+    assert scaled(sizes, 4.0) == 6
+
+
+def test_usage_of_an_answer_that_was_cut_does_not_count() -> None:
+    cut = assistant("so", usage=Usage(9, 9), stop_reason="error")
+    assert newest_reported(numbered(assistant("x", usage=Usage(1, 1)), cut)) == (0, 2)
+    assert newest_reported(numbered(cut)) == (-1, 0)

@@ -1,0 +1,63 @@
+"""Requests to a server on loopback, which only a configuration opens."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.egress.destinations import destination_of
+from perdure.egress.fetch import fetch
+from perdure.egress.http_types import Asked
+from perdure.errors import EgressDenied, EgressError
+from tests.fakes.mcp_servers import reserved_port
+from tests.fakes.web_server import Response, WebServer
+
+
+def asked(port: int, target: str = "/", **settings: object) -> Asked:
+    url = f"http://127.0.0.1:{port}{target}"
+    found = destination_of(url, is_local_open=True)
+    return Asked(destination=found, is_local_open=True, **settings)  # pyright: ignore[reportArgumentType] - of Asked
+
+
+async def test_an_answer_is_read_whole() -> None:
+    async with WebServer(lambda r: Response(body=b"hello", headers={"X-A": "1"})) as server:
+        found = await fetch(asked(server.port, "/a?b"))
+    assert (found.status, found.body, found.headers["x-a"]) == (200, b"hello", "1")
+    assert server.asked[0].target == "/a?b"
+    assert server.asked[0].headers["accept-encoding"] == "identity"
+
+
+async def test_a_redirect_is_an_answer() -> None:
+    moved = Response(302, {"Location": "/elsewhere"})
+    async with WebServer(lambda r: moved) as server:
+        found = await fetch(asked(server.port))
+    assert (found.status, found.headers["location"]) == (302, "/elsewhere")
+    assert len(server.asked) == 1
+
+
+async def test_an_endless_answer_is_cut() -> None:
+    async with WebServer(lambda r: Response(body=b"x" * 4096, is_endless=True)) as server:
+        found = await fetch(asked(server.port, max_answer_bytes=10_000))
+    assert found.is_cut
+    assert len(found.body) == 10_000
+
+
+async def test_silence_ends() -> None:
+    async with WebServer(lambda r: Response(is_silent=True)) as server:
+        with pytest.raises(EgressError):
+            await fetch(asked(server.port, timeout_s=0.1))
+
+
+async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
+    with reserved_port() as port, pytest.raises(EgressError) as failed:
+        await fetch(asked(port))
+    assert "127" not in str(failed.value)
+    assert str(port) not in str(failed.value)
+
+
+async def test_what_the_destination_allows_the_connection_checks_again() -> None:
+    async with WebServer(lambda r: Response()) as server:
+        opened = asked(server.port)
+        closed = Asked(destination=opened.destination)
+        with pytest.raises(EgressDenied):
+            await fetch(closed)
+    assert server.connections == 0

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.engine.flows.files.graph_file import Drawing
+from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.session.flows.graph import FlowNode, Graph
+from tests.fakes.flow_log import FlowLog, graph
+
+LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner"}, end="owner")
+
+
+def drawn(folder: Path, now: Graph | str) -> Drawing:
+    """The files of a flow as they are after they say `now`."""
+    text = now if isinstance(now, str) else workflow_text(now)
+    (folder / "workflow.yaml").write_text(text)
+    return Drawing(folder, folder)
+
+
+def with_node(before: Graph, node: FlowNode) -> Graph:
+    kept = tuple(node if each.id == node.id else each for each in before.nodes)
+    return msgspec.structs.replace(before, nodes=kept)
+
+
+def test_files_that_draw_what_the_flow_has_change_nothing(tmp_path: Path) -> None:
+    found = drawn(tmp_path, LINE).change(FlowLog(LINE).state)
+    assert (found.graph, found.faults) == (None, ())
+
+
+def test_another_drawing_is_the_flow_s_next_graph(tmp_path: Path) -> None:
+    after = with_node(LINE, FlowNode("build", "build", ("Build it twice.",)))
+    found = drawn(tmp_path, after).change(FlowLog(LINE).state)
+    assert found.graph == after
+
+
+def test_25_a_drawing_without_a_node_that_worked_is_refused(tmp_path: Path) -> None:
+    state = FlowLog(LINE).work("owner-intake", "build").state
+    found = drawn(tmp_path, graph("owner-intake>end", **{"owner-intake": "owner"}, end="owner"))
+    change = found.change(state)
+    assert change.graph is None
+    assert any("'build'" in fault for fault in change.faults)
+
+
+def test_a_file_that_is_no_workflow_says_every_fault_and_its_line(tmp_path: Path) -> None:
+    found = drawn(tmp_path, "workflow:\n  name: x\n  nodes: []\n  edges: []\n  more: 1\n")
+    change = found.change(FlowLog(LINE).state)
+    assert change.graph is None
+    assert any(fault.startswith("line 5") for fault in change.faults)
+
+
+def test_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    change = Drawing(tmp_path, tmp_path).change(FlowLog(LINE).state)
+    assert "workflow.yaml cannot be read" in change.faults[0]
+
+
+def test_what_the_record_leaves_out_of_a_node_the_project_s_own_workflow_says(
+    tmp_path: Path,
+) -> None:
+    below = tmp_path / "a-docs" / "workflow"
+    below.mkdir(parents=True)
+    told = with_node(LINE, FlowNode("build", "build", ("As always.",)))
+    (below / "main.yaml").write_text(workflow_text(told))
+    assert drawn(tmp_path, LINE).now().graph == told
+
+
+def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
+    drawing = drawn(tmp_path, LINE)
+    assert drawing.now() is drawing.now()
+
+
+def test_record_in_own_words_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = FlowLog(LINE).state
+    (tmp_path / "workflow.yaml").write_text(workflow_text(state.graph))
+
+    def refused(*_: object) -> object:
+        raise AssertionError
+
+    drawing = Drawing(tmp_path, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("perdure.engine.flows.files.graph_file.drawn_graph", refused)
+        drawn = drawing.change(state)
+    assert (drawn.graph, drawn.faults) == (None, ())
+    assert Drawing(tmp_path, tmp_path).now().graph == state.graph

@@ -1,0 +1,214 @@
+"""Answers to what a flow waits for: each for one wait, by the entry that began it."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.engine.flows.rules.answers import Choice, answered, choice_in, settled_by
+from perdure.engine.flows.rules.pending import waits_in
+from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
+from perdure.session.entries import Entry
+from perdure.session.flows import kinds
+from perdure.session.flows.fold import flow_state
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import EntryId, entry_id
+from perdure.session.notes import SideBody
+from tests.fakes.flow_log import FLOW, FlowLog, entry_of, graph
+
+LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
+OFFERS = kinds.Offers(("p:small", "p:big"), {"tests": "How we test.", "prose": "How we write."})
+PARKED = kinds.NodeParked("owner-intake", "owner", "prompt-human")
+TO_CONFIGURE = kinds.NodeParked("owner-intake", "owner", "role-configuration", offers=OFFERS)
+CLOSED = kinds.ForwardPassClosed("end")
+STAGED = kinds.HandoffStaged("owner-intake", "owner", (kinds.HandoffTarget("build", "plan.md"),))
+
+
+def asking(*bodies: SideBody) -> FlowState:
+    """A flow after `bodies`."""
+    return FlowLog(LINE).claim("owner-intake").add(*bodies).state
+
+
+def question(state: FlowState) -> EntryId:
+    """The only thing it waits for."""
+    (waiting,) = waits_in(state)
+    assert waiting.question is not None
+    return waiting.question
+
+
+def log_of(*bodies: SideBody) -> list[tuple[Entry, object]]:
+    """The log of `asking`."""
+    started = kinds.FlowStarted("p", "/w", "/w/r", LINE, ("owner-intake",))
+    return [(entry_of(seq, body), body) for seq, body in enumerate((started, *bodies))]
+
+
+def test_a_question_is_the_entry_that_began_the_wait() -> None:
+    state = asking(PARKED)
+    assert question(state) == entry_id(FLOW, state.head)
+
+
+def test_a_reply_in_words_goes_to_the_node_that_asked() -> None:
+    state = asking(PARKED)
+    said = answered(state, question(state), "By train.", "ana")
+    assert said == kinds.HumanReplied("owner-intake", "By train.", "ana")
+    for words, note in (("  ", None), ("Yes.", "a note")):
+        with pytest.raises(InvalidEntry):
+            answered(state, question(state), words, "ana", note)
+
+
+def test_a_staged_handoff_is_approved_or_declined_with_a_reason() -> None:
+    state = asking(STAGED)
+    approved = answered(state, question(state), "approve", "ana")
+    assert isinstance(approved, kinds.HandoffMade)
+    assert approved.approved_by == "ana"
+    declined = answered(state, question(state), "decline", "ana", "Too short.")
+    assert declined == kinds.HandoffDeclined("owner-intake", "owner", "ana", "Too short.")
+    with pytest.raises(InvalidEntry, match="none of the answers approve, decline"):
+        answered(state, question(state), "yes", "ana")
+
+
+def test_how_to_look_back_and_whether_to_write_feedback_are_chosen() -> None:
+    state = asking(kinds.ForwardPassClosed("end"))
+    chosen = answered(state, question(state), "none", "ana")
+    assert chosen == kinds.ImprovementChosen("none", "ana")
+    state = asking(
+        kinds.ForwardPassClosed("end"),
+        kinds.ImprovementChosen("parallel", "ana", "improvement.yaml", LINE),
+        kinds.FeedbackAsked("f.md"),
+    )
+    decided = answered(state, question(state), "deny", "ana")
+    assert decided == kinds.FeedbackDecided(is_granted=False, by="ana")
+
+
+def test_a_role_is_configured_with_what_is_offered() -> None:
+    state = FlowLog(LINE).add(TO_CONFIGURE).state
+    (waiting,) = waits_in(state)
+    assert waiting.choices == (
+        *("default", "model=p:small", "model=p:big", "skills=tests", "skills=prose"),
+    )
+    chosen = answered(state, question(state), "model=p:big skills=tests,prose", "ana")
+    assert chosen == kinds.RoleConfigured("owner", "p:big", ("tests", "prose"), by="ana")
+    for wrong, told in (
+        ("model=p:huge", "there are: p:small, p:big"),
+        ("skills=magic", "there are: tests, prose"),
+    ):
+        with pytest.raises(InvalidEntry, match=told):
+            answered(state, question(state), wrong, "ana")
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [
+        ("default", Choice()),
+        ("model=p:m", Choice("p:m")),
+        ("skills=none", Choice(None, ())),
+        ("skills=a skills=b,c model=p:m", Choice("p:m", ("a", "b", "c"))),
+    ],
+)
+def test_a_choice_is_written_in_words(words: str, choice: Choice) -> None:
+    assert choice_in(words) == choice
+
+
+@pytest.mark.parametrize("words", ["", "big", "default model=p:m", "model=", "model=a model=b"])
+def test_words_that_choose_nothing_are_refused(words: str) -> None:
+    with pytest.raises(InvalidEntry, match="default"):
+        choice_in(words)
+
+
+def test_an_answer_to_what_it_no_longer_waits_for_is_refused() -> None:
+    first = question(asking(PARKED))
+    later = asking(PARKED, PARKED)
+    with pytest.raises(FlowRefusal, match="nothing waits under"):
+        answered(later, first, "No.", "bob")
+
+
+def test_what_ended_a_wait_is_found_in_the_log() -> None:
+    claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
+    said = kinds.HumanReplied("owner-intake", "Go on.", "ana")
+    bodies = (claimed, PARKED, said)
+    found = settled_by(asking(PARKED, said), entry_id(FLOW, 2), log_of(*bodies))
+    assert (found.entry.seq, found.choice, found.by) == (3, "Go on.", "ana")
+    woken = settled_by(asking(PARKED), entry_id(FLOW, 2), log_of(claimed, PARKED, claimed))
+    assert woken.choice is None
+    configured = kinds.RoleConfigured("owner", "p:big", (), by="ana")
+    found = settled_by(
+        asking(TO_CONFIGURE), entry_id(FLOW, 2), log_of(claimed, TO_CONFIGURE, configured)
+    )
+    assert (found.choice, found.by) == ("model=p:big skills=none", "ana")
+
+
+@pytest.mark.parametrize(
+    ("asked", "ended", "choice"),
+    [
+        (STAGED, kinds.HandoffMade("owner-intake", (), approved_by="ana"), "approve"),
+        (STAGED, kinds.HandoffDeclined("owner-intake", "owner", "ana"), "decline"),
+        (kinds.ForwardPassClosed("end"), kinds.ImprovementChosen("none", "ana"), "none"),
+        (kinds.FeedbackAsked("f"), kinds.FeedbackDecided(is_granted=True, by="ana"), "grant"),
+        (
+            kinds.ImprovementParked("owner", "prompt-human"),
+            kinds.HumanReplied("owner", "Yes.", "ana"),
+            "Yes.",
+        ),
+    ],
+)
+def test_every_sort_of_answer_is_told_as_it_was_given(
+    asked: SideBody, ended: SideBody, choice: str
+) -> None:
+    found = settled_by(asking(), entry_id(FLOW, 1), log_of(asked, ended))
+    assert (found.choice, found.by) == (choice, "ana")
+
+
+def test_an_entry_that_asked_nothing_and_a_wait_that_goes_on_are_told_apart() -> None:
+    claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
+    with pytest.raises(QuestionNotFound):
+        settled_by(asking(PARKED), entry_id(FLOW, 1), log_of(claimed, PARKED))
+    with pytest.raises(FlowRefusal, match=f"does not wait under {FLOW}/2 any more"):
+        settled_by(asking(PARKED), entry_id(FLOW, 2), log_of(claimed, PARKED))
+
+
+@pytest.mark.parametrize("answer", ["approve", "none", "grant", "default"])
+def test_a_note_that_nothing_would_keep_is_refused(answer: str) -> None:
+    asked = {
+        "approve": (STAGED,),
+        "none": (CLOSED,),
+        "grant": (CLOSED, kinds.ImprovementChosen("none", "me"), kinds.FeedbackAsked("f.md")),
+        "default": (TO_CONFIGURE,),
+    }[answer]
+    state = asking(*asked)
+    (waiting,) = waits_in(state)
+    assert waiting.question is not None
+    with pytest.raises(InvalidEntry, match="no note is kept"):
+        answered(state, waiting.question, answer, "me", "by the way")
+
+
+def test_the_waits_of_an_imported_flow_have_names_of_their_own() -> None:
+    run: dict[str, object] = {
+        "flowId": FLOW,
+        "stateVersion": "11",
+        "projectNamespace": "p",
+        "status": "running",
+        "workspaceRoot": "/w",
+        "recordFolderPath": "/w/r",
+        "runningNodes": [],
+        "awaitingHumanNodes": {
+            "owner-intake": {"role": "owner", "reason": "prompt-human"},
+            "build": {"role": "build", "reason": "autonomous-abort"},
+        },
+        "pendingHumanInputs": {},
+        "visitedNodeIds": [],
+        "completedHandoffs": [],
+        "receivingHandoff": {},
+        "historyHandoff": {},
+        "awaitingHandoff": [],
+        "consentState": {"mode": "no-access"},
+        "feedbackContext": {"kind": "standard"},
+    }
+    imported = kinds.FlowImported(run, LINE, {})
+    from_there: list[tuple[Entry, object]] = [(entry_of(0, imported), imported)]
+    state = flow_state(from_there)
+    ids = [waiting.question for waiting in waits_in(state)]
+    assert ids == [f"{FLOW}/0:owner-intake", f"{FLOW}/0:build"]
+    said = answered(state, EntryId(f"{FLOW}/0:build"), "Go on.", "ana")
+    assert said == kinds.HumanReplied("build", "Go on.", "ana")
+    told = (entry_of(1, said), said)
+    found = settled_by(state, EntryId(f"{FLOW}/0:build"), [*from_there, told])
+    assert found.by == "ana"

@@ -1,0 +1,99 @@
+"""Closing a flow, and flows in which nothing can happen."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.engine.flows.rules.closure import is_work_left, obstacles, stall
+from perdure.session.flows.kinds import (
+    ForwardPassClosed,
+    HandoffAwaited,
+    HumanReplied,
+    NodeParked,
+)
+from tests.fakes.flow_log import FlowLog, graph
+
+LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
+FORK = graph("o>a", "o>b", "a>z", "b>z", z="owner")
+
+
+def test_the_owners_last_node_closes_a_flow_whose_edges_are_all_done() -> None:
+    log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
+    assert obstacles(log.state, "end") == []
+    log.add(ForwardPassClosed("end"))
+    assert log.run.status == "awaiting_improvement_choice"
+    assert log.run.running_nodes == ()
+
+
+def test_20_no_other_node_closes_it_nor_before_all_is_done() -> None:
+    log = FlowLog(LINE).claim("owner-intake")
+    assert obstacles(log.state, "owner-intake") == [
+        "node owner-intake still hands over to others",
+        "nothing was handed over along owner-intake=>a",
+        "nothing was handed over along a=>end",
+    ]
+    log.hand("owner-intake", "a").claim("a", "owner-intake=>a")
+    assert obstacles(log.state, "a")[0] == "only a node of the role owner closes the work"
+
+
+def test_20_no_node_closes_it_while_another_is_at_work_or_waits() -> None:
+    log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z").claim("b", "o=>b")
+    assert "node b is at work" in obstacles(log.state, "z")
+    log.add(NodeParked("b", "b", "prompt-human"), HumanReplied("b", "go", "me"))
+    assert "node b waits for a person" in obstacles(log.state, "z")
+    assert "a reply to node b has not been read" in obstacles(log.state, "z")
+
+
+def test_a_flow_in_which_something_can_happen_or_a_person_is_asked_is_not_stalled() -> None:
+    log = FlowLog(LINE)
+    assert stall(log.state) is None
+    log.claim("owner-intake")
+    assert stall(log.state) is None
+    log.add(NodeParked("owner-intake", "owner", "prompt-human"))
+    assert stall(log.state) is None
+
+
+def test_a_flow_whose_last_node_waits_for_nobody_says_so() -> None:
+    log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
+    log.add(HandoffAwaited("end"))
+    assert stall(log.state) == "no node can go on: end waits for a handoff"
+
+
+def test_a_join_that_nobody_will_complete_is_named() -> None:
+    nodes = tuple(msgspec.structs.replace(n, awaits_all_inputs=n.id == "z") for n in FORK.nodes)
+    log = FlowLog(msgspec.structs.replace(FORK, nodes=nodes))
+    log.work("o", "a", "b").work("a", "z")
+    lost = msgspec.structs.replace(log.run, receiving_handoff={})  # as a flow may be imported
+    stalled = stall(msgspec.structs.replace(log.state, run=lost))
+    assert stalled == "no node can go on: z waits for b"
+
+
+def test_of_two_last_nodes_one_waits_and_the_other_closes_the_work() -> None:
+    log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
+    log.claim("y", "o=>y")
+    assert is_work_left(log.state, "y")
+    log.add(HandoffAwaited("y")).claim("z", "o=>z")
+    assert not is_work_left(log.state, "z")
+    assert obstacles(log.state, "z") == []
+    assert log.add(ForwardPassClosed("z")).run.awaiting_handoff == ()
+
+
+def test_20_no_node_closes_it_while_another_waits_for_better_work() -> None:
+    log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
+    log.claim("z", "o=>z").claim("y", "o=>y").hand("y", "o")
+    assert "node y waits for a handoff" in obstacles(log.state, "z")
+
+
+def test_the_last_node_has_its_role_hear_a_reply_to_another_of_its_nodes() -> None:
+    flow = graph("o>n", "o>b", "b>n", "n>z", "b>z", n="owner", z="owner")
+    log = FlowLog(flow).work("o", "n", "b").claim("n", "o=>n").add(HandoffAwaited("n"))
+    log.work("b", "z").claim("b").add(NodeParked("b", "b", "prompt-human")).claim("z", "b=>z")
+    assert not is_work_left(log.state, "z")
+    assert is_work_left(log.add(HumanReplied("n", "go on", "me")).state, "z")
+
+
+def test_a_flow_whose_work_is_done_and_that_nobody_closed_says_so() -> None:
+    log = FlowLog(graph("o>z")).work("o", "z").claim("z", "o=>z").hand("z")
+    assert stall(log.state) == (
+        "no node can go on: every node has done its work, and nobody closed it"
+    )

@@ -1,0 +1,217 @@
+"""Which nodes can work. Numbers are those of the scenarios in the specification of flows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+
+from perdure.engine.flows.rules.ready_nodes import Work, deliverable, runnable
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import (
+    HandoffAwaited,
+    HumanReplied,
+    NodeClaimed,
+    NodeParked,
+    RoleConfigured,
+    WorkflowChanged,
+)
+from perdure.session.flows.run import FlowState
+from tests.fakes.flow_log import FLOW, Counted, FlowLog, graph
+
+
+def ids(state: FlowState) -> list[str]:
+    return [work.node.id for work in runnable(state)]
+
+
+def work_of(state: FlowState, id: str) -> Work:
+    return next(work for work in runnable(state) if work.node.id == id)
+
+
+def joining(graph: Graph, id: str) -> Graph:
+    nodes = tuple(
+        msgspec.structs.replace(node, awaits_all_inputs=node.id == id) for node in graph.nodes
+    )
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+FORK = graph("o>a", "o>b", "a>z", "b>z")
+
+
+def test_a_flow_begins_with_its_first_node() -> None:
+    log = FlowLog(FORK)
+    assert ids(log.state) == ["o"]
+    assert ids(log.claim("o").state) == []
+
+
+def test_1_two_predecessors_hand_over_and_both_are_kept() -> None:
+    log = FlowLog(FORK).work("o", "a", "b").work("a", "z").work("b", "z")
+    assert work_of(log.state, "z").delivered == ("a=>z", "b=>z")
+
+
+def test_2_a_join_runs_with_one_input_unless_it_waits_for_all() -> None:
+    half = FlowLog(FORK).work("o", "a", "b").work("a", "z").state
+    assert ids(half) == ["b", "z"]
+    held = FlowLog(joining(FORK, "z")).work("o", "a", "b").work("a", "z")
+    assert ids(held.state) == ["b"]
+    assert ids(held.work("b", "z").state) == ["z"]
+
+
+def test_a_join_waits_for_all_its_inputs_also_when_it_comes_back_to_work() -> None:
+    log = FlowLog(joining(FORK, "z")).work("o", "a", "b").work("a", "z").work("b", "z")
+    log.claim("z", "a=>z", "b=>z").hand("z", "a", "b")
+    log.work("a", "z")
+    assert "z" not in ids(log.state)
+    log.work("b", "z")
+    assert "z" in ids(log.state)
+
+
+def test_3_who_handed_over_to_one_of_two_goes_on_and_owes_the_other() -> None:
+    log = FlowLog(FORK).work("o", "a")
+    assert ids(log.state) == ["o", "a"]
+    assert work_of(log.state, "o").cause == "owed"
+    assert ids(log.claim("o").hand("o", "b").state) == ["a", "b"]
+
+
+def test_6_who_sends_back_awaits_and_hands_forward_all_the_same() -> None:
+    log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").hand("a", "z", "o")
+    assert log.run.awaiting_handoff == ("a",)
+    assert log.run.completed_handoffs == ("a=>z",)
+    assert ids(log.state) == ["o", "z"]
+
+
+def test_8_what_a_predecessor_sent_before_it_was_asked_for_another_is_not_delivered() -> None:
+    log = FlowLog(graph("a>b", "b>z")).work("a", "b").claim("b", "a=>b").hand("b", "a")
+    log.state = msgspec.structs.replace(
+        log.state,
+        run=msgspec.structs.replace(
+            log.run, receiving_handoff=log.run.receiving_handoff | {"a=>b": ("old.md",)}
+        ),
+    )
+    assert deliverable(log.state, "b") == ()
+    assert ids(log.state) == ["a"]
+
+
+def test_9_who_is_asked_for_another_takes_back_what_was_not_read() -> None:
+    log = FlowLog(graph("a>b", "b>z")).work("a", "b").claim("b", "a=>b").hand("b", "a")
+    log.state = msgspec.structs.replace(
+        log.state,
+        run=msgspec.structs.replace(
+            log.run, receiving_handoff=log.run.receiving_handoff | {"a=>b": ("old.md",)}
+        ),
+    )
+    work = work_of(log.state, "a")
+    assert (work.delivered, work.superseded) == (("b=>a",), ("a=>b",))
+    log.claim("a", *work.delivered, superseded=work.superseded)
+    assert log.run.receiving_handoff == {}
+    assert "a=>b" not in log.run.completed_handoffs
+    assert ids(log.hand("a", "b").state) == ["b"]
+
+
+def test_10_of_two_nodes_of_one_role_the_earlier_in_the_graph_works_first() -> None:
+    flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev")
+    log = FlowLog(flow).claim("o").hand("o", "b").claim("o").hand("o", "a")
+    assert ids(log.state) == ["a"]
+    assert ids(log.claim("a", "o=>a").state) == []
+    assert ids(log.hand("a", "z").state) == ["b", "z"]
+
+
+def test_11_a_handoff_to_a_role_that_waits_for_a_person_elsewhere_stays_queued() -> None:
+    flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev")
+    log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a")
+    log.add(NodeParked("a", "dev", "prompt-human"))
+    assert ids(log.state) == []
+    assert log.run.receiving_handoff == {"o=>b": log.run.history_handoff["o=>b"]}
+
+
+def test_12_two_instances_of_a_role_that_were_answered_both_work() -> None:
+    flow = graph("o>a", "o>b", "a>z", "b>z", a="owner_1", b="owner_2")
+    log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
+    log.add(NodeParked("a", "owner_1", "prompt-human"), NodeParked("b", "owner_2", "prompt-human"))
+    log.add(HumanReplied("a", "yes", "me"), HumanReplied("b", "no", "me"))
+    assert [(work.node.id, work.text) for work in runnable(log.state)] == [
+        ("a", "yes"),
+        ("b", "no"),
+    ]
+
+
+def test_13_a_handoff_wakes_who_asked_a_person() -> None:
+    log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
+    log.add(NodeParked("z", "z", "prompt-human")).work("b", "z")
+    assert work_of(log.state, "z").delivered == ("b=>z",)
+
+
+def test_14_a_reply_is_taken_before_what_was_handed_over() -> None:
+    log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
+    log.add(NodeParked("z", "z", "prompt-human")).work("b", "z").add(HumanReplied("z", "go", "me"))
+    work = work_of(log.state, "z")
+    assert (work.cause, work.text, work.delivered) == ("reply", "go", ())
+    log.add(NodeClaimed("z", "z", FLOW, "reply", text="go"))
+    assert list(log.run.receiving_handoff) == ["b=>z"]
+
+
+def test_15_no_handoff_wakes_who_was_stopped_or_refused() -> None:
+    for reason in ("autonomous-abort", "consent", "consent-denied", "handoff-approval"):
+        log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
+        log.add(NodeParked("z", "z", reason)).work("b", "z")
+        assert ids(log.state) == []
+
+
+def test_16_a_reply_ends_the_wait_for_a_handoff() -> None:
+    log = FlowLog(graph("o>a", "o>b", "b>a", "a>z")).work("o", "a", "b").claim("b", "o=>b")
+    log.claim("a", "o=>a").add(HandoffAwaited("a"))
+    assert ids(log.state) == []
+    log.add(HumanReplied("a", "go on", "me"))
+    work = work_of(log.state, "a")
+    assert (work.cause, work.delivered) == ("reply", ())
+    log.add(NodeClaimed("a", "a", FLOW, "reply", text="go on"))
+    assert log.run.awaiting_handoff == ()
+
+
+def test_who_waits_for_what_an_edit_took_away_goes_on_with_what_it_owes() -> None:
+    log = FlowLog(graph("o>a", "o>b", "b>a", "b>z", "a>z")).work("o", "a", "b").claim("b", "o=>b")
+    log.claim("a", "o=>a").add(HandoffAwaited("a"))
+    assert ids(log.state) == []
+    log.add(WorkflowChanged(graph("o>a", "o>b", "b>z", "a>z")))
+    work = work_of(log.state, "a")
+    assert (work.cause, work.delivered) == ("owed", ())
+
+
+def test_a_role_that_was_configured_goes_on_with_what_lies_ready() -> None:
+    log = FlowLog(graph("o>a", "a>z")).work("o", "a")
+    log.add(NodeParked("a", "a", "role-configuration"))
+    assert ids(log.state) == []
+    log.add(RoleConfigured("a", model="echo:hi"))
+    work = work_of(log.state, "a")
+    assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
+
+
+def test_a_join_that_owes_a_handoff_is_held_while_an_input_is_asked_for_again() -> None:
+    flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
+    log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
+    log.claim("j", "a=>j", "b=>j").hand("j", "a")
+    log.add(HumanReplied("j", "begin with x", "me")).add(
+        NodeClaimed("j", "j", FLOW, "reply", text="begin with x")
+    )
+    log.hand("j", "x")
+    assert ids(log.state) == ["a", "x"]
+    assert "j" in ids(log.work("a", "j").state)
+
+
+def test_a_join_that_is_asked_for_better_work_begins_though_it_lacks_an_input() -> None:
+    flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>z"), "j")
+    log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
+    log.claim("j", "a=>j", "b=>j").hand("j", "z", "a").claim("z", "j=>z").hand("z", "j")
+    assert work_of(log.state, "j").delivered == ("z=>j",)
+
+
+def test_a_run_goes_through_its_graph_once_however_many_nodes_it_has() -> None:
+    nodes = [f"n{n}" for n in range(300)]
+    line = graph(*(f"{a}>{b}" for a, b in pairwise(nodes)))
+    kept, edges = Counted(line.nodes), Counted(line.edges)
+    log = FlowLog(msgspec.structs.replace(line, nodes=kept, edges=edges))
+    for node, after in pairwise(nodes):
+        assert ids(log.state) == [node]
+        log.work(node, after)
+    assert ids(log.state) == [nodes[-1]]
+    assert (kept.reads, edges.reads) == (1, 1)

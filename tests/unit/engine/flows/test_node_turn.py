@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perdure.engine.flows.answer_text import AnswerText
+from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
+from perdure.engine.flows.files.workflow_text import workflow_text
+from perdure.engine.flows.node_turn import ClaimLost, JoinedTurn
+from perdure.engine.flows.rules.improvement import order_in_parallel
+from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
+from perdure.engine.flows.rules.ready_nodes import runnable
+from perdure.session.codec import new_side, new_tree
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.kinds import (
+    ForwardPassClosed,
+    HandoffMade,
+    ImprovementChosen,
+    ImprovementClaimed,
+    NodeClaimed,
+    RepairAsked,
+    RoleConfigured,
+    WorkflowChanged,
+)
+from perdure.session.ledger import ModelCalled, TurnFinished, TurnStarted
+from perdure.session.messages import Message, TextPart, assistant, user
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.flow_log import FLOW, graph
+from tests.fakes.scripted_roles import begun, hand
+
+LINE = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
+GROWN = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
+STARTED = (new_side(TurnStarted(1, "owner")), new_tree(user("go")))
+FINISHED = new_side(TurnFinished("stop"))
+
+
+class Place:
+    """A flow in a store, and the turn of its first node."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
+
+    async def turn(self, folder: Path, graph: Graph = LINE) -> JoinedTurn:
+        self.ground = await begun(self.store, self.clock, graph, folder)
+        (work,) = runnable(await self.ground.journal.state())
+
+        async def last() -> AnswerText:
+            return AnswerText("what another turn said")
+
+        return JoinedTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
+
+    def taken_up(self, said: AnswerText) -> JoinedTurn:
+        """The same turn in another process, which finds `said` in the log."""
+
+        async def last() -> AnswerText:
+            return said
+
+        return JoinedTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
+
+    async def repairing(self) -> JoinedTurn:
+        """A process that begins with the repair that was asked for."""
+
+        async def last() -> AnswerText:
+            return AnswerText()
+
+        part = NodePart("owner", "owner-intake", FLOW)
+        repair = part.repair(await self.ground.journal.state())
+        return JoinedTurn(self.ground, part, last, repair)
+
+    async def commit(self, writes: tuple[Write, ...]) -> None:
+        await self.store.commit(Commit(writes=writes, at=0))
+
+    async def kinds(self) -> list[str]:
+        return [entry.kind for entry in await self.store.entries(FLOW)]
+
+
+def kinds_of(write: Write) -> list[str]:
+    return [entry.kind for entry in write.entries]
+
+
+async def test_only_a_turns_beginning_and_end_concern_the_flow(tmp_path: Path) -> None:
+    turn = await Place().turn(tmp_path)
+    assert (await turn.beside([new_side(ModelCalled(1, "m"))])).writes == ()
+    (begin,) = (await turn.beside(STARTED)).writes
+    assert kinds_of(begin) == ["node_claimed"]
+    assert begin.expected_head == 0
+
+
+async def test_a_claim_that_somebody_else_made_first_is_given_up(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    with pytest.raises(ClaimLost):
+        await turn.beside(STARTED)
+    assert await place.kinds() == ["flow_started", "node_claimed"]
+
+
+async def test_a_claim_of_a_role_that_is_to_work_with_something_else_is_given_up(
+    tmp_path: Path,
+) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.ground.journal.append(lambda _: (RoleConfigured("owner", model="a:b"),))
+    with pytest.raises(ClaimLost):
+        await turn.beside(STARTED)
+
+
+async def test_its_end_says_what_becomes_of_the_flow_and_keeps_the_artifact(
+    tmp_path: Path,
+) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    answer = new_tree(assistant(hand(tmp_path, "end", name="a.md")))
+    end = await turn.beside([answer, FINISHED])
+    assert kinds_of(end.writes[0]) == ["handoff_made"]
+    assert end.blobs == (b"what is in a.md",)
+
+
+async def test_a_turn_that_another_process_began_is_judged_by_the_log(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    taken_up = place.taken_up(AnswerText(hand(tmp_path, "end", name="a.md")))
+    assert kinds_of((await taken_up.beside([FINISHED])).writes[0]) == ["handoff_made"]
+
+
+async def test_a_repair_that_another_process_has_made_is_given_up(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    asked = (await turn.beside([new_tree(assistant("I am done.")), FINISHED])).writes
+    assert kinds_of(asked[0]) == ["repair_asked"]
+    await place.commit(asked)
+    first, second = [await place.repairing(), await place.repairing()]
+    assert (await first.beside(STARTED)).writes == ()  # it runs already, and goes on
+    answer = new_tree(assistant(hand(tmp_path, "end", name="a.md")))
+    await place.commit((await first.beside([answer, FINISHED])).writes)
+    with pytest.raises(ClaimLost):
+        await second.beside(STARTED)
+
+
+async def test_what_an_owner_made_of_the_graph_counts_with_what_it_hands_over(
+    tmp_path: Path,
+) -> None:
+    place = Place()
+    await place.turn(tmp_path)
+    claimed = NodeClaimed("owner-intake", "owner", FLOW, "start")
+    await place.ground.journal.append(lambda _: (claimed,))
+    (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
+    ground = replace(place.ground, drawing=Drawing(tmp_path, tmp_path))
+    answer = hand(tmp_path, "a", name="plan.md")
+
+    async def last() -> AnswerText:
+        return AnswerText(answer)
+
+    turn = JoinedTurn(ground, NodePart("owner", "owner-intake", FLOW), last)
+    (write,) = (await turn.beside((FINISHED,))).writes
+    assert kinds_of(write) == [WorkflowChanged.kind, HandoffMade.kind]
+
+
+async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) -> None:
+    place = Place()
+    await place.turn(tmp_path)
+    (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
+    drawing = Drawing(tmp_path, tmp_path)
+    bodies = (
+        NodeClaimed("owner-intake", "owner", FLOW, "start"),
+        ForwardPassClosed("owner-intake"),
+        ImprovementChosen("parallel", "me", "i.yaml", order_in_parallel(LINE)),
+        ImprovementClaimed("owner", FLOW),
+    )
+    await place.ground.journal.append(lambda _: bodies)
+    ground = replace(place.ground, drawing=drawing)
+
+    async def last() -> AnswerText:
+        return AnswerText("done")
+
+    turn = JoinedTurn(ground, ReflectionPart("owner", FLOW), last)
+    (write,) = (await turn.beside((FINISHED,))).writes
+    assert kinds_of(write) == [RepairAsked.kind]
+
+
+async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:
+    turn = await Place().turn(tmp_path)
+    both = await turn.beside([*STARTED, new_side(TurnFinished("error", error="no turn is left"))])
+    assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]
+
+
+async def test_turn_ended_by_denial_parks_node_as_consent_denied(tmp_path: Path) -> None:
+    place = Place()
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    denied = new_side(TurnFinished("aborted", failure="not_approved", error="ana denied send"))
+    (end,) = (await turn.beside([denied])).writes
+    assert b'"consent-denied"' in end.entries[0].body
+    assert b"ana denied send" in end.entries[0].body
+
+
+async def test_an_answer_cut_in_two_by_a_crash_is_judged_as_one(tmp_path: Path) -> None:
+    place = Place()
+    whole = hand(tmp_path, "end", name="a.md")
+    turn = await place.turn(tmp_path)
+    await place.commit((await turn.beside(STARTED)).writes)
+    taken_up = place.taken_up(AnswerText(whole[:10], is_cut=True))
+    again = Message("assistant", (TextPart(whole[10:20]),), stop_reason="aborted")
+    for _ in range(2):  # asked again, because it was refused
+        await taken_up.beside([new_tree(again), new_side(ModelCalled(2, "m"))])
+    taken_up.committed(())
+    rest = Message("assistant", (TextPart(whole[20:]),), stop_reason="stop")
+    await taken_up.beside([new_tree(rest), FINISHED])
+    end = await taken_up.beside([new_tree(rest), FINISHED])
+    assert kinds_of(end.writes[0]) == ["handoff_made"]

@@ -1,0 +1,127 @@
+"""What is chosen by whom, and what a selector's answer makes of a role."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.engine.flows.selection import (
+    Undecided,
+    is_configuring,
+    opening,
+    selected,
+    undecided,
+    who_configures,
+)
+from perdure.errors import InvalidEntry
+from perdure.session.flows.fold import flow_state
+from perdure.session.flows.kinds import (
+    Configuring,
+    FlowStarted,
+    NodeParked,
+    Offers,
+    RoleConfigured,
+    SelectorOpened,
+)
+from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
+from perdure.session.notes import SideBody
+from tests.fakes.flow_log import entry_of, graph
+
+LINE = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
+OFFERS = Offers(("p:small", "p:big"), {"tests": "How we test.", "prose": "How we write."})
+FIRST = SelectorOpened(
+    "owner", StreamId("20260527T143000123Z-a1b2c3__owner__selector-1"), 1, OFFERS
+)
+
+
+def after(
+    *bodies: SideBody, of_model: Configuring = "auto", of_skills: Configuring | None = None
+) -> FlowState:
+    started = FlowStarted(
+        *("p", "/w", "/w/r", LINE, ("owner-intake",)),
+        configuring=of_model,
+        skills_configuring=of_skills,
+    )
+    return flow_state((entry_of(n, body), body) for n, body in enumerate((started, *bodies)))
+
+
+def test_skills_are_chosen_by_whom_the_model_is_unless_it_is_said() -> None:
+    assert who_configures(after(), "skills") == "auto"
+    state = after(of_skills="ask")
+    assert (who_configures(state, "model"), who_configures(state, "skills")) == ("auto", "ask")
+    assert is_configuring(after(of_model="given", of_skills="auto"))
+    assert not is_configuring(after(of_model="given"))
+
+
+@pytest.mark.parametrize(
+    ("of_model", "of_skills", "by_selector", "by_person"),
+    [
+        ("auto", None, OFFERS, Offers()),
+        ("ask", None, Offers(), OFFERS),
+        ("auto", "ask", Offers(OFFERS.models), Offers((), OFFERS.skills)),
+        ("given", "auto", Offers((), OFFERS.skills), Offers()),
+    ],
+)
+def test_each_dimension_is_for_who_chooses_it(
+    of_model: Configuring, of_skills: Configuring | None, by_selector: Offers, by_person: Offers
+) -> None:
+    state = after(of_model=of_model, of_skills=of_skills)
+    found = undecided(state, "owner", OFFERS)
+    assert found == Undecided(by_selector, by_person)
+    assert found.is_for_selector == (by_selector != Offers())
+    assert found.is_for_person == (by_person != Offers())
+
+
+def test_a_selector_keeps_what_it_was_told_and_the_next_one_is_numbered_on() -> None:
+    assert opening(after(), "owner", OFFERS) == FIRST
+    state = after(FIRST)
+    assert undecided(state, "owner", Offers()).by_selector == OFFERS
+    second = opening(state, "owner", OFFERS, "no")
+    assert (second.attempt, second.session[-1], second.refused) == (2, "2", "no")
+    # Once a person was asked, the attempts begin anew, and the sessions do not.
+    parked = NodeParked("owner-intake", "owner", "role-configuration", offers=OFFERS)
+    third = opening(after(FIRST, parked), "owner", OFFERS)
+    assert (third.attempt, third.session[-1]) == (1, "2")
+
+
+def test_what_a_selector_chose_is_said_to_be_its_choice() -> None:
+    chosen = selected(
+        after(FIRST), FIRST, " model=p:big\nskills=tests,tests,prose\n", is_partial=False
+    )
+    assert chosen == RoleConfigured(
+        *("owner", "p:big", ("tests", "prose")), is_automatic=True, selector=FIRST.session
+    )
+    assert selected(after(FIRST), FIRST, "model=p:big skills=none", is_partial=False).skills == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("", "say what the role works with"),
+        ("default", "lacks model=NAME and skills="),
+        ("model=p:big", "lacks skills="),
+        ("skills=none", "lacks model=NAME"),
+        ("model=p:huge skills=none", "no model 'p:huge'"),
+        ("model=p:big skills=magic", "no skill 'magic'"),
+        ("I choose model=p:big skills=none", "'I' says nothing"),
+        ("```\nmodel=p:big skills=none\n```", "'```' says nothing"),
+    ],
+)
+def test_an_answer_that_says_more_or_less_is_refused(answer: str, why: str) -> None:
+    with pytest.raises(InvalidEntry, match=why):
+        selected(after(FIRST), FIRST, answer, is_partial=False)
+
+
+def test_a_person_chooses_the_rest_of_what_a_selector_chose_in_part() -> None:
+    offers = Offers(OFFERS.models)
+    opened = SelectorOpened("owner", FIRST.session, 1, offers)
+    state = after(opened, of_skills="ask")
+    part = selected(state, opened, "model=p:big", is_partial=True)
+    state = after(opened, part, of_skills="ask")
+    assert "owner" not in state.roles
+    assert undecided(state, "owner", OFFERS) == Undecided(Offers(), Offers((), OFFERS.skills))
+    person = RoleConfigured("owner", skills=("tests",), by="ana")
+    state = after(opened, part, person, of_skills="ask")
+    assert (state.roles["owner"].model, state.roles["owner"].skills) == ("p:big", ("tests",))
+    assert not state.selecting
+    assert not state.chosen_in_part

@@ -1,0 +1,186 @@
+"""A model and a call with hooks around them are what they were, until a hook says otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from perdure.engine.hooks.points import Block, ToolAnswered
+from perdure.engine.hooks.registry import Hooks
+from perdure.engine.hooks.wrappers import HookedCall, HookedModels
+from perdure.errors import ModelRefused, ToolDenied, ToolError, ToolLost
+from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.stream import answer_of
+from perdure.session.messages import assistant, thinking, tool_call, user
+from perdure.tools.decorator import tool
+from perdure.tools.execution import ToolRun, run_tool
+from perdure.tools.spec import ToolOutput, ToolSpec
+from tests.fakes.clock import ManualClock
+from tests.fakes.tool_calls import tool_call_of
+
+REQUEST = ModelRequest("m:m", (user("hi"),))
+
+
+class Words:
+    """A model that says two words, and knows whether it was told to stop."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model, 7)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        try:
+            for word in ("one ", "two"):
+                yield TextDelta(word)
+            yield Finished("stop")
+        finally:
+            self.is_closed = True
+
+
+async def ran(spec: ToolSpec, hooks: Hooks) -> ToolRun:
+    """How a call of `spec` ends with `hooks` around it."""
+    hooked = HookedCall(spec, hooks)
+    call = tool_call_of(spec.name)
+    return await run_tool(hooked.spec, call, clock=ManualClock(), answered=hooked.answered)
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_without_hooks_nothing_is_different() -> None:
+    models = HookedModels(Words(), Hooks(), "s")
+    deltas = [delta async for delta in models.stream(REQUEST)]
+    assert deltas == [TextDelta("one "), TextDelta("two"), Finished("stop")]
+    assert models.info("m:m") == ModelInfo("m:m", 7)
+    assert (await ran(look, Hooks())).output == ToolOutput("seen")
+
+
+async def test_a_stream_that_is_closed_closes_the_model_s() -> None:
+    words = Words()
+    stream = HookedModels(words, Hooks(), "s").stream(REQUEST)
+    await anext(stream)
+    assert isinstance(stream, AsyncGenerator)
+    await stream.aclose()
+    assert words.is_closed
+
+
+async def test_a_supplied_answer_comes_as_a_model_would_give_it() -> None:
+    hooks = Hooks()
+    answer = assistant(thinking("hm"), "look", tool_call("c", "look", {"at": [1]}))
+    hooks.on("before_model_call", lambda point: answer)
+    stream = HookedModels(Words(), hooks, "s").stream(REQUEST)
+    made = answer_of([delta async for delta in stream], "m:m")
+    assert made.parts == answer.parts
+    assert made.stop_reason == "tool_calls"
+    assert made.usage is not None
+    assert made.usage.total_tokens == 0
+
+
+async def test_what_is_blocked_is_an_error_the_engine_knows() -> None:
+    hooks = Hooks()
+    hooks.on("before_model_call", lambda point: Block("no"))
+    with pytest.raises(ModelRefused, match="no"):
+        await anext(HookedModels(Words(), hooks, "s").stream(REQUEST))
+
+
+async def test_what_is_blocked_is_refused_and_has_no_result_to_be_asked_about() -> None:
+    hooks, asked = Hooks(), list[ToolAnswered]()
+    hooks.on("tool_call", lambda point: Block("no"))
+    hooks.on("tool_result", asked.append)
+    run = await ran(look, hooks)
+    assert (run.outcome, run.error_code, run.error) == ("refused", "tool_denied", "look: no")
+    assert asked == []
+
+
+async def sulk() -> str:
+    """Sulk."""
+    raise ToolDenied("sulk", "not today")
+
+
+async def wait() -> str:
+    """Wait."""
+    await asyncio.sleep(60)
+    return "at last"
+
+
+async def fail() -> ToolOutput:
+    """Fail."""
+    return ToolOutput("no such city", is_error=True)
+
+
+async def lose() -> str:
+    """Lose touch."""
+    raise ToolLost("lose", "the line went dead")
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome", "code", "said"),
+    [
+        (sulk, "refused", "tool_denied", "not today"),
+        (wait, "timeout", "tool_timeout", "0.001"),
+        (fail, "error", "tool_error", "no such city"),
+        (lose, "unknown", "tool_lost", "the line went dead"),
+    ],
+)
+async def test_a_result_is_asked_about_however_the_tool_ended(
+    function: Callable[[], Awaitable[object]], outcome: str, code: str, said: str
+) -> None:
+    spec = tool(timeout_s=0.001 if function is wait else 60)(function)
+    hooks, asked = Hooks(), list[ToolAnswered]()
+    hooks.on("tool_result", asked.append)
+    run = await ran(spec, hooks)
+    assert (run.outcome, run.error_code) == (outcome, code)
+    assert [(point.outcome, point.output) for point in asked] == [(outcome, run.output)]
+    assert said in asked[0].output.text
+    assert asked[0].output.is_error
+
+    remove = hooks.on("tool_result", lambda point: ToolOutput("told so", is_error=True))
+    run = await ran(spec, hooks)
+    assert (run.outcome, run.error_code, run.error) == (outcome, code, "told so")
+    remove()
+    hooks.on("tool_result", lambda point: ToolOutput("never mind"))
+    run = await ran(spec, hooks)
+    assert (run.outcome, run.error_code, run.output) == ("ok", None, ToolOutput("never mind"))
+
+
+async def test_a_success_that_a_hook_calls_an_error_is_one() -> None:
+    hooks = Hooks()
+    hooks.on("tool_result", lambda point: ToolOutput("not good enough", is_error=True))
+    run = await ran(look, hooks)
+    assert (run.outcome, run.error_code, run.error) == ("error", "tool_error", "not good enough")
+
+
+async def test_a_guard_of_results_that_fails_keeps_them_back() -> None:
+    def broken(point: ToolAnswered) -> None:
+        raise RuntimeError("cannot tell")
+
+    hooks = Hooks()
+    remove = hooks.on("tool_result", broken)
+    assert (await ran(look, hooks)).output.text == "seen"
+    remove()
+    hooks.on("tool_result", broken, is_guard=True)
+    run = await ran(look, hooks)
+    assert (run.outcome, run.error_code) == ("error", "tool_error")
+    assert "seen" not in run.output.text
+
+
+async def test_what_a_hook_says_of_a_failure_is_cut_like_every_output() -> None:
+    hooks, asked = Hooks(), list[ToolAnswered]()
+    hooks.on("tool_result", asked.append)
+    hooks.on("tool_result", lambda point: ToolOutput(point.output.text * 2, is_error=True))
+    run = await ran(tool(max_output_bytes=100)(rant), hooks)
+    assert len(asked[0].output.text) > 5000
+    assert len(run.output.text) < 200
+    assert run.whole == asked[0].output.text * 2
+
+
+async def rant() -> str:
+    """Rant."""
+    raise ToolError("rant", "and another thing! " * 300)

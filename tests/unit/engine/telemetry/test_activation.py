@@ -1,0 +1,33 @@
+"""Telemetry is used where the program has loaded it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from opentelemetry import metrics
+
+from perdure.engine.telemetry.activation import chosen_observer
+from perdure.engine.telemetry.isolation import Isolated
+from perdure.engine.telemetry.spans import SpanObserver
+from perdure.engine.turns.observer import SILENCE
+from tests.fakes.clock import ManualClock
+
+
+def test_a_program_that_has_loaded_it_is_observed() -> None:
+    observer = chosen_observer({}, ManualClock())
+    assert isinstance(observer, Isolated)
+    assert isinstance(observer.observer, SpanObserver)
+
+
+def test_a_program_whose_telemetry_cannot_be_asked_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise RuntimeError("no meters")
+
+    monkeypatch.setattr(metrics, "get_meter", broken)
+    assert chosen_observer({}, ManualClock()) is SILENCE
+
+
+def test_a_program_without_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+    assert chosen_observer({}, ManualClock()) is SILENCE

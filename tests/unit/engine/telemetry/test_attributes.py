@@ -1,0 +1,89 @@
+"""What spans say, as values."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.engine.telemetry import names
+from perdure.engine.telemetry.attributes import (
+    MAX_CONTENT,
+    of_call,
+    of_usage,
+    scoped,
+    shown_args,
+    shown_instructions,
+    shown_message,
+    shown_messages,
+    shown_tools,
+)
+from perdure.engine.turns.state import OpenCall
+from perdure.models.protocol import ToolDeclaration
+from perdure.session.messages import StopReason, Usage, assistant, thinking, tool_call, user
+
+KEY = "sk-ant-" + "a1B2" * 8
+
+
+def test_a_call_is_named_as_the_conventions_name_its_provider() -> None:
+    about = of_call(OpenCall(1, 1, 2, "google:gemini-pro", "answer"), 100)
+    assert about[names.PROVIDER] == "gcp.gemini"
+    assert about[names.REQUEST_MODEL] == "gemini-pro"
+    assert (about[names.ATTEMPT], about[names.REQUEST_MAX_TOKENS]) == (2, 100)
+
+
+def test_input_tokens_are_all_of_them() -> None:
+    about = of_usage(Usage(10, 3, cache_read_tokens=5, cache_write_tokens=2, cost_microcents=9))
+    assert about[names.INPUT_TOKENS] == 17
+    assert about[names.OUTPUT_TOKENS] == 3
+    assert about[names.COST] == 9
+    assert of_usage(None) == {}
+
+
+def test_a_session_is_the_conventions_conversation() -> None:
+    assert scoped({"session": "s", "turn": 2}) == {
+        "perdure.session": "s",
+        "perdure.turn": 2,
+        names.CONVERSATION: "s",
+    }
+
+
+def test_messages_are_shown_as_the_conventions_write_them_without_secrets() -> None:
+    said = assistant("Done.", thinking("Hm."), tool_call("c", "send", {"token": KEY, "to": "a"}))
+    (shown,) = msgspec.json.decode(shown_message(said))
+    assert [part["type"] for part in shown["parts"]] == ["text", "reasoning", "tool_call"]
+    assert KEY not in str(shown)
+    assert shown_args({"api_key": KEY}) == '{"api_key":"[redacted]"}'
+    reasons: dict[StopReason, str] = {"stop": "stop", "tool_calls": "tool_call", "aborted": "error"}
+    for reason, shown_as in reasons.items():
+        (shown,) = msgspec.json.decode(shown_message(assistant("a", stop_reason=reason)))
+        assert shown["finish_reason"] == shown_as
+
+
+def test_what_is_too_long_is_cut_and_stays_json() -> None:
+    for content in ("x" * 100_000, '"' * 100_000, "ä\n" * 50_000):
+        text = shown_message(user(content))
+        assert MAX_CONTENT * 0.4 < len(text) <= MAX_CONTENT
+        (shown,) = msgspec.json.decode(text)
+        assert shown["parts"][0]["content"].endswith("[cut]")
+        args = shown_args({"a": content, "b": [content]})
+        assert len(args) <= MAX_CONTENT
+        assert msgspec.json.decode(args).keys() == {"a", "b"}
+        (told,) = msgspec.json.decode(shown_instructions(content))
+        assert content.startswith(told["content"])
+
+
+def test_of_many_messages_the_newest_are_shown_and_the_others_counted() -> None:
+    said = [user(f"{n} " * 500) for n in range(100)]
+    text = shown_messages(said)
+    assert len(text) <= MAX_CONTENT
+    note, *shown = msgspec.json.decode(text)
+    assert note["role"] == "system"
+    assert note["parts"][0]["content"] == f"[{100 - len(shown)} earlier messages are left out]"
+    assert shown[-1]["parts"][0]["content"] == said[-1].text
+    assert shown_messages(()) == "[]"
+
+
+def test_tools_are_shown_as_far_as_they_fit() -> None:
+    tools = [ToolDeclaration(f"t{n}", "x" * 8_000, {"type": "object"}) for n in range(9)]
+    text = shown_tools(tools)
+    assert len(text) <= MAX_CONTENT
+    assert [each["name"] for each in msgspec.json.decode(text)] == ["t0", "t1", "t2", "t3"]

@@ -1,0 +1,180 @@
+"""What has arrived of an answer is kept beside the stream."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+
+import pytest
+
+from perdure.engine.turns.executor.partial_answers import EVERY_BYTES, EVERY_S, Keeping
+from perdure.errors import StoreUnavailable
+from tests.fakes.clock import ManualClock
+
+
+class Arriving:
+    """An answer that arrives, and a place where it is kept, slowly if it `is_slow`."""
+
+    def __init__(self, *, is_slow: bool = False) -> None:
+        self.clock = ManualClock()
+        self.content = b""
+        self.begun: list[bytes] = []
+        self.kept: list[bytes] = []
+        self.fault: Exception | None = None
+        self.free = asyncio.Event()
+        if not is_slow:
+            self.free.set()
+        self.keeping = Keeping(self.clock, lambda: self.content, self._put)
+
+    def grow(self, by: bytes) -> None:
+        self.content += by
+        self.keeping.grown(len(by))
+
+    async def pass_time(self, seconds: float = EVERY_S) -> None:
+        await turns()
+        self.clock.advance(seconds)
+        await turns()
+
+    async def _put(self, content: bytes) -> None:
+        self.begun.append(content)
+        await self.free.wait()
+        if self.fault is not None:
+            raise self.fault
+        self.kept.append(content)
+
+
+async def turns() -> None:
+    """Let everything run that can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_it_is_kept_in_time_though_nothing_more_comes() -> None:
+    answer = Arriving()
+    async with answer.keeping:
+        answer.grow(b"one ")
+        await answer.pass_time(EVERY_S / 2)
+        answer.grow(b"two ")
+        assert answer.kept == []
+        await answer.pass_time(EVERY_S / 2)
+        assert answer.kept == [b"one two "]
+        await answer.pass_time()
+        assert len(answer.kept) == 1  # there was nothing new
+        answer.grow(b"three")
+        await answer.pass_time()
+    assert answer.kept == [b"one two ", b"one two three"]
+
+
+async def test_what_is_much_is_kept_at_once_and_then_much_more_has_to_come() -> None:
+    answer = Arriving()
+    async with answer.keeping:
+        answer.grow(b"a")
+        await turns()
+        answer.grow(b"b" * EVERY_BYTES * 20)
+        await turns()
+        assert len(answer.kept) == 1
+        answer.grow(b"c" * EVERY_BYTES)
+        await turns()
+        assert len(answer.kept) == 1
+        answer.grow(b"d" * EVERY_BYTES)
+        await turns()
+    much, all_of_it = (len(kept) for kept in answer.kept)
+    assert (much, all_of_it) == (1 + 20 * EVERY_BYTES, len(answer.content))
+
+
+async def test_it_is_kept_now_where_that_is_asked_for() -> None:
+    answer = Arriving()
+    async with answer.keeping:
+        answer.grow(b"hm ")
+        await turns()
+        answer.content += b"one"
+        await answer.keeping.now()
+        assert answer.kept == [b"hm one"]
+        await answer.pass_time()
+        assert len(answer.kept) == 1  # what waited has nothing left to do
+
+
+async def test_what_is_kept_now_comes_after_what_is_being_written() -> None:
+    answer = Arriving(is_slow=True)
+    async with answer.keeping:
+        answer.grow(b"x" * EVERY_BYTES)
+        await turns()
+        answer.content += b"one"
+        keeping = asyncio.create_task(answer.keeping.now())
+        await turns()
+        assert len(answer.begun) == 1
+        answer.free.set()
+        await keeping
+    assert answer.kept[-1] == answer.content
+
+
+async def test_an_answer_that_is_whole_in_time_is_not_kept_in_part() -> None:
+    answer = Arriving()
+    async with answer.keeping:
+        answer.grow(b"all of it")
+    await answer.pass_time()
+    assert answer.begun == []
+
+
+async def test_a_slow_store_is_asked_once_at_a_time_and_stops_nobody() -> None:
+    answer = Arriving(is_slow=True)
+    async with answer.keeping:
+        for _ in range(5):
+            answer.grow(b"x" * EVERY_BYTES)
+            await turns()
+        assert len(answer.begun) == 1
+        answer.free.set()
+        await turns()
+    assert answer.kept == [answer.content[:EVERY_BYTES], answer.content]
+
+
+async def test_nothing_is_being_written_once_it_is_over() -> None:
+    answer = Arriving(is_slow=True)
+
+    async def stream() -> None:
+        async with answer.keeping:
+            answer.grow(b"x" * EVERY_BYTES)
+            await turns()
+
+    streaming = asyncio.create_task(stream())
+    await turns()
+    assert not streaming.done()
+    answer.free.set()
+    await streaming
+    assert len(answer.kept) == 1
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+async def test_who_is_cancelled_waits_only_until_writing_has_ended(*, is_ending: bool) -> None:
+    answer = Arriving(is_slow=True)
+
+    async def stream() -> None:
+        async with answer.keeping:
+            answer.grow(b"x" * EVERY_BYTES)
+            await (turns() if is_ending else asyncio.Event().wait())
+
+    streaming = asyncio.create_task(stream())
+    for _ in range(4):
+        await turns()
+    assert len(answer.begun) == 1
+    streaming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await streaming
+    assert answer.kept == []
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+async def test_a_fault_is_told_when_more_comes_and_not_at_the_end(*, has_more: bool) -> None:
+    answer = Arriving()
+    answer.fault = StoreUnavailable("there", "it is away")
+
+    async def stream() -> None:
+        async with answer.keeping:
+            answer.grow(b"x" * EVERY_BYTES)
+            await turns()
+            if has_more:
+                answer.grow(b"more")
+
+    with pytest.raises(StoreUnavailable) if has_more else nullcontext():
+        await stream()
+    assert len(answer.begun) == 1

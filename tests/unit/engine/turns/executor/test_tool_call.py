@@ -1,0 +1,88 @@
+"""Tools in a turn: their failures are results the model is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.models.scenario import CallTools, ScriptedCall
+from perdure.session.codec import body_of
+from perdure.session.ledger import ToolFinished
+from perdure.session.media.inline import media
+from perdure.session.messages import ToolResultPart
+from perdure.tools.decorator import tool
+from perdure.tools.spec import ToolCall, ToolOutput
+from tests.fakes.chats import Stage, says
+
+
+@tool(effect="read")
+async def halve(number: int, *, call: ToolCall) -> str:
+    """Halve a number."""
+    if number % 2:
+        raise ValueError("it is odd")
+    return f"{number // 2} in {call.working_dir.name} for {call.session_id}"
+
+
+def call(json: str) -> CallTools:
+    return CallTools((ScriptedCall("halve", json, id="c1"),))
+
+
+@pytest.mark.parametrize(
+    ("json", "outcome", "told"),
+    [
+        ('{"number": 4}', "ok", "2 in"),
+        ('{"number": 3}', "error", "it is odd"),
+        ('{"number": "many"}', "error", "number"),
+        ('{"number": 4', "error", "not a JSON object"),
+    ],
+)
+async def test_the_model_is_told_what_came_of_its_call(json: str, outcome: str, told: str) -> None:
+    chat = await Stage(says(call(json)), says("I see.")).chat([halve])
+    assert (await chat.send("go")).text == "I see."
+    finished = [
+        body
+        async for entry in chat.session.entries()
+        if isinstance(body := body_of(entry), ToolFinished)
+    ]
+    assert [done.outcome for done in finished] == [outcome]
+    result = next(m for m in await chat.session.messages() if m.role == "tool")
+    assert told in result.text
+
+
+async def test_a_call_that_fits_no_schema_may_be_put_right_only_so_often() -> None:
+    replies = [says(call("{}")) for _ in range(6)]
+    chat = await Stage(*replies).chat([halve])
+    with pytest.raises(Exception, match="tool_failed"):
+        await chat.send("go")
+
+
+async def test_a_tool_that_raises_what_is_no_exception_does_not_wedge_its_session() -> None:
+    class Odd(BaseException):
+        pass
+
+    async def odd() -> str:
+        """Be odd."""
+        raise Odd("very")
+
+    chat = await Stage(says(CallTools((ScriptedCall("odd", id="c1"),))), says("I see.")).chat([odd])
+    assert (await chat.send("go")).text == "I see."
+    result = next(m for m in await chat.session.messages() if m.role == "tool")
+    assert "very" in result.text
+
+
+@tool(effect="read")
+async def draw() -> ToolOutput:
+    """Draw a picture, twice the same."""
+    picture = media(b"\x89PNG\r\n\x1a\n" + b"p" * 20)
+    return ToolOutput("two pictures", media=(picture, picture))
+
+
+async def test_pictures_that_a_tool_returns_are_kept_by_content() -> None:
+    stage = Stage(says(CallTools((ScriptedCall("draw", "{}", id="c1"),))), says("ok"))
+    chat = await stage.chat([draw])
+    await chat.send("go")
+    result = next(m for m in await chat.session.messages() if m.role == "tool")
+    (part,) = [p for p in result.parts if isinstance(p, ToolResultPart)]
+    first, second = part.media
+    assert first == second
+    content = await stage.memory.blob(first.handle.removeprefix("media://"))
+    assert content.startswith(b"\x89PNG")

@@ -1,0 +1,170 @@
+"""What a call may cost, what happens when that is too much, and what uncounted calls took."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.context.tokens import estimate_tokens
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import OUTPUT_TOKENS, Budget, OnExceed, TurnConfig
+from perdure.engine.turns.effects import AwaitAnswer, CallModel, effect_of
+from perdure.engine.turns.rules.budget import (
+    Overrun,
+    estimated_usage,
+    overrun_of,
+    overrun_text,
+    summary_counted,
+)
+from perdure.errors import ModelUnavailable
+from perdure.session.kinds import Compaction
+from perdure.session.ledger import BudgetNoted, ModelCalled, ModelFinished, Spending
+from perdure.session.messages import Usage, assistant, user
+from perdure.session.notes import Answer, Question
+from tests.fakes.turn_log import CONFIG, Course
+
+
+def by_token(model: str, usage: Usage) -> int | None:
+    return usage.total_tokens
+
+
+def config(limit: int, on_exceed: OnExceed = "fail", **changes: object) -> TurnConfig:
+    return msgspec.structs.replace(
+        CONFIG, cost=by_token, budget=Budget(limit, on_exceed), **changes
+    )
+
+
+def first_tokens() -> int:
+    return 10 + estimate_tokens(user("go"))
+
+
+def test_what_is_just_within_the_limit_passes_and_one_micro_cent_more_does_not() -> None:
+    most = first_tokens() + OUTPUT_TOKENS
+    assert isinstance(effect_of(Course(config(most)).state), CallModel)
+    course = Course(config(most - 1))
+    assert course.log.bodies(ModelCalled) == []
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "budget_exceeded"
+
+
+def test_the_answer_counts_as_long_as_it_may_get() -> None:
+    assert isinstance(
+        effect_of(Course(config(first_tokens() + 5, max_output_tokens=5)).state), CallModel
+    )
+
+
+def test_every_call_of_the_turn_is_checked_with_what_was_spent_by_then() -> None:
+    course = Course(config(first_tokens() + OUTPUT_TOKENS))
+    course.happens(inputs.Answered(assistant("so", usage=Usage(10, 2, cost_microcents=100))))
+    assert course.state.spent == Spending(100)
+    course.happens(inputs.Begin(user("more"), 2, None, 10, spent=course.state.spent))
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "budget_exceeded"
+
+
+def test_no_limit_asks_for_no_price() -> None:
+    called = ModelCalled(1, "p:m", tokens_estimated=10**9)
+    assert overrun_of(called, CONFIG, Spending(10**12)) is None
+
+
+def test_a_granted_limit_counts_where_it_is_higher() -> None:
+    called = ModelCalled(1, "p:m", tokens_estimated=1)
+    asked = config(10, max_output_tokens=1)
+    assert overrun_of(called, asked, Spending(9)) == Overrun(10, 2)
+    assert overrun_of(called, asked, Spending(9), 11) is None
+    assert overrun_of(called, asked, Spending(9), 3) == Overrun(10, 2)
+
+
+def test_a_warned_turn_notes_it_once_and_goes_on() -> None:
+    course = Course(config(1, "warn"))
+    course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
+    course.happens(inputs.Waited())
+    assert len(course.log.bodies(ModelCalled)) == 2
+    noted = BudgetNoted("p:m", 0, 1, first_tokens() + OUTPUT_TOKENS)
+    assert course.log.bodies(BudgetNoted) == [noted]
+
+
+def test_a_paused_retry_is_the_same_call_once_somebody_allows_it() -> None:
+    most = first_tokens() + OUTPUT_TOKENS
+    course = Course(config(most, "pause_for_approval"))
+    failed = inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))
+    course.happens(failed)
+    course.happens(inputs.Waited())
+    assert isinstance(effect_of(course.state), AwaitAnswer)
+    (asked,) = course.log.bodies(Question)
+    assert (asked.topic, asked.limit_microcents) == ("budget", 2 * most)
+    question = course.state.question
+    assert question is not None
+    course.others_append(Answer("continue", "me"), question.id)
+    course.happens(inputs.Woken())
+    last = course.log.bodies(ModelCalled)[-1]
+    assert (last.call, last.attempt) == (1, 2)
+    assert course.state.limit_microcents == 2 * most
+
+
+def test_an_unknown_price_is_asked_about_and_allowed_for_that_model_alone() -> None:
+    paused = msgspec.structs.replace(CONFIG, budget=Budget(10))
+    course = Course(paused)
+    (asked,) = course.log.bodies(Question)
+    assert asked.grant == "p:m"
+    assert "unknown" in asked.text
+    question = course.state.question
+    assert question is not None
+    course.others_append(Answer("continue", "me"), question.id)
+    course.happens(inputs.Woken())
+    assert isinstance(effect_of(course.state), CallModel)
+    assert course.state.unpriced_allowed == {"p:m"}
+
+
+def test_a_person_who_would_not_spend_more_ends_the_turn() -> None:
+    course = Course(config(1, "pause_for_approval"))
+    question = course.state.question
+    assert question is not None
+    course.others_append(Answer("stop", "me"), question.id)
+    course.happens(inputs.Woken())
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "budget_exceeded"
+
+
+def test_an_abort_while_it_asks_ends_the_turn_and_writes_no_second_outcome() -> None:
+    course = Course(config(first_tokens() + OUTPUT_TOKENS, "pause_for_approval"))
+    course.happens(
+        inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))
+    )
+    course.happens(inputs.Waited())
+    course.happens(inputs.Aborted())
+    assert len(course.log.bodies(ModelFinished)) == 1
+    assert course.state.finished is not None
+    assert course.state.finished.end == "aborted"
+
+
+def test_a_lost_call_is_counted_by_estimate() -> None:
+    course = Course(config(0))
+    course.happens(inputs.Lost(has_begun=True, partial=assistant("so far, so good")))
+    lost = course.log.bodies(ModelFinished)[0]
+    assert lost.is_estimated
+    assert lost.usage is not None
+    assert lost.usage.input_tokens == first_tokens()
+    assert lost.usage.output_tokens > 0
+    assert lost.spent == Spending(lost.usage.total_tokens)
+
+
+def test_a_call_of_which_nothing_is_known_took_nothing() -> None:
+    assert estimated_usage("p:m", None, None, CONFIG) is None
+
+
+def test_a_summary_is_priced_or_estimated_and_what_was_not_made_is_neither() -> None:
+    nothing = inputs.NothingToSummarise()
+    assert summary_counted(nothing, "p:m", 5, CONFIG) is nothing
+    counted = inputs.Summarised(Compaction("sum"), Usage(3, 4))
+    assert summary_counted(counted, "p:m", 5, config(0)) == inputs.Summarised(
+        Compaction("sum"), Usage(3, 4, cost_microcents=7)
+    )
+    uncounted = summary_counted(inputs.Summarised(Compaction("summed up")), "p:m", 5, config(0))
+    assert isinstance(uncounted, inputs.Summarised)
+    assert uncounted.is_estimated
+
+
+@pytest.mark.parametrize(("estimate", "word"), [(None, "unknown"), (5, "may cost up to")])
+def test_what_a_person_is_told(estimate: int | None, word: str) -> None:
+    assert word in overrun_text("p:m", Spending(), Overrun(1, estimate))

@@ -1,0 +1,111 @@
+"""Questions are bound to exactly what they are about; approvals follow the answer alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import pytest
+
+from perdure.engine.turns import inputs
+from perdure.engine.turns.config import Ruling
+from perdure.engine.turns.effects import AwaitAnswer, RunTool, effect_of
+from perdure.engine.turns.rules.questions import args_hash
+from perdure.session.ledger import ToolFinished, ToolStarted
+from perdure.session.messages import ToolCallPart, assistant, tool_call
+from perdure.session.notes import Answer, GrantRevoked, Question
+from perdure.tools.approval import Bound
+from tests.fakes.turn_log import CONFIG, Course
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A ruling."""
+
+    decision: Literal["run", "ask", "refuse", "examine"]
+    text: str = "May it?"
+    grant: str | None = None
+    error_code: str | None = None
+    action: str | None = None
+    preview: str | None = None
+    choices: tuple[str, ...] = ()
+    free_in: tuple[str, ...] = ()
+    bound: Bound | None = None
+
+
+def course_with(*rulings: Said) -> Course:
+    """A turn whose judge gives these rulings by the argument ``n`` of the call."""
+
+    def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
+        ruling = rulings[int(str(call.args["n"]))]
+        return Said("run") if ruling.grant in granted else ruling
+
+    course = Course(msgspec.structs.replace(CONFIG, judge=judge))
+    calls = [tool_call(f"c{n}", "never", {"n": n}) for n in range(len(rulings))]
+    course.happens(inputs.Answered(assistant(*calls)))
+    return course
+
+
+def answered(course: Course, choice: str, note: str | None = None) -> None:
+    question = course.state.question
+    assert question is not None
+    course.others_append(Answer(choice, "me", note), question.id)
+    course.happens(inputs.Woken())
+
+
+def test_a_call_that_needs_consent_is_asked_about_before_its_intent() -> None:
+    course = course_with(Said("ask"))
+    assert isinstance(effect_of(course.state), AwaitAnswer)
+    (asked,) = course.log.bodies(Question)
+    assert (asked.topic, asked.choices) == ("approval", ("allow", "deny"))
+    assert (asked.call_id, asked.args_hash) == ("c0", args_hash({"n": 0}))
+    assert course.log.bodies(ToolStarted) == []
+    answered(course, "allow")
+    assert isinstance(effect_of(course.state), RunTool)
+
+
+def test_a_call_that_is_not_allowed_is_told_and_the_next_one_looked_at() -> None:
+    course = course_with(Said("ask"), Said("run"))
+    answered(course, "deny", "not today")
+    refused = course.log.bodies(ToolFinished)[0]
+    assert (refused.outcome, refused.error_code) == ("refused", "not_approved")
+    assert "not today" in (refused.error or "")
+    assert course.log.bodies(ToolStarted)[0].id == "c1"
+
+
+def test_what_the_policy_refuses_nobody_is_asked_about() -> None:
+    course = course_with(Said("refuse", "not in this mode", error_code="tool_denied"))
+    assert course.log.bodies(Question) == []
+    assert course.log.bodies(ToolFinished)[0].error == "not in this mode"
+    assert course.state.correctable_rounds == 1
+
+
+def test_always_counts_for_the_same_and_nothing_else_until_it_is_revoked() -> None:
+    course = course_with(Said("ask", grant="a"), Said("ask", grant="a"), Said("ask", grant="b"))
+    assert course.log.bodies(Question)[0].choices == ("allow", "always", "deny")
+    answered(course, "always")
+    course.happens(inputs.ToolReturned("one"))
+    assert isinstance(effect_of(course.state), RunTool)
+    course.happens(inputs.ToolReturned("two"))
+    assert isinstance(effect_of(course.state), AwaitAnswer)
+    assert course.state.granted == {"a"}
+    course.others_append(GrantRevoked("a"))
+    assert course.state.granted == set()
+
+
+def test_grants_are_carried_into_the_next_turn_and_may_all_be_revoked() -> None:
+    course = course_with(Said("run"))
+    course.happens(inputs.ToolReturned("one"))
+    course.happens(inputs.Answered(assistant("done")))
+    begin = inputs.Begin(course.log.messages[0], 2, None, 10, grants=("a", "b"))
+    course.happens(begin)
+    assert course.state.granted == {"a", "b"}
+    course.others_append(GrantRevoked())
+    assert course.state.granted == set()
+
+
+@pytest.mark.parametrize("happened", [inputs.Lost(), inputs.Woken()])
+def test_a_question_nobody_answered_still_waits(happened: inputs.Input) -> None:
+    course = course_with(Said("ask"))
+    before = course.state
+    course.happens(happened)
+    assert course.state == before

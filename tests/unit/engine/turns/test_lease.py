@@ -1,0 +1,201 @@
+"""Leases in a process's hands: renewed in time, checked before effects, given back."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from perdure.engine.turns.lease import Claim, leading
+from perdure.errors import HeadConflict, LeaseHeld, LeaseLost
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.notes import Label
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Capabilities, Commit, Committed, Write
+from tests.fakes.chats import until
+from tests.fakes.clock import ManualClock, SeededRandom
+
+S = StreamId("s")
+
+
+async def claim(owner: str = "here", *, made: type[MemoryStore] = MemoryStore) -> Claim:
+    clock = ManualClock()
+    store = made(clock=clock, random=SeededRandom(1))
+    header = StreamHeader(id=S, created_at=0)
+    await store.commit(Commit(writes=(Write(stream=S, create=header),), at=0))
+    return Claim(store, S, clock, owner, 30_000)
+
+
+async def test_a_session_is_led_by_one_and_free_afterwards() -> None:
+    mine = await claim()
+    async with leading(mine) as leadership:
+        assert leadership.lease.owner == "here"
+        with pytest.raises(LeaseHeld):
+            await mine.store.acquire_lease(S, "there", 1)
+    assert (await mine.store.acquire_lease(S, "there", 1)).epoch == leadership.lease.epoch + 1
+
+
+async def test_the_lease_is_given_back_when_the_block_fails() -> None:
+    mine = await claim()
+    with pytest.raises(ZeroDivisionError):
+        async with leading(mine):
+            _ = 1 / 0
+    await mine.store.acquire_lease(S, "there", 1)
+
+
+async def test_the_lease_is_renewed_while_the_block_runs() -> None:
+    mine = await claim()
+    clock = mine.clock
+    assert isinstance(clock, ManualClock)
+    async with leading(mine) as leadership:
+        until_first = leadership.lease.until
+
+        async def is_asleep() -> bool:
+            return bool(clock.sleepers)
+
+        async def is_renewed() -> bool:
+            return leadership.lease.until > until_first
+
+        await until(is_asleep)
+        clock.advance(10.1)
+        await until(is_renewed)
+
+
+async def test_ensure_renews_a_lease_that_runs_out_soon_and_finds_one_that_is_lost() -> None:
+    mine = await claim()
+    clock = mine.clock
+    assert isinstance(clock, ManualClock)
+    async with leading(mine) as leadership:
+        before = leadership.lease
+        await leadership.ensure()
+        assert leadership.lease == before
+        clock.set_time_of_day(clock.now_ms() + 20_000)
+        await leadership.ensure()
+        assert leadership.lease.until > before.until
+        clock.set_time_of_day(clock.now_ms() + 60_000)
+        await mine.store.acquire_lease(S, "there", 60_000)
+        with pytest.raises(LeaseLost):
+            await leadership.ensure()
+
+
+class Plain(MemoryStore):
+    """A store whose commits take no leases."""
+
+    capabilities = Capabilities(erase=True, search=True)
+
+
+def note(text: str) -> Commit:
+    return Commit(writes=(Write(stream=S, entries=(new_side(Label(text)),)),), at=0)
+
+
+async def is_free(mine: Claim) -> bool:
+    try:
+        lease = await mine.store.acquire_lease(S, "there", 1)
+    except LeaseHeld:
+        return False
+    await mine.store.release_lease(lease)
+    return True
+
+
+@pytest.mark.parametrize("made", [MemoryStore, Plain])
+async def test_a_session_is_led_from_the_first_commit_to_the_last(made: type[MemoryStore]) -> None:
+    mine = await claim(made=made)
+    async with leading(mine, is_begun=False) as leadership:
+        assert await is_free(mine)
+        await leadership.commit(note("first"))
+        assert not await is_free(mine)
+        await leadership.commit(note("second"))
+        await leadership.commit(note("last"), is_last=True)
+        # Where the last commit cannot give the lease back, the end of the block does.
+        assert await is_free(mine) == mine.store.capabilities.leases_in_commits
+    assert await is_free(mine)
+    assert len(await mine.store.entries(S)) == 3
+
+
+@pytest.mark.parametrize("made", [MemoryStore, Plain])
+async def test_the_lease_of_the_dead_is_taken_in_the_first_commit(made: type[MemoryStore]) -> None:
+    mine = await claim(made=made)
+    await mine.store.acquire_lease(S, "the dead", 60_000)
+    async with leading(mine, is_begun=False) as leadership:
+        with pytest.raises(LeaseHeld):
+            await leadership.commit(note("refused"))
+    knowing = replace(mine, is_gone="the dead".__eq__)
+    async with leading(knowing, is_begun=False) as leadership:
+        await leadership.commit(note("first"))
+        assert leadership.lease.epoch == 2
+    assert await is_free(mine)
+
+
+async def test_a_last_commit_that_is_refused_leaves_the_lease_where_it_is() -> None:
+    mine = await claim()
+    async with leading(mine) as leadership:
+        (write,) = note("late").writes
+        late = Commit(writes=(msgspec.structs.replace(write, expected_head=7),), at=0)
+        with pytest.raises(HeadConflict):
+            await leadership.commit(late, is_last=True)
+        assert leadership.lease.owner == "here"
+        assert not await is_free(mine)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("made", [MemoryStore, Plain])
+async def test_whoever_is_stopped_while_taking_the_lease_gives_it_back(
+    made: type[MemoryStore], times: int
+) -> None:
+    mine = await claim(made=made)
+    store, arrived, leave = mine.store, asyncio.Event(), asyncio.Event()
+    name = "commit" if store.capabilities.leases_in_commits else "acquire_lease"
+    real = getattr(store, name)
+
+    async def slow(*asked: object, **named: object) -> object:
+        done = await real(*asked, **named)
+        arrived.set()
+        await leave.wait()  # the lease is taken, and nobody here knows yet
+        return done
+
+    setattr(store, name, slow)
+
+    async def begin() -> None:
+        async with leading(mine, is_begun=False) as leadership:
+            await leadership.commit(note("first"))
+
+    task = asyncio.create_task(begin())
+    await arrived.wait()
+    for _ in range(times):
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    leave.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    setattr(store, name, real)
+    assert await is_free(mine)
+
+
+async def test_nothing_is_renewed_once_the_last_commit_is_on_its_way() -> None:
+    mine = await claim()
+    clock = mine.clock
+    assert isinstance(clock, ManualClock)
+    real = mine.store.commit
+
+    async def slow(commit: Commit) -> Committed:
+        clock.advance(10.1)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return await real(commit)
+
+    async with leading(mine) as leadership:
+        first = leadership.lease
+
+        async def is_asleep() -> bool:
+            return bool(clock.sleepers)
+
+        await until(is_asleep)
+        setattr(mine.store, "commit", slow)  # noqa: B010 - a slow disk is not a state
+        await leadership.commit(note("last"), is_last=True)
+        assert await is_free(mine)
+    assert first.epoch == 1

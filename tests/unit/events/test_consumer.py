@@ -1,0 +1,109 @@
+"""A consumer applies what is new, skips what is repeated, and notices what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure.errors import WrongArgument
+from perdure.events.consumer import Follower, Told, Verdict
+from perdure.events.projection import wire
+from perdure.events.types import Event, LiveEvent, Snapshot
+from perdure.session.ids import StreamId
+from perdure.session.messages import Message
+
+S = StreamId("s")
+
+
+def durable(seq: int, index: int = 0, *, has_more: bool = False, about: int = -1) -> Event:
+    type_ = "agent:model_finished" if about >= 0 else "x"
+    payload = {"about": f"s/{about}"} if about >= 0 else {}
+    return Event(S, seq, index, type_, 0, payload, has_more)
+
+
+def token(n: int, of: int = 4) -> LiveEvent:
+    return LiveEvent(S, of, n, "agent:token", 0, "x")
+
+
+def snapshot(n: int, of: int = 4) -> Snapshot:
+    return Snapshot(S, of, n, Message("assistant", ()), 0)
+
+
+CASES: list[tuple[list[Event | LiveEvent | Snapshot], list[Verdict], int]] = [
+    ([durable(0), durable(1)], ["new", "new"], 1),
+    ([durable(0), durable(0)], ["new", "repeated"], 0),
+    ([durable(1)], ["gap"], -1),
+    ([durable(0), durable(2)], ["new", "gap"], 0),
+    ([durable(0, has_more=True), durable(0, 1)], ["new", "new"], 0),
+    ([durable(0, has_more=True)], ["new"], -1),
+    ([durable(0, has_more=True), durable(1)], ["new", "gap"], -1),
+    ([durable(0, has_more=True), durable(0)], ["new", "repeated"], -1),
+    ([durable(0, 1)], ["gap"], -1),
+    ([token(1), token(2), token(2)], ["new", "new", "repeated"], -1),
+    ([token(1), token(3)], ["new", "gap"], -1),
+    ([token(3)], ["gap"], -1),
+    ([snapshot(3), token(4)], ["new", "new"], -1),
+    ([token(1), durable(0, about=4), token(1)], ["new", "new", "new"], 0),
+]
+
+
+@pytest.mark.parametrize(("events", "verdicts", "after"), CASES)
+def test_every_event_is_new_repeated_or_shows_a_loss(
+    events: list[Event | LiveEvent | Snapshot], verdicts: list[Verdict], after: int
+) -> None:
+    follower = Follower()
+    assert [follower.take(event) for event in events] == verdicts
+    assert follower.resume_after == after
+
+
+@pytest.mark.parametrize(("events", "verdicts", "after"), CASES)
+def test_the_same_is_seen_over_the_wire(
+    events: list[Event | LiveEvent | Snapshot], verdicts: list[Verdict], after: int
+) -> None:
+    follower = Follower()
+    assert [follower.take(wire(event)) for event in events] == verdicts
+    assert follower.resume_after == after
+
+
+def test_a_consumer_goes_on_where_it_was_left() -> None:
+    with pytest.raises(WrongArgument, match="from -1 as after, not -2"):
+        Follower(after=-2)
+    follower = Follower(after=7)
+    assert [follower.take(durable(n)) for n in (7, 8)] == ["repeated", "new"]
+
+
+def test_what_is_no_event_is_refused() -> None:
+    with pytest.raises(ValueError, match="no event of a session"):
+        Follower().take({"type": "x"})
+
+
+async def test_a_connection_that_breaks_or_loses_events_is_made_anew() -> None:
+    connections = iter(
+        [
+            ([durable(0), durable(2)], -1, False),
+            ([durable(1), durable(2)], 0, True),
+            ([durable(3)], 2, False),
+        ]
+    )
+
+    async def connect(after: int) -> AsyncIterator[Told]:
+        events, expected, is_breaking = next(connections)
+        assert after == expected
+        for event in events:
+            yield event
+        if is_breaking:
+            raise ConnectionResetError
+
+    seen = [event async for event in Follower().events(connect)]
+    assert [event.seq for event in seen if isinstance(event, Event)] == [0, 1, 2, 3]
+
+
+async def test_what_is_no_broken_connection_is_raised() -> None:
+    async def connect(after: int) -> AsyncIterator[Told]:
+        yield durable(after + 1)
+        raise RuntimeError("ours")
+
+    with pytest.raises(RuntimeError, match="ours"):
+        async for _ in Follower().events(connect):
+            pass

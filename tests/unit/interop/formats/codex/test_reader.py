@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.context.build import build_context
+from perdure.interop.formats.codex.reader import parse
+from perdure.interop.formats.items import Item, ParsedSource
+from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
+from perdure.session.messages import Message, Usage, user
+from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
+from tests.fakes.provider_rules import all_problems
+from tests.fakes.sources import (
+    CODEX,
+    check_items,
+    codex_file,
+    empty_store,
+    imported,
+    made_of,
+    path_of,
+    spoilt,
+    texts_on,
+)
+
+FILES = [codex_file(name) for name in CODEX]
+ROLLOUT = "0199a213-81c0-7800-8aa1-bbab2a03c001"
+
+
+def line(kind: str, /, **payload: object) -> bytes:
+    record = {"timestamp": "2026-04-01T10:00:00.500Z", "type": kind, "payload": payload}
+    return msgspec.json.encode(record) + b"\n"
+
+
+def said(text: str, role: str = "user") -> bytes:
+    return line("response_item", type="message", role=role, content=[{"text": text}])
+
+
+def event(kind: str, /, **fields: object) -> bytes:
+    return line("event_msg", type=kind, **fields)
+
+
+def items_of(parsed: ParsedSource, *kinds: type) -> list[Item]:
+    return [item for item in parsed.items if isinstance(item.body, kinds)]
+
+
+@pytest.mark.parametrize("name", CODEX)
+def test_every_line_is_accounted_for(name: str) -> None:
+    parsed = parse(codex_file(name))
+    check_items(parsed)
+    assert (parsed.warnings, parsed.malformed) == ((), ())
+
+
+def test_the_header_tells_of_the_session() -> None:
+    header = parse(codex_file("rollout.jsonl")).header
+    assert (header.session, header.cwd) == (ROLLOUT, "/home/ana/orchard")
+    assert header.created_at == 1_775_037_600_250
+    assert header.metadata["cli_version"] == "0.120.0"
+    assert (header.parent, header.is_subagent) == (None, False)
+
+
+def test_the_conversation_is_one_chain() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    path = path_of(parsed)
+    assert texts_on(path)[0] == "How many apples are in this picture?"
+    assert texts_on(path)[-1] == "Two pears."
+    numbers = [item.number for item in path]
+    assert numbers == sorted(numbers)
+
+
+async def test_the_context_at_every_point_is_valid_for_every_provider() -> None:
+    store = empty_store()
+    for content in FILES:
+        stream = (await imported(store, content)).session
+        for entry in await store.tree(stream):
+            context = build_context(await store.context_window(stream, entry.id))
+            assert all_problems([each.message for each in context.messages]) == [], entry.id
+
+
+def test_a_change_of_model_or_effort_is_told_once() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    changes = [item.body for item in items_of(parsed, ModelChange, ThinkingChange)]
+    assert changes == [
+        ModelChange("openai:gpt-5-codex"),
+        ThinkingChange("medium"),
+        ThinkingChange("high"),
+    ]
+    again = parse(line("turn_context", model="m", effort="low") * 2)
+    assert [item.kind for item in again.items] == [
+        *("model_change", "thinking_change", "imported_record")
+    ]
+
+
+def test_a_turn_without_a_model_changes_nothing() -> None:
+    parsed = parse(line("turn_context", cwd="/"))
+    assert [item.kind for item in parsed.items] == ["imported_record"]
+
+
+def test_usage_is_counted_once_and_cached_tokens_are_no_input() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    usages = [
+        item.body.usage
+        for item in parsed.items
+        if isinstance(item.body, Message) and item.body.usage is not None
+    ]
+    assert usages == [
+        Usage(input_tokens=200, output_tokens=40, cache_read_tokens=1000),
+        Usage(input_tokens=300, output_tokens=12, cache_read_tokens=1200),
+    ]
+
+
+def test_usage_before_anything_was_said_is_kept_beside() -> None:
+    info = {"last_token_usage": {"input_tokens": 5, "output_tokens": 1}}
+    parsed = parse(event("token_count", info=info) + event("token_count", info=None))
+    assert [item.body for item in parsed.items] == [
+        ImportedRecord("codex", "event_msg:token_count")
+    ] * 2
+
+
+def test_what_codex_says_in_the_persons_name_is_no_message_of_theirs() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    kinds = [
+        item.body.custom_type
+        for item in path_of(parsed)
+        if isinstance(item.body, CustomMessage) and item.body.in_context
+    ]
+    assert kinds == ["codex:developer", "codex:context"]
+
+
+def test_a_rollback_moves_the_leaf_before_the_turns_it_takes_back() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    assert "And this is a mistake" not in texts_on(path_of(parsed))
+    [leaf] = items_of(parsed, LeafMoved)
+    assert leaf.references is not None
+    body = parsed.items[leaf.references["target"]].body
+    assert isinstance(body, Message)
+    assert body.text == "Nine apples."
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, ["a", "A"]), (2, []), (9, [])])
+def test_a_rollback_goes_back_as_many_turns_as_it_says(count: int, left: list[str]) -> None:
+    told = said("a") + said("A", "assistant") + said("b") + said("B", "assistant")
+    parsed = parse(told + event("thread_rolled_back", num_turns=count))
+    assert texts_on(path_of(parsed)) == left
+    check_items(parsed)
+
+
+@pytest.mark.parametrize("count", [0, -1, "x", None])
+def test_a_rollback_of_nothing_moves_nothing(count: object) -> None:
+    parsed = parse(said("a") + event("thread_rolled_back", num_turns=count))
+    assert texts_on(path_of(parsed)) == ["a"]
+
+
+def test_a_name_becomes_the_title() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    [item] = items_of(parsed, SessionInfoChanged)
+    assert item.body == SessionInfoChanged(title="Apples")
+    unnamed = parse(event("thread_name_updated", thread_name=None))
+    assert [item.kind for item in unnamed.items] == ["imported_record"]
+
+
+def test_a_compaction_keeps_the_history_that_replaced_the_old_one() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    [item] = items_of(parsed, Compaction)
+    assert isinstance(item.body, Compaction)
+    assert item.body.summary == "Nine apples were counted."
+    assert item.body.retained == (user("And the pears?"),)
+
+
+def test_a_compaction_of_the_first_versions_has_a_summary_only() -> None:
+    parsed = parse(said("a") + line("compacted", message="All of it."))
+    assert parsed.items[-1].body == Compaction("All of it.", reason="import")
+
+
+def test_events_are_kept_beside_the_conversation() -> None:
+    parsed = parse(codex_file("rollout.jsonl"))
+    assert made_of(parsed, 6).body == ImportedRecord("codex", "event_msg:user_message")
+    assert made_of(parsed, 32).body == ImportedRecord("codex", "event_msg:turn_aborted")
+
+
+# -- sessions that belong together
+
+
+async def test_an_agent_belongs_to_the_session_that_started_it() -> None:
+    store = empty_store()
+    report = await imported(store, codex_file("agent.jsonl"))
+    header = (await store.state(report.session)).header
+    assert (header.origin, header.parent) == ("subagent", ROLLOUT)
+
+
+async def test_a_fork_names_its_origin_and_stays_an_import() -> None:
+    store = empty_store()
+    content = line("session_meta", id="fork", forked_from_id=ROLLOUT, cwd="/") + said("a")
+    header = (await store.state((await imported(store, content)).session)).header
+    assert (header.origin, header.parent) == ("import", ROLLOUT)
+
+
+# -- the first versions
+
+
+def test_a_bare_file_is_read_like_any_other() -> None:
+    parsed = parse(codex_file("bare.jsonl"))
+    assert parsed.header.session == "0198a213-81c0-7800-8aa1-bbab2a03c003"
+    assert texts_on(path_of(parsed))[0] == "How many apples?"
+    assert {item.at for item in parsed.items} == {1_748_772_000_250}
+
+
+def test_a_bare_file_has_its_directory_in_what_the_model_was_told() -> None:
+    assert parse(codex_file("bare.jsonl")).header.cwd == "/home/ana/orchard"
+
+
+# -- what cannot be read
+
+
+def test_a_type_of_the_future_is_kept_in_its_place() -> None:
+    parsed = parse(said("a") + line("dream", about="sheep") + said("b"))
+    assert parsed.items[1].body == Custom("codex:dream", {"about": "sheep"})
+    assert parsed.items[2].parent == 1
+    assert any("dream" in text for text in parsed.warnings)
+
+
+def test_a_response_item_of_the_future_is_kept_beside_and_said() -> None:
+    parsed = parse(line("response_item", type="song"))
+    assert parsed.items[0].body == ImportedRecord("codex", "response_item:song")
+    assert any("song" in text for text in parsed.warnings)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"noise\n",
+        b"[1]\n",
+        b'{"type":"response_item"}\n',
+        b'{"type":"response_item","payload":{"type":"function_call","name":"f"}}\n',
+        b'{"type":"response_item","payload":{"type":"message","role":"oracle","content":"x"}}\n',
+        b'{"no":"type"}\n',
+    ],
+)
+def test_a_line_that_lacks_what_it_needs_is_reported(content: bytes) -> None:
+    parsed = parse(said("a") + content + said("b"))
+    assert [each.number for each in parsed.malformed] == [2]
+    assert texts_on(path_of(parsed)) == ["a", "b"]
+    check_items(parsed)
+
+
+def test_a_second_header_is_kept_beside() -> None:
+    """The rollout of a fork begins with its own header, then its origin's."""
+    parsed = parse(line("session_meta", id="a") + line("session_meta", id="b") + said("x"))
+    assert parsed.header.session == "a"
+    assert parsed.items[0].body == ImportedRecord("codex", "session_meta")
+
+
+async def test_rollout_with_another_header_becomes_a_session_of_its_own() -> None:
+    store = empty_store()
+    content = codex_file("rollout.jsonl")
+    first = await imported(store, content)
+    report = await imported(store, content.replace(b'"branch":"main"', b'"branch":"next"'))
+    assert (report.session, report.is_new) == (f"{first.session}.2", True)
+
+
+@given(spoilt(FILES))
+def test_no_line_is_lost_however_damaged_the_file(content: bytes) -> None:
+    check_items(parse(content))
+
+
+@given(st.lists(st.binary(max_size=200)))
+def test_any_bytes_are_accounted_for(lines: list[bytes]) -> None:
+    check_items(parse(b"\n".join(lines)))

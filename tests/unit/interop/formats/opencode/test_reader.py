@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.codecs.shared_keys import meta_of
+from perdure.context.build import build_context
+from perdure.errors import FormatError
+from perdure.interop.formats.opencode.reader import parse
+from perdure.session.kinds import Compaction, Custom
+from perdure.session.messages import Message
+from perdure.session.notes import ImportedRecord, SessionInfoChanged
+from tests.fakes.provider_rules import all_problems
+from tests.fakes.sources import (
+    OPENCODE,
+    check_items,
+    empty_store,
+    imported,
+    opencode_file,
+    path_of,
+    spoilt,
+    texts_on,
+)
+
+FILES = [opencode_file(name) for name in OPENCODE]
+SESSION = "ses_4f0c2f6e0001"
+
+
+def document(*messages: object, **info: object) -> bytes:
+    return msgspec.json.encode({"info": {"id": "s", **info}, "messages": messages})
+
+
+def said(id: str, text: str, role: str = "user") -> dict[str, object]:
+    return {"info": {"id": id, "role": role}, "parts": [{"type": "text", "text": text}]}
+
+
+@pytest.mark.parametrize("name", OPENCODE)
+def test_every_line_is_accounted_for(name: str) -> None:
+    parsed = parse(opencode_file(name))
+    check_items(parsed)
+    assert (parsed.warnings, parsed.malformed) == ((), ())
+
+
+def test_the_session_tells_of_itself() -> None:
+    parsed = parse(opencode_file("export.json"))
+    assert (parsed.header.session, parsed.header.cwd) == (SESSION, "/home/ana/orchard")
+    assert parsed.header.created_at == 1_775_037_600_000
+    assert parsed.header.metadata["version"] == "1.4.0"
+    assert parsed.items[0].body == SessionInfoChanged(title="Apples and pears")
+
+
+def test_messages_are_one_chain_in_the_order_of_the_document() -> None:
+    path = path_of(parse(opencode_file("export.json")))
+    roles = [item.body.role for item in path if isinstance(item.body, Message)]
+    assert roles == [
+        *("user", "assistant", "tool", "assistant", "user", "assistant", "tool"),
+        *("user", "assistant"),
+    ]
+
+
+def test_every_item_says_where_in_the_document_it_stands() -> None:
+    content = opencode_file("export.json")
+    for item in parse(content).items:
+        piece = msgspec.json.decode(content[item.offset : item.offset + item.length])
+        assert isinstance(piece, dict)
+        assert content.count(b"\n", 0, item.offset) == item.number - 1
+
+
+def test_a_summary_stands_for_what_came_before_the_tail() -> None:
+    parsed = parse(opencode_file("export.json"))
+    [item] = [item for item in parsed.items if isinstance(item.body, Compaction)]
+    assert item.body == Compaction("Apples: nine. Pears: gone.", reason="import")
+    assert item.references is not None
+    assert parsed.items[item.references["first_kept"]].alias == "msg_0004"
+
+
+async def test_the_context_at_every_point_is_valid_for_every_provider() -> None:
+    store = empty_store()
+    for content in FILES:
+        stream = (await imported(store, content)).session
+        for entry in await store.tree(stream):
+            context = build_context(await store.context_window(stream, entry.id))
+            assert all_problems([each.message for each in context.messages]) == [], entry.id
+
+
+async def test_an_agents_session_belongs_to_the_session_and_the_call_that_started_it() -> None:
+    store = empty_store()
+    agent = await imported(store, opencode_file("agent.json"))
+    parent = await imported(store, opencode_file("export.json"))
+    header = (await store.state(agent.session)).header
+    assert (header.origin, header.parent) == ("subagent", parent.session)
+    told = [meta_of(entry.body) for entry in await store.entries(parent.session)]
+    assert {"subagent": agent.session} in told
+
+
+async def test_a_session_that_is_exported_again_adds_only_what_is_new() -> None:
+    store = empty_store()
+    first = document(said("m1", "a"), said("m2", "b", "assistant"))
+    await imported(store, first)
+    again = document(
+        said("m1", "a"), said("m2", "b", "assistant"), said("m3", "c"), updated="later"
+    )
+    report = await imported(store, again)
+    assert (report.session, report.entries, report.is_new) == ("s", 1, False)
+    branch = await store.branch(report.session, (await store.state(report.session)).leaf)
+    assert [entry.message.text for entry in branch if entry.message] == ["a", "b", "c"]
+
+
+def test_equal_messages_are_each_in_their_place() -> None:
+    parsed = parse(document(said("m", "a"), said("m", "a")))
+    assert len({item.offset for item in parsed.items}) == 2
+
+
+def test_a_message_without_role_or_parts_is_reported_and_kept() -> None:
+    parsed = parse(document(said("m1", "a"), {"info": {"id": "m2"}}, 5, said("m3", "b")))
+    assert texts_on(path_of(parsed)) == ["a", "b"]
+    assert isinstance(parsed.items[1].body, Custom)
+    assert len(parsed.malformed) == 2
+    check_items(parsed)
+
+
+def test_a_message_with_nothing_for_a_model_is_kept_beside() -> None:
+    quiet = {"info": {"id": "m", "role": "user"}, "parts": [{"type": "compaction", "auto": True}]}
+    assert parse(document(quiet)).items[0].body == ImportedRecord("opencode", "message")
+
+
+def test_a_document_in_another_order_is_read_too() -> None:
+    content = msgspec.json.encode({"messages": [said("m", "a")], "info": {"id": "s"}})
+    parsed = parse(content)
+    assert parsed.header.session == "s"
+    check_items(parsed)
+
+
+@pytest.mark.parametrize("cut", [2, 500, 2_000])
+async def test_a_document_that_is_cut_off_is_refused(cut: int) -> None:
+    store = empty_store()
+    with pytest.raises(FormatError):
+        await imported(store, opencode_file("export.json")[:-cut], "opencode")
+    assert (await store.info()).streams == 0
+
+
+@given(spoilt(FILES))
+def test_no_line_is_lost_however_damaged_the_file(content: bytes) -> None:
+    check_items(parse(content))
+
+
+@given(st.lists(st.binary(max_size=200)))
+def test_any_bytes_are_accounted_for(lines: list[bytes]) -> None:
+    check_items(parse(b"\n".join(lines)))

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from perdure.errors import FormatError
+from perdure.interop.formats.codex import reader as codex
+from perdure.interop.formats.items import Item
+from perdure.interop.formats.pi import reader as pi
+from perdure.interop.formats.sources.content import CHUNK_BYTES, FileContent, Held
+from perdure.interop.formats.sources.parent_links import Linker
+from perdure.interop.formats.sources.reader import Bounds, Source, Stretch, read_source
+from perdure.interop.imports import READERS
+from tests.fakes.sources import claude_file, growing_files, pi_file, spoilt
+
+FILES = growing_files()
+PIECES = Bounds(whole_bytes=0)
+
+
+def stretches_of(source: Source, piece_bytes: int, begin: int = 0) -> list[Stretch]:
+    return list(source.stretches(begin, piece_bytes))
+
+
+def items_of(stretches: list[Stretch]) -> list[Item]:
+    return [item for stretch in stretches for item in stretch.items]
+
+
+@given(spoilt(FILES))
+def test_a_source_gives_the_same_items_in_pieces(content: bytes) -> None:
+    for format, reader in READERS.items():
+        whole = read_source(Held(content), format, reader)
+        source = read_source(Held(content), format, reader, bounds=PIECES)
+        stretches = stretches_of(source, 300)
+        assert items_of(stretches) == whole.parsed.items
+        for name in ("header", "leaf", "lines", "malformed", "header_lines", "warnings"):
+            assert getattr(source.parsed, name) == getattr(whole.parsed, name), name
+        media = {blob for stretch in stretches for blob in stretch.blobs}
+        assert media == set(whole.parsed.blobs)
+        numbers = {number for stretch in stretches for number in stretch.malformed}
+        assert numbers == {line.number for line in whole.parsed.malformed}
+        ends = [stretch.end for stretch in stretches]
+        assert ends == sorted(ends)
+        assert [stretch.is_last for stretch in stretches] == [False] * (len(ends) - 1) + [True]
+        assert ends[-1] == len(content)
+
+
+def test_a_small_source_is_one_stretch() -> None:
+    [stretch] = stretches_of(read_source(Held(pi_file("v3.jsonl")), "pi", pi.Reader), 1)
+    assert (stretch.is_last, stretch.end) == (True, len(pi_file("v3.jsonl")))
+
+
+def test_records_that_wait_for_their_parent_are_handed_on_as_they_are_placed() -> None:
+    header, *records = pi_file("v3.jsonl").splitlines(keepends=True)
+    source = read_source(Held(header + b"".join(records[::-1])), "pi", pi.Reader, bounds=PIECES)
+    stretches = stretches_of(source, 200)
+    assert max(len(stretch.items) for stretch in stretches) < len(records) / 2
+    assert len([stretch for stretch in stretches if stretch.items]) > 5
+
+
+def test_no_stretch_ends_before_what_is_known() -> None:
+    content = claude_file("tools.jsonl")
+    make = READERS["claude-code"]
+    source = read_source(Held(content), "claude-code", make, bounds=PIECES)
+    begin = len(content) // 2
+    stretches = stretches_of(source, 300, begin)
+    assert min(stretch.end for stretch in stretches) >= begin
+    assert items_of(stretches) == items_of(stretches_of(source, 300))
+
+
+def test_a_file_that_is_another_one_at_the_second_reading_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(pi_file("v3.jsonl"))
+    with FileContent(path) as content:
+        source = read_source(content, "pi", pi.Reader, bounds=PIECES)
+        path.write_bytes(pi_file("v3.jsonl").replace(b"\n", b" ", 3))
+        with pytest.raises(FormatError, match=r"a\.jsonl.*changed while it was read"):
+            stretches_of(source, 300)
+
+
+def test_a_file_of_one_chain_is_read_as_one_again() -> None:
+    content = claude_file("chain.jsonl")
+    make = partial(READERS["claude-code"])
+    source = read_source(Held(content), "claude-code", make, bounds=PIECES)
+    whole = read_source(Held(content), "claude-code", make)
+    assert items_of(stretches_of(source, 1)) == whole.parsed.items
+
+
+def test_progress_is_told_as_lines_are_read_and_at_the_end() -> None:
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    content = (b'{"a":"' + b"x" * 10_000 + b'"}\n') * (3 * CHUNK_BYTES // 10_000)
+    read_source(Held(content), "pi", pi.Reader, tell)
+    assert told == sorted(set(told))
+    assert len(told) >= 3
+    assert told[-1] == (len(content), len(content))
+
+
+def never(*_: object) -> bool:
+    return False
+
+
+@given(spoilt(FILES))
+def test_the_short_way_makes_of_a_line_what_the_long_way_does(content: bytes) -> None:
+    for format, reader in READERS.items():
+        short = read_source(Held(content), format, reader).parsed
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Linker, "is_plain", never)
+            patch.setattr(codex.Reader, "take_plain", never)
+            assert read_source(Held(content), format, reader).parsed == short

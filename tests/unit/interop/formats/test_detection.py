@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from perdure.interop.exports import export_session
+from perdure.interop.formats.detection import LINES_LOOKED_AT, packed_as, recognised
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.reports import FormatName
+from tests.fakes.sources import (
+    FILES,
+    PI,
+    claude_file,
+    codex_file,
+    empty_store,
+    imported,
+    operator_file,
+    pi_file,
+)
+
+
+def recognised_in(content: bytes) -> str | None:
+    return recognised(Held(content))
+
+
+@pytest.mark.parametrize("format", FILES)
+def test_every_file_of_a_format_is_recognised(format: FormatName) -> None:
+    names, read = FILES[format]
+    assert {recognised_in(read(name)) for name in names} == {format}
+
+
+@pytest.mark.parametrize("name", ["current.jsonl", "sample.jsonl", "legacy.jsonl"])
+def test_an_operator_file_that_lost_its_header_is_still_operator(name: str) -> None:
+    assert recognised_in(operator_file(name).partition(b"\n")[2]) == "operator"
+
+
+@pytest.mark.parametrize("name", ["rollout.jsonl", "bare.jsonl"])
+def test_a_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
+    assert recognised_in(codex_file(name).partition(b"\n")[2]) == "codex"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"queue-operation","operation":"enqueue","sessionId":"s","content":"x"}',
+        b'{"type":"file-history-snapshot","messageId":"m","snapshot":{"trackedFileBackups":{}}}',
+        b'{"type":"custom-title","customTitle":"x","sessionId":"s"}',
+        b'{"type":"summary","summary":"x","leafUuid":"l"}',
+    ],
+)
+def test_a_file_of_claude_code_may_hold_nothing_but_notes(line: bytes) -> None:
+    assert recognised_in(line + b"\n") == "claude-code"
+
+
+async def test_our_own_exports_are_recognised_in_both_formats() -> None:
+    store = empty_store()
+    report = await imported(store, claude_file("tools.jsonl"))
+    assert recognised_in((await export_session(store, report.session)).content) == "perdure"
+    assert recognised_in((await export_session(store, report.session, "pi")).content) == "pi"
+
+
+def test_noise_before_the_first_record_does_not_hide_it() -> None:
+    assert recognised_in(b"garbage\n\n[1]\n" + pi_file("v3.jsonl")) == "pi"
+    assert recognised_in(b"\xff{\n" * 5 + claude_file("chain.jsonl")) == "claude-code"
+
+
+def test_a_pi_file_that_lost_its_header_is_still_pi() -> None:
+    assert recognised_in(pi_file("v3.jsonl").partition(b"\n")[2]) == "pi"
+    assert recognised_in(pi_file("v1.jsonl").partition(b"\n")[2]) == "pi"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello\nworld\n",
+        b'{"type":"session","version":3,"timestamp":1750000000.25,"cwd":"/"}\n',
+        b'{"id":"a1","timestamp":"2026-01-01T00:00:00Z","parent_id":"a0","type":"news"}\n',
+        b'{"type":"metadata","title":"a page"}\n{"role":"x"}\n',
+        b'{"type":"message","timestamp":"2026-01-01T00:00:00Z","payload":{}}\n',
+        b'{"type":"session_meta","timestamp":"2026-01-01T00:00:00Z"}\n',
+        b'{"id":"x","timestamp":"2026-01-01T00:00:00Z"}\n',
+        b'{"type":"message","role":"assistant","content":[{"type":"text","text":"x"}]}\n',
+        b'{"type":"message","id":"x","parent_id":null,"text":"x"}\n',
+        b'{"type":42}\n{"kind":"user"}\n',
+    ],
+)
+def test_other_files_are_not_taken_for_something(content: bytes) -> None:
+    assert recognised_in(content) is None
+
+
+def test_only_the_beginning_of_a_file_is_looked_at() -> None:
+    assert recognised_in(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None
+
+
+def test_what_has_to_be_unpacked_first_is_told() -> None:
+    assert "unpack" in (packed_as(Held(gzip.compress(pi_file(PI[0])))) or "")
+    assert "UTF-8" in (packed_as(Held("{}".encode("utf-16"))) or "")
+    assert packed_as(Held(b"")) is None

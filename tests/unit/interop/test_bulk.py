@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import FormatError
+from perdure.interop import bulk
+from perdure.interop.bulk import Told, import_files, in_order, size_of
+from perdure.interop.reports import FileOutcome
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, Committed, SessionStore
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.sources import empty_store, every_file, imported
+
+
+async def outcomes(
+    store: SessionStore, paths: list[Path], told: Told | None = None
+) -> list[FileOutcome]:
+    found = import_files(store, paths, clock=ManualClock(), random=SeededRandom(2), told=told)
+    return [outcome async for outcome in found]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> list[Path]:
+    """Every fixture as a file, with one in between that is no session."""
+    contents = [*every_file(), b"no session\n"]
+    contents.insert(2, b"")
+    paths = [tmp_path / f"{number:03}.jsonl" for number in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+async def test_every_file_has_its_outcome_in_the_order_given(folder: list[Path]) -> None:
+    store = empty_store()
+    found = await outcomes(store, folder)
+    assert [outcome.path for outcome in found] == folder
+    assert len(folder) == len(every_file()) + 2
+    failed = [outcome for outcome in found if outcome.error is not None]
+    assert [folder.index(outcome.path) for outcome in failed] == [2, len(folder) - 1]
+    assert all(isinstance(outcome.error, FormatError) for outcome in failed)
+    assert (await store.verify()).is_ok
+
+
+async def test_many_at_a_time_make_what_one_after_the_other_makes(folder: list[Path]) -> None:
+    together, alone = empty_store(), empty_store()
+    await outcomes(together, folder)
+    for content in every_file():
+        report = await imported(alone, content)
+        ours = await together.entries(report.session)
+        theirs = await alone.entries(report.session)
+        assert [entry.id for entry in ours] == [entry.id for entry in theirs]
+        assert [entry.kind for entry in ours] == [entry.kind for entry in theirs]
+
+
+async def test_the_same_file_twice_makes_one_session(folder: list[Path], tmp_path: Path) -> None:
+    store = empty_store()
+    copies = [tmp_path / f"copy-{number}.jsonl" for number in range(8)]
+    for copy in copies:
+        copy.write_bytes(folder[0].read_bytes())
+    found = await outcomes(store, copies)
+    reports = [outcome.report for outcome in found if outcome.report is not None]
+    assert len(reports) == 8
+    assert sum(report.is_new for report in reports) == 1
+    assert (await store.info()).streams == 1
+
+
+async def test_a_file_that_is_not_there_is_told_and_stops_nothing(folder: list[Path]) -> None:
+    found = await outcomes(empty_store(), [Path("/nowhere/x.jsonl"), folder[0]])
+    assert [outcome.error is None for outcome in found] == [False, True]
+    assert size_of(Path("/nowhere/x.jsonl")) == 0
+
+
+async def test_how_far_each_file_was_read_is_told(folder: list[Path]) -> None:
+    read: dict[Path, int] = {}
+    await outcomes(empty_store(), folder, told=read.__setitem__)
+    good = [path for path in folder if path.stat().st_size > 20]
+    assert {path: read[path] for path in good} == {path: path.stat().st_size for path in good}
+
+
+class Counted:
+    """Jobs of a size, and how many bytes of them were ever held at once."""
+
+    def __init__(self) -> None:
+        self.held = self.most = self.running = self.most_running = 0
+
+    def job(self, size: int) -> tuple[int, Callable[[], Coroutine[None, None, int]]]:
+        async def work() -> int:
+            self.held, self.running = self.held + size, self.running + 1
+            self.most = max(self.most, self.held)
+            self.most_running = max(self.most_running, self.running)
+            await asyncio.sleep(0)
+            self.held, self.running = self.held - size, self.running - 1
+            return size
+
+        return size, work
+
+
+@pytest.mark.parametrize("sizes", [[3] * 50, [1, 9, 2, 8] * 9, [100, 1, 100], []])
+async def test_what_is_held_at_once_is_bounded(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BYTES_AT_ONCE", 10)
+    counted = Counted()
+    done = [size async for size in in_order(counted.job(size) for size in sizes)]
+    assert done == sizes
+    assert counted.most <= max([10, *sizes])
+    assert counted.most_running <= bulk.FILES_AT_ONCE
+
+
+async def test_who_stops_early_leaves_nothing_running() -> None:
+    never = asyncio.Event()
+    started = 0
+
+    async def wait() -> int:
+        nonlocal started
+        started += 1
+        await never.wait()
+        return 0
+
+    async def at_once() -> int:
+        return 1
+
+    results = in_order([(1, at_once), *[(1, wait)] * 20])
+    assert await anext(results) == 1
+    await results.aclose()  # type: ignore[attr-defined]  # in_order is written as a generator
+    assert started < 20
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_an_error_that_is_no_error_of_a_file_is_raised(folder: list[Path]) -> None:
+    class Closed(MemoryStore):
+        async def commit(self, commit: Commit) -> Committed:
+            raise RuntimeError("closed")
+
+    with pytest.raises(RuntimeError, match="closed"):
+        await outcomes(Closed(clock=ManualClock(), random=SeededRandom(1)), folder)

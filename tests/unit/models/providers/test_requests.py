@@ -1,0 +1,132 @@
+"""Our requests as the library's messages."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic_ai import messages as wire
+from pydantic_ai.models import ModelRequestParameters
+
+from perdure.models.protocol import ModelRequest, ToolDeclaration
+from perdure.models.providers.requests import IMAGES, wire_messages, wire_parameters, wire_settings
+from perdure.models.providers.rounds import RoundMemory
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    TextPart,
+    ToolResultPart,
+    assistant,
+    thinking,
+    tool_call,
+    tool_result,
+    user,
+)
+
+PNG = MediaPart("image/png", "media://sha256-" + "a" * 64, 3, "photo.png")
+BYTES = {PNG.handle: b"png"}
+
+
+def mapped(
+    *messages: Message, media: dict[str, bytes] | None = None, rounds: RoundMemory | None = None
+) -> list[list[object]]:
+    """Per message of the library's its parts; a user prompt as its content."""
+    request = ModelRequest("openai:x", messages, media=media or {})
+    return [
+        [part.content if isinstance(part, wire.UserPromptPart) else part for part in message.parts]
+        for message in wire_messages(request, IMAGES, rounds or RoundMemory())
+    ]
+
+
+def test_text_goes_as_text() -> None:
+    assert mapped(user("a", "b")) == [["a\n\nb"]]
+    assert mapped(Message("context", (TextPart("recalled"),)), user("a")) == [["recalled", "a"]]
+
+
+def test_an_answer_keeps_text_and_calls() -> None:
+    first, second = mapped(user("x"), assistant("Reading.", tool_call("c", "t", {"a": 1})))
+    assert first == ["x"]
+    assert second == [wire.TextPart("Reading."), wire.ToolCallPart("t", {"a": 1}, "c")]
+
+
+def test_results_name_their_call_and_tool_and_say_whether_they_failed() -> None:
+    _, _, results = mapped(
+        user("x"),
+        assistant(tool_call("c1", "read_file"), tool_call("c2", "read_file")),
+        tool_result("c1", "one"),
+        tool_result("c2", "gone", is_error=True, name="renamed"),
+    )
+    parts = cast("list[wire.ToolReturnPart[object]]", results)
+    assert [(p.tool_call_id, p.tool_name, p.content, p.outcome) for p in parts] == [
+        ("c1", "read_file", "one", "success"),
+        ("c2", "renamed", "gone", "failed"),
+    ]
+
+
+def test_images_go_as_their_bytes_between_the_words() -> None:
+    [[content]] = mapped(user("look:", PNG, "well?"), media=BYTES)
+    assert content == ["look:", wire.BinaryContent(b"png", media_type="image/png"), "well?"]
+
+
+def test_media_that_cannot_be_sent_become_a_line_that_says_so() -> None:
+    video = MediaPart("video/mp4", "media://sha256-" + "b" * 64, 9, "film.mp4")
+    text = MediaPart("text/csv", "media://sha256-" + "c" * 64, 4)
+    held = {video.handle: b"123456789", text.handle: b"a,\xff"}
+    [[content]] = mapped(user(PNG, video, text), media=held)
+    assert content == (
+        "(photo.png, image/png, 3 bytes: not available)\n\n"
+        "(film.mp4, video/mp4, 9 bytes: cannot be shown to this model)\n\n"
+        "(attachment, text/csv)\na,\ufffd"
+    )
+
+
+def test_what_a_tool_shows_follows_its_results() -> None:
+    result = Message("tool", (ToolResultPart("c", "an image", media=(PNG,)),))
+    _, _, parts = mapped(user("x"), assistant(tool_call("c", "t")), result, media=BYTES)
+    assert isinstance(parts[0], wire.ToolReturnPart)
+    assert parts[1] == [
+        "(shown by the tool call c)",
+        wire.BinaryContent(b"png", media_type="image/png"),
+    ]
+
+
+def test_reasoning_is_left_out() -> None:
+    assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
+
+
+def test_only_the_rounds_under_way_get_their_reasoning_back() -> None:
+    rounds = RoundMemory()
+    for model, call in (("openai:x", "a"), ("openai:x", "b"), ("other:y", "c")):
+        parts = [wire.ThinkingPart(f"before {call}"), wire.ToolCallPart("t", {}, call)]
+        rounds.keep(model, wire.ModelResponse(parts=parts))
+    found = mapped(
+        user("x"),
+        assistant(tool_call("a", "t"), model="openai:x"),
+        tool_result("a", "1"),
+        assistant("yes", model="openai:x"),
+        user("y"),
+        assistant(tool_call("b", "t"), model="openai:x"),
+        tool_result("b", "2"),
+        assistant(tool_call("c", "t"), model="other:y"),
+        tool_result("c", "3"),
+        rounds=rounds,
+    )
+    thoughts = [part for parts in found for part in parts if isinstance(part, wire.ThinkingPart)]
+    assert [part.content for part in thoughts] == ["before b"]
+
+
+def test_tools_and_the_system_prompt_are_parameters() -> None:
+    schema: dict[str, object] = {"type": "object", "properties": {}}
+    request = ModelRequest(
+        "m", (user("x"),), system="Be brief.", tools=(ToolDeclaration("t", "Does.", schema),)
+    )
+    parameters = wire_parameters(request)
+    (tool,) = parameters.function_tools
+    assert (tool.name, tool.description, tool.parameters_json_schema) == ("t", "Does.", schema)
+    assert [part.content for part in parameters.instruction_parts or []] == ["Be brief."]
+    assert wire_parameters(ModelRequest("m", ())) == ModelRequestParameters(instruction_parts=[])
+
+
+def test_settings_are_those_that_were_given() -> None:
+    assert wire_settings(ModelRequest("m", ())) == {"thinking": False}
+    request = ModelRequest("m", (), thinking_level="xhigh", max_output_tokens=9, temperature=0.5)
+    assert wire_settings(request) == {"thinking": "xhigh", "max_tokens": 9, "temperature": 0.5}

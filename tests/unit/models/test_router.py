@@ -1,0 +1,163 @@
+"""The router finds the client of a model's provider, or says what is missing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure.errors import ConfigError, ModelRefused
+from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.router import ModelRouter
+from perdure.session.messages import Usage, user
+
+
+class NamedClient:
+    """Answers with its name and the model's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_closed = False
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model, context_window=len(self.name))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        yield TextDelta(f"{self.name} for {request.model}")
+        yield Finished("stop")
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+async def said(router: ModelRouter, model: str) -> str:
+    request = ModelRequest(model, (user("x"),))
+    deltas = [delta async for delta in router.stream(request)]
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+
+
+async def test_the_prefix_picks_the_client_and_the_client_sees_the_whole_name() -> None:
+    router = ModelRouter({"a": NamedClient("first"), "b": NamedClient("second")})
+    assert await said(router, "a:x") == "first for a:x"
+    assert await said(router, "b:vendor/model:tag") == "second for b:vendor/model:tag"
+    assert router.info("b:x").context_window == 6
+
+
+async def test_a_factory_is_called_once_and_only_when_needed() -> None:
+    made: list[NamedClient] = []
+
+    def factory() -> NamedClient:
+        made.append(NamedClient("late"))
+        return made[-1]
+
+    router = ModelRouter({"a": NamedClient("ready")}, factories={"b": factory})
+    assert router.providers == ("a", "b")
+    await said(router, "a:x")
+    assert made == []
+    await said(router, "b:x")
+    await said(router, "b:y")
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "", ":x", "openai:", ":"])
+def test_a_name_without_provider_is_refused(model: str) -> None:
+    with pytest.raises(ConfigError, match=r"provider:name.*scripted"):
+        ModelRouter({"scripted": NamedClient("s")}).client_for(model)
+
+
+def test_an_unknown_provider_is_told_which_there_are() -> None:
+    router = ModelRouter({"scripted": NamedClient("s"), "mine": NamedClient("m")})
+    with pytest.raises(
+        ConfigError, match=r"unknown model provider 'nobody'; available: mine, scripted$"
+    ):
+        router.client_for("nobody:x")
+
+
+def test_which_provider_a_model_has_is_told_without_loading_it() -> None:
+    def factory() -> NamedClient:
+        raise AssertionError("it is not asked for")
+
+    assert ModelRouter({}, factories={"b": factory}).provider_of("b:vendor/model:tag") == "b"
+
+
+def test_a_provider_that_is_not_set_up_says_what_it_needs() -> None:
+    with pytest.raises(ConfigError, match=r"perdure\[openai\].*OPENAI_API_KEY"):
+        ModelRouter({"scripted": NamedClient("s")}).client_for("openai:gpt-5")
+
+
+async def test_in_a_turn_an_unusable_model_is_a_refusal() -> None:
+    def factory() -> NamedClient:
+        raise ConfigError("set SOME_KEY")
+
+    router = ModelRouter({}, factories={"b": factory})
+    with pytest.raises(ModelRefused, match=r"^b:x: set SOME_KEY$"):
+        await said(router, "b:x")
+    with pytest.raises(ModelRefused, match=r"^anthropic:x: unknown model provider"):
+        await said(router, "anthropic:x")
+    assert router.info("b:x") == ModelInfo("b:x")
+
+
+async def test_closing_closes_what_was_used() -> None:
+    unused: list[NamedClient] = []
+    clients = {"a": NamedClient("a"), "b": NamedClient("b")}
+    router = ModelRouter(
+        {"a": clients["a"]},
+        factories={
+            "b": lambda: clients["b"],
+            "c": lambda: unused.append(NamedClient("c")) or unused[0],
+        },
+    )
+    await said(router, "b:x")
+    await router.aclose()
+    assert clients["a"].is_closed
+    assert clients["b"].is_closed
+    assert unused == []
+
+
+class PricedClient(NamedClient):
+    """A client whose tokens cost one micro-cent each."""
+
+    def cost_microcents(self, model: str, usage: Usage) -> int | None:
+        return usage.total_tokens
+
+
+async def test_prices_come_from_the_client_of_the_model_or_are_unknown() -> None:
+    router = ModelRouter({"a": PricedClient("one"), "b": NamedClient("two")})
+    assert router.cost_microcents("a:x", Usage(3, 4)) == 7
+    assert router.cost_microcents("b:x", Usage(3, 4)) is None
+    assert router.cost_microcents("nowhere:x", Usage(3, 4)) is None
+
+
+async def test_a_renewed_provider_is_made_anew_and_its_old_client_let_go() -> None:
+    made: list[NamedClient] = []
+
+    def factory() -> NamedClient:
+        made.append(NamedClient(f"key {len(made)}"))
+        return made[-1]
+
+    router = ModelRouter({"a": NamedClient("given")}, factories={"b": factory})
+    assert await said(router, "b:x") == "key 0 for b:x"
+    await router.renew("b")
+    assert made[0].is_closed
+    assert await said(router, "b:x") == "key 1 for b:x"
+    await router.renew("a")
+    assert await said(router, "a:x") == "given for a:x"
+
+
+async def test_clients_are_loaded_on_another_thread_once() -> None:
+    made: list[threading.Thread] = []
+
+    def factory() -> NamedClient:
+        made.append(threading.current_thread())
+        return NamedClient("made")
+
+    def missing() -> NamedClient:
+        raise ConfigError("no key")
+
+    router = ModelRouter({}, factories={"a": factory, "b": missing})
+    await router.load(["a:x", "b:x", "nowhere:x", "a:y"])
+    await router.load(["a:x"])
+    assert len(made) == 1
+    assert made[0] is not threading.main_thread()
+    assert await said(router, "a:x") == "made for a:x"

@@ -1,0 +1,59 @@
+"""What onlookers are shown: everything but the secrets."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.secrets.mask import MASK, log_failure, masked, masked_value
+
+KEY = "sk-ant-" + "a1b2c3d4" * 5
+
+
+def test_a_text_without_secrets_is_the_same_text() -> None:
+    text = "def token(): return 1"
+    assert masked(text) is text
+
+
+def test_every_secret_of_a_text_is_masked() -> None:
+    shown = masked(f"first {KEY}, then Authorization: Bearer {KEY}z and again {KEY}")
+    assert KEY not in shown
+    assert shown.startswith(f"first {MASK}, then")
+
+
+def test_a_field_whose_name_says_secret_is_masked_whatever_its_value() -> None:
+    value = {"password": "plain", "n": 1, "list": [{"api_key": "abcdefgh"}], "note": "fine"}
+    assert masked_value(value) == {
+        "password": MASK,
+        "n": 1,
+        "list": [{"api_key": MASK}],
+        "note": "fine",
+    }
+
+
+def test_a_secret_as_the_name_of_a_field_is_masked() -> None:
+    assert KEY not in str(masked_value({KEY: 1}))
+
+
+def test_a_reference_to_a_secret_is_no_secret() -> None:
+    assert masked_value({"password": "{{secrets.DB}}"}) == {"password": "{{secrets.DB}}"}
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_a_key_never_gets_through(before: str, after: str) -> None:
+    text = f"{before} {KEY} {after}"
+    assert KEY not in masked(text)
+
+
+def test_logged_failure_masks_keys_in_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise RuntimeError(f"refused {KEY}")
+    except RuntimeError as error:
+        log_failure(logging.getLogger("perdure.test"), error, "the client of %s failed", "p:m")
+    assert "the client of p:m failed\nTraceback" in caplog.text
+    assert f"RuntimeError: refused {MASK}" in caplog.text
+    assert KEY not in caplog.text

@@ -1,0 +1,114 @@
+"""Annotations as questions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NewType, Protocol, TypeVar
+
+import msgspec
+import pytest
+
+from perdure.session.argument_checks.annotations import kind_of
+
+T = TypeVar("T")
+ONE_OR_MORE: Any = Annotated[int, msgspec.Meta(ge=1)]
+Name = NewType("Name", str)
+
+
+class Closes(Protocol):
+    """Something that can be closed."""
+
+    def close(self) -> None: ...
+
+
+class Box:
+    """A class like any other."""
+
+    def close(self) -> None: ...
+
+
+FITS: list[tuple[Any, Any, Any]] = [
+    # annotation, what fits, what does not
+    (str, "a", 5),
+    (int, 5, True),
+    (int, 5, "5"),
+    (float, 5, "5"),
+    (float, 1.5, False),
+    (bool, True, 1),
+    (None, None, 0),
+    (str | None, None, 5),
+    (Literal["a", 1], 1, True),
+    (Literal["a", 1], "a", "b"),
+    (Name, "a", 5),
+    (Annotated[str, msgspec.Meta(min_length=1)], "a", 5),
+    (Box, Box(), object()),
+    (Closes, Box(), object()),
+    (Callable[[int], str], len, 5),
+    (type[Box], Box, Box()),
+    (tuple[str, ...], ("a",), (5,)),
+    (tuple[str, ...], ["a"], "a"),
+    (tuple[int, str], (1, "a"), ("a", 1)),
+    (list[int], [1], ["a"]),
+    (Sequence[str], ["a"], "a"),
+    (Sequence[int], (1,), b"a"),
+    (Iterable[str], {"a"}, "a"),
+    (Iterable[int], [1], [1, "a"]),
+    (Mapping[str, int], {"a": 1}, {"a": "b"}),
+    (dict[str, object], {"a": object()}, {1: "a"}),
+    (str | os.PathLike[str], Path(), 5),
+    (str | msgspec.UnsetType, msgspec.UNSET, None),
+    (float, 1e300, float("nan")),
+    (float, -1, float("inf")),
+    (Annotated[str, msgspec.Meta(min_length=1)], "a", ""),
+    (Annotated[str, msgspec.Meta(pattern="^a+$")], "aa", "ab"),
+    (ONE_OR_MORE | None, None, 0),
+    (Annotated[float, msgspec.Meta(gt=0, le=1)], 1, 0),
+    (Annotated[float, msgspec.Meta(gt=0, le=1)], 0.1, 1.1),
+    (Annotated[int, msgspec.Meta(ge=0, lt=5)], 4, 5),
+    (Annotated[float, msgspec.Meta(ge=0)], 0, float("nan")),
+]
+
+
+@pytest.mark.parametrize(("annotation", "good", "bad"), FITS)
+def test_what_fits_is_let_in_and_what_does_not_is_not(annotation: Any, good: Any, bad: Any) -> None:
+    fits = kind_of(annotation).fits
+    assert fits is not None
+    assert fits(good)
+    assert not fits(bad)
+
+
+@pytest.mark.parametrize("annotation", [Any, object, T, "Unknown", int | Any])
+def test_an_annotation_that_says_nothing_lets_everything_in(annotation: Any) -> None:
+    assert kind_of(annotation).fits is None
+
+
+def test_what_can_be_read_once_is_not_read() -> None:
+    items = (each for each in (5, 6))
+    fits = kind_of(Iterable[str]).fits
+    assert fits is not None
+    assert fits(items)
+    assert list(items) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (str | None, "str or None"),
+        (Literal["a", "b"] | None, "'a' or 'b' or None"),
+        (Sequence[str], "a list of str"),
+        (Mapping[str, Any], "a dict of str"),
+        (dict[str, int], "a dict of str and int"),
+        (Iterable[Any], "a list"),
+        (tuple[int, str], "a tuple of int, str"),
+        (Callable[..., Any], "a function"),
+        (float, "a number"),
+        (ONE_OR_MORE | None, "int from 1 or None"),
+        (Annotated[float, msgspec.Meta(gt=0, le=86_400.0)], "a number above 0 up to 86,400"),
+        (Annotated[str, msgspec.Meta(min_length=1)], "str that is not empty"),
+        (Annotated[str, msgspec.Meta(description="a name")], "str"),
+    ],
+)
+def test_what_fits_is_said_in_words(annotation: Any, words: str) -> None:
+    assert kind_of(annotation).words == words

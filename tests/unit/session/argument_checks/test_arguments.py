@@ -1,0 +1,120 @@
+"""Arguments and fields held against their annotations."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.errors import PerdureError, WrongArgument
+from perdure.session.argument_checks.arguments import (
+    check_fields,
+    check_whole,
+    takes_all_declared,
+    takes_declared,
+)
+
+NOT_TEXT: Any = 5
+
+
+@takes_declared
+def greet(name: str, *rest: str, loud: bool = False) -> str:
+    """Greet."""
+    return " ".join(("hello", name, *rest)) + ("!" if loud else "")
+
+
+@takes_declared
+async def greet_later(name: str) -> str:
+    """Greet, later."""
+    return greet(name)
+
+
+@takes_all_declared
+class Greeter:
+    """Greets."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def names(self, count: int) -> AsyncIterator[str]:
+        """The name, a few times."""
+        for _ in range(count):
+            yield self.name
+
+    def alone(self) -> str:
+        """Nobody is named."""
+        return self.name
+
+
+class Inner(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Outer(msgspec.Struct, frozen=True):
+    names: tuple[str, ...] = ()
+    inner: tuple[Inner, ...] = ()
+    anything: object = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def test_what_fits_goes_through() -> None:
+    assert greet("a", "b", loud=True) == "hello a b!"
+    assert greet(name="a") == "hello a"
+    assert asyncio.run(greet_later("a")) == "hello a"
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: greet(NOT_TEXT), "greet takes str as name, not int"),
+        (lambda: greet("a", NOT_TEXT), "greet takes str as rest, not int"),
+        (lambda: greet("a", loud=NOT_TEXT), "greet takes bool as loud, not int"),
+        (lambda: greet(name=NOT_TEXT), "greet takes str as name, not int"),
+        (lambda: asyncio.run(greet_later(NOT_TEXT)), "greet_later takes str as name, not int"),
+        (lambda: Greeter(NOT_TEXT), "Greeter takes str as name, not int"),
+        (lambda: Greeter("a").names(count=NOT_TEXT * 1.5), r"Greeter.names takes int as count"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_done(call: Any, told: str) -> None:
+    with pytest.raises(WrongArgument, match=told) as refused:
+        call()
+    assert isinstance(refused.value, PerdureError)
+    assert isinstance(refused.value, TypeError)
+    assert isinstance(refused.value, ValueError)
+    assert refused.value.code == "wrong_argument"
+
+
+def test_a_missing_argument_is_pythons_own_error() -> None:
+    missing: Any = greet
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        missing()
+
+
+def test_a_guarded_function_looks_as_it_did() -> None:
+    assert inspect.iscoroutinefunction(greet_later)
+    assert list(inspect.signature(greet).parameters) == ["name", "rest", "loud"]
+    assert greet.__doc__ == "Greet."
+    assert not hasattr(Greeter.alone, "__wrapped__")
+
+
+def test_a_list_where_a_tuple_is_declared_becomes_one() -> None:
+    given: Any = ["a"]
+    assert Outer(given).names == ("a",)
+
+
+@pytest.mark.parametrize("given", ["abc", [5], 5, {"a": 1}])
+def test_a_field_that_does_not_fit_is_refused(given: Any) -> None:
+    with pytest.raises(WrongArgument, match="Outer takes a list of str as names, not "):
+        Outer(given)
+
+
+def test_what_is_inside_of_a_value_is_looked_at_where_it_is_kept_for_good() -> None:
+    value = Outer(inner=(Inner("a"), Inner(NOT_TEXT)))
+    with pytest.raises(WrongArgument, match="Inner takes str as text, not int"):
+        check_whole(value, "the message")

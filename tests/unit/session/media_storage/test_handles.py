@@ -1,0 +1,102 @@
+"""Bytes are taken out of what is given, which is never changed by it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.session.media.inline import HANDLE, MAX_PARTS, InlineMedia, media
+from perdure.session.media_storage.handles import (
+    inline_in,
+    media_part,
+    settled_data,
+    settled_message,
+)
+from perdure.session.messages import (
+    InFlightMessage,
+    MediaPart,
+    TextPart,
+    ToolResultPart,
+    UnknownPart,
+    user,
+)
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 8
+PICTURE = media(PNG, name="a.png")
+
+
+def unknown(value: object) -> UnknownPart:
+    return UnknownPart(msgspec.Raw(msgspec.json.encode(value)))
+
+
+def test_a_picture_becomes_a_handle_by_its_content() -> None:
+    part = media_part(PICTURE)
+    assert part.handle == "media://sha256-" + hashlib.sha256(PNG).hexdigest()
+    assert HANDLE.fullmatch(part.handle)
+    assert (part.mime_type, part.byte_length, part.name) == ("image/png", 16, "a.png")
+
+
+def test_a_message_in_flight_is_settled_with_each_content_once() -> None:
+    said = user("Look", PICTURE, "and", PICTURE)
+    assert isinstance(said, InFlightMessage)
+    message, contents = settled_message(said)
+    assert message.role == "user"
+    assert [type(part) for part in message.parts] == [TextPart, MediaPart, TextPart, MediaPart]
+    assert contents == (PNG,)
+
+
+def test_a_message_holds_only_so_many_media() -> None:
+    with pytest.raises(ValueError, match="at most 16 media, not 17"):
+        settled_message(InFlightMessage("user", (PICTURE,) * (MAX_PARTS + 1)))
+    large = InlineMedia("image/png", b"0" * (15 * 1024 * 1024))
+    with pytest.raises(ValueError, match="at most 41943040 bytes"):
+        settled_message(InFlightMessage("user", (large,) * 3))
+
+
+def test_media_anywhere_in_data_become_handles_and_nothing_else_changes() -> None:
+    data: dict[str, Any] = {"shots": [{"image": PICTURE}, (1, "x", None)], "kept": {"a": [1.5]}}
+    settled = settled_data(data)
+    value: Any = settled.value
+    assert HANDLE.fullmatch(value["shots"][0]["image"]["handle"])
+    assert value["kept"] is data["kept"]
+    assert data["shots"][0] == {"image": PICTURE}
+    assert settled.contents == (PNG,)
+    plain = {"a": [1, {"b": "c"}]}
+    assert settled_data(plain).value is plain
+
+
+def test_data_that_holds_itself_or_bytes_is_refused_without_showing_them() -> None:
+    loop: list[object] = []
+    loop.append({"again": loop})
+    with pytest.raises(ValueError, match="holds itself"):
+        settled_data(loop)
+    shared = {"x": 1}
+    assert settled_data([shared, shared]).contents == ()
+    with pytest.raises(ValueError, match="raw bytes"):
+        settled_data({"a": b"secret"})
+    with pytest.raises(ValueError, match="data: address") as caught:
+        settled_data({"a": "data:image/png;base64,c2VjcmV0"})
+    assert "c2VjcmV0" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        MediaPart("image/png", "data:image/png;base64,AAAA", 3),
+        MediaPart("image/png", "media://sha256-short", 3),
+        ToolResultPart("c", "x", media=(MediaPart("image/png", "https://x.example/a", 3),)),
+        unknown({"type": "image", "source": {"type": "base64", "data": "AAAA"}}),
+        unknown({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
+        unknown({"type": "x", "deep": [[{"kind": "base64", "data": "AAAA"}]]}),
+    ],
+)
+def test_9_33_parts_with_bytes_in_them_are_found(part: Any) -> None:
+    assert inline_in([TextPart("a"), part]) is not None
+
+
+def test_parts_as_a_log_has_them_are_let_through() -> None:
+    text = TextPart("data:image/png;base64,AAAA is only text")
+    assert inline_in([text, media_part(PICTURE), unknown({"type": "x", "data": "AAAA"})]) is None

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.session.search.parts.builder import Part, Text, built, texts_in
+from perdure.session.search.parts.comparison import differing, is_same
+from perdure.session.search.parts.pages import Page, everything, pages_of
+from tests.fakes.parts import text
+
+TEXTS = [text(number, f"tide number{number}", "#ruser") for number in range(10, 50)]
+PART = built(TEXTS)
+
+
+def by_position(texts: Iterable[Text]) -> dict[int, Text]:
+    return {each.position: each for each in texts}
+
+
+def with_postings(part: Part, exchanged: dict[str, str]) -> Part:
+    kept = {each.key: each for page in part.pages for each in everything(page.body)}
+    changed = [
+        each._replace(posting=kept[exchanged.get(key, key)].posting) for key, each in kept.items()
+    ]
+    return part._replace(pages=tuple(pages_of(changed)))
+
+
+def test_a_part_of_its_texts_does_not_differ() -> None:
+    assert differing(PART, by_position(TEXTS)) == set()
+
+
+def test_texts_that_are_otherwise_are_named() -> None:
+    expected = by_position(TEXTS)
+    expected[12] = text(12, "tide moon", "#ruser")
+    expected[13] = expected[13]._replace(at=1)
+    expected[14] = text(14, "tide number14", "#rtool")
+    del expected[15]
+    lengths = PART._replace(said=(PART.said[0]._replace(length=9), *PART.said[1:]))
+
+    assert differing(PART, expected) == {12, 13, 14, 15}
+    assert differing(lengths, by_position(TEXTS)) == {10}
+
+
+def test_words_that_lead_to_other_texts_are_named_by_these() -> None:
+    wrong = with_postings(PART, {"number20": "number21"})
+
+    assert differing(wrong, by_position(TEXTS)) == {20, 21}
+
+
+def test_of_a_part_that_cannot_be_read_all_texts_are_named() -> None:
+    for pages in ((), (Page("a", b"x"),)):
+        assert differing(PART._replace(pages=pages), by_position(TEXTS)) == set(range(10, 50))
+
+
+def test_keys_for_filters_have_no_order() -> None:
+    text = Text(1, 2, ("a",), ("#n1", "#s1", "#ruser"))
+    again = next(iter(texts_in(built([text]))))
+
+    assert again.filters != text.filters
+    assert is_same(again, text)
+    assert not is_same(again, text._replace(filters=("#n1", "#s1")))
+    assert not is_same(again, None)

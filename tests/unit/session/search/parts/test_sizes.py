@@ -1,0 +1,45 @@
+"""The measure by which indexes are built."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.session.search.parts.codes import MOST_WORDS
+from perdure.session.search.parts.sizes import (
+    MOST_LOOSE,
+    MOST_LOOSE_WORDS,
+    SCANNED,
+    is_due,
+    is_enough,
+)
+
+
+@pytest.mark.parametrize(
+    ("behind", "loose", "due"),
+    [
+        (0, 0, False),
+        (SCANNED, 2 * MOST_LOOSE - 1, False),
+        (SCANNED + 1, 0, True),
+        (0, 2 * MOST_LOOSE, True),
+    ],
+)
+def test_a_search_reads_some_entries_and_some_loose_texts(
+    behind: int, loose: int, due: bool
+) -> None:
+    assert is_due(behind, loose) == due
+
+
+@pytest.mark.parametrize(
+    ("texts", "words", "enough"),
+    [
+        (MOST_LOOSE - 1, MOST_LOOSE_WORDS - 1, False),
+        (MOST_LOOSE, 0, True),
+        (1, MOST_LOOSE_WORDS, True),
+        (1, MOST_WORDS, True),
+        (MOST_LOOSE, MOST_WORDS + 1, False),
+    ],
+)
+def test_a_part_is_made_of_many_texts_or_many_words_but_not_of_too_many(
+    texts: int, words: int, enough: bool
+) -> None:
+    assert is_enough(texts, words) == enough

@@ -1,0 +1,37 @@
+"""What comes first."""
+
+from __future__ import annotations
+
+from perdure.session.search.bm25 import Candidate, ranked
+
+
+def order(*candidates: Candidate) -> list[int]:
+    return [candidate.position for _, candidate in ranked(candidates)]
+
+
+def test_nothing_is_ranked_as_nothing() -> None:
+    assert ranked([]) == []
+
+
+def test_more_occurrences_come_first() -> None:
+    assert order(Candidate(1, (1,), 10), Candidate(2, (5,), 10)) == [2, 1]
+
+
+def test_shorter_entries_come_first() -> None:
+    assert order(Candidate(2, (1,), 100), Candidate(1, (1,), 3)) == [1, 2]
+
+
+def test_a_phrase_that_few_have_counts_more() -> None:
+    common = [Candidate(number, (1, 0), 10) for number in range(2, 9)]
+
+    assert order(*common, Candidate(1, (0, 1), 10))[0] == 1
+
+
+def test_of_equal_entries_the_newest_comes_first() -> None:
+    assert order(*(Candidate(number, (1,), 7) for number in (2, 9, -1, 4))) == [9, 4, 2, -1]
+
+
+def test_the_score_is_the_same_whatever_the_order() -> None:
+    candidates = [Candidate(number, (number % 3, 1), number % 5 + 1) for number in range(1, 30)]
+
+    assert ranked(candidates) == ranked(candidates[::-1])

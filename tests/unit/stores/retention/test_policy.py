@@ -1,0 +1,66 @@
+"""Which sessions a policy lets go of."""
+
+from __future__ import annotations
+
+from perdure.session.ids import StreamId
+from perdure.stores.retention.policy import Hold, Holding, Retention, expiring
+
+NOW = 1_000_000
+
+
+def held(
+    name: str, age_s: int, size: int = 10, *, forks: tuple[str, ...] = (), hold: Hold | None = None
+) -> Holding:
+    """A session that was made, and last spoken in, so many seconds ago."""
+    at = NOW - age_s * 1000
+    return Holding(
+        stream=StreamId(name),
+        created_at=at,
+        active_at=at,
+        entries=1,
+        bytes=size,
+        forks=tuple(map(StreamId, forks)),
+        hold=hold,
+    )
+
+
+def going(policy: Retention, *holdings: Holding) -> list[tuple[str, str]]:
+    return [(each.stream, each.why) for each in expiring(holdings, policy, NOW).expiring]
+
+
+def test_no_policy_lets_nothing_go() -> None:
+    assert going(Retention(), held("a", 10**6)) == []
+
+
+def test_age_and_idleness_count_from_their_own_moments() -> None:
+    young = Holding(stream=StreamId("b"), created_at=0, active_at=NOW - 1_000, entries=1, bytes=1)
+    assert going(Retention(max_idle_s=60), held("a", 61), held("c", 60), young) == [("a", "idle")]
+    assert going(Retention(max_age_s=60), held("c", 60), young) == [("b", "age")]
+
+
+def test_the_newest_are_kept_of_a_number() -> None:
+    sessions = [held(name, age) for name, age in (("a", 30), ("b", 10), ("c", 20))]
+    assert going(Retention(max_sessions=1), *sessions) == [("a", "count"), ("c", "count")]
+    assert going(Retention(max_sessions=3), *sessions) == []
+
+
+def test_the_oldest_go_until_the_rest_fits() -> None:
+    sessions = [held("a", 30, 5), held("b", 20, 50), held("c", 10, 40)]
+    assert going(Retention(max_bytes=90), *sessions) == [("a", "bytes")]
+    assert going(Retention(max_bytes=89), *sessions) == [("a", "bytes"), ("b", "bytes")]
+
+
+def test_a_fork_pins_its_origin_unless_it_goes_first() -> None:
+    policy = Retention(max_idle_s=60)
+    origin, fork = held("a", 99, forks=("f",)), held("f", 98)
+    assert going(policy, origin, fork) == [("f", "idle"), ("a", "idle")]
+
+    plan = expiring([origin, held("f", 1)], policy, NOW)
+    assert plan.expiring == ()
+    assert [(each.stream, each.hold) for each in plan.held] == [("a", "forks")]
+
+
+def test_what_is_held_stays_and_is_named() -> None:
+    plan = expiring([held("a", 99, hold="turn")], Retention(max_age_s=1), NOW)
+    assert plan.expiring == ()
+    assert [(each.stream, each.why, each.hold) for each in plan.held] == [("a", "age", "turn")]

@@ -1,0 +1,225 @@
+"""Sessions that are not in their store yet."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from perdure.errors import InvalidParent, SessionExists, SessionNotFound
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import NewEntry, Sibling
+from perdure.session.ids import EntryId, StreamId, blob_hash
+from perdure.session.info import StreamHeader
+from perdure.session.kinds import BranchSummary
+from perdure.session.messages import assistant, user
+from perdure.session.notes import Label, LeafMoved
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.lazy_session import Draft, Stored
+from perdure.stores.protocol import Commit, Committed, Write
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+
+S = StreamId("s")
+HEADER = StreamHeader(S, START_MS, title="T", metadata={"a": 1})
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock=clock, random=SeededRandom())
+
+
+@pytest.fixture
+async def draft(store: MemoryStore, clock: ManualClock) -> Draft:
+    return await Draft.begun(store, Write(stream=HEADER.id, create=HEADER), clock, SeededRandom(1))
+
+
+async def append(draft: Draft | Stored, *entries: NewEntry, at: int = START_MS) -> Committed:
+    return await draft.commit(Commit(writes=(Write(stream=S, entries=entries),), at=at))
+
+
+async def is_stored(store: MemoryStore) -> bool:
+    try:
+        await store.state(S)
+    except SessionNotFound:
+        return False
+    return True
+
+
+async def test_nothing_is_stored_before_the_first_assistant_message(
+    draft: Draft, store: MemoryStore
+) -> None:
+    await append(draft, new_tree(user("a")), new_side(Label("x"), Sibling(0)))
+    assert draft.is_draft
+    assert not await is_stored(store)
+    await append(draft, new_tree(assistant("b")))
+    assert not draft.is_draft
+    assert await is_stored(store)
+
+
+async def test_the_stored_log_is_the_drafts_log(
+    draft: Draft, store: MemoryStore, clock: ManualClock
+) -> None:
+    await append(draft, new_tree(user("a"), at=7, alias="foreign"), at=START_MS)
+    await append(draft, new_side(Label("x"), EntryId("s/0")), at=START_MS + 1)
+    await append(draft, new_side(LeafMoved(None)), at=START_MS + 2)
+    await append(draft, new_tree(user("other root")), at=START_MS + 3)
+    await append(draft, new_side(LeafMoved(EntryId("s/0"))), at=START_MS + 4)
+    await append(draft, new_tree(BranchSummary("left", EntryId("s/0"))), at=START_MS + 5)
+    before = await draft.log.entries(S)
+    state = await draft.log.state(S)
+    clock.advance(60)
+    await draft.flush()
+    assert await store.entries(S) == before
+    assert await store.aliases(S) == {"foreign": "s/0"}
+    stored = await store.state(S)
+    assert stored == msgspec.structs.replace(state, hash=stored.hash)
+    assert (await store.verify()).is_ok
+
+
+async def test_the_log_reaches_the_store_in_one_commit(draft: Draft, store: MemoryStore) -> None:
+    changes = store.changes()
+    await append(draft, new_tree(user("a")))
+    await append(draft, new_tree(user("b")))
+    committed = await append(draft, new_tree(assistant("c")), new_tree(user("d")))
+    assert [entry.id for entry in committed.entries[0]] == ["s/2", "s/3"]
+    await anext(changes)
+    woken = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)
+    assert not woken.done()
+    woken.cancel()
+
+
+async def test_the_entry_that_ends_the_draft_may_refer_to_it(
+    draft: Draft, store: MemoryStore
+) -> None:
+    await append(draft, new_tree(user("a")), new_tree(user("b")))
+    await append(
+        draft,
+        new_tree(assistant("c"), EntryId("s/0")),
+        new_side(Label("c"), Sibling(0)),
+        new_side(Label("b"), EntryId("s/1")),
+    )
+    entries = await store.entries(S)
+    assert [entry.parent_id for entry in entries] == [None, "s/0", "s/0", None, None]
+    assert [entry.about for entry in entries] == [None, None, None, "s/2", "s/1"]
+
+
+EXPECTATIONS = {
+    "head": Write(stream=S, entries=(new_tree(user("b")),), expected_head=0),
+    "leaf": Write(stream=S, entries=(new_tree(user("b")),), expected_leaf=EntryId("s/0")),
+}
+
+
+@pytest.mark.parametrize("write", EXPECTATIONS.values(), ids=EXPECTATIONS.keys())
+async def test_an_expectation_is_checked_against_the_stored_log(
+    write: Write, draft: Draft, store: MemoryStore
+) -> None:
+    await append(draft, new_tree(user("a")))
+    await draft.commit(Commit(writes=(write,), at=START_MS))
+    assert not draft.is_draft
+    assert len(await store.entries(S)) == 2
+
+
+async def test_an_idempotency_key_needs_a_stored_log(draft: Draft, store: MemoryStore) -> None:
+    write = Write(stream=S, entries=(new_tree(user("a")),))
+    commit = Commit(writes=(write,), at=START_MS, idempotency_key="k")
+    await draft.commit(commit)
+    assert (await draft.commit(commit)).is_replay
+    assert len(await store.entries(S)) == 1
+
+
+async def test_a_commit_to_several_streams_stores_the_draft_first(
+    draft: Draft, store: MemoryStore
+) -> None:
+    other = StreamId("other")
+    create = Write(stream=other, create=StreamHeader(other, START_MS))
+    write = Write(stream=S, entries=(new_tree(user("a")),))
+    await draft.commit(Commit(writes=(write, create), at=START_MS))
+    assert (await store.state(S)).head == 0
+    assert (await store.state(other)).head == -1
+
+
+async def test_what_the_log_refuses_leaves_the_draft_as_it_was(
+    draft: Draft, store: MemoryStore
+) -> None:
+    await append(draft, new_tree(user("a")))
+    with pytest.raises(InvalidParent):
+        await append(draft, new_tree(assistant("b"), EntryId("nobody/3")))
+    assert draft.is_draft
+    assert not await is_stored(store)
+    await append(draft, new_tree(assistant("b")))
+    assert len(await store.entries(S)) == 2
+
+
+async def test_an_id_taken_in_the_meantime_is_told_and_the_draft_stays(
+    draft: Draft, store: MemoryStore
+) -> None:
+    await append(draft, new_tree(user("a")))
+    await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
+    with pytest.raises(SessionExists):
+        await draft.flush()
+    assert draft.is_draft
+    assert len(await draft.log.entries(S)) == 1
+
+
+async def test_blobs_of_a_draft_are_stored_with_it(draft: Draft, store: MemoryStore) -> None:
+    write = Write(stream=S, entries=(new_tree(user("a")),))
+    await draft.commit(Commit(writes=(write,), at=START_MS, blobs=(b"picture",)))
+    await draft.flush()
+    assert await store.blob(blob_hash(b"picture")) == b"picture"
+
+
+async def test_flushing_twice_is_flushing_once(draft: Draft, store: MemoryStore) -> None:
+    await asyncio.gather(draft.flush(), draft.flush())
+    await draft.flush()
+    assert (await store.state(S)).head == -1
+
+
+async def test_appends_at_the_same_time_are_all_kept(draft: Draft, store: MemoryStore) -> None:
+    said = [new_tree(user(str(n))) for n in range(5)] + [new_tree(assistant("a"))]
+    await asyncio.gather(*(append(draft, new) for new in [*said, *said]))
+    assert [entry.seq for entry in await store.entries(S)] == list(range(12))
+
+
+async def test_a_caller_that_gives_up_leaves_no_half_stored_draft(
+    draft: Draft, store: MemoryStore
+) -> None:
+    await append(draft, new_tree(user("a")))
+    storing = asyncio.ensure_future(draft.flush())
+    await asyncio.sleep(0)
+    storing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await storing
+    await draft.flush()
+    assert not draft.is_draft
+    assert len(await store.entries(S)) == 1
+
+
+async def test_who_follows_the_changes_is_woken_before_and_after_the_draft_is_stored(
+    draft: Draft, store: MemoryStore
+) -> None:
+    changes = draft.changes(S)
+    await append(draft, new_tree(user("a")))
+    await anext(changes)
+    await draft.flush()
+    await anext(changes)
+    woken = asyncio.ensure_future(anext(changes))
+    await append(Stored(store), new_tree(user("by another")))
+    await woken
+    await store.close()
+    assert len([None async for _ in changes]) <= 1
+
+
+async def test_a_stored_session_is_read_and_written_where_it_is(store: MemoryStore) -> None:
+    await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
+    stored = Stored(store)
+    await append(stored, new_tree(user("a")))
+    await stored.flush()
+    assert not stored.is_draft
+    assert (await stored.log.state(S)).head == 0

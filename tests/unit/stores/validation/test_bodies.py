@@ -1,0 +1,57 @@
+"""Bodies that everybody can read again are taken, whatever they say; all others are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import InvalidEntry
+from perdure.session.codec import Unknown, encode
+from perdure.session.entries import NewEntry
+from perdure.session.kinds import OPAQUE, CustomMessage
+from perdure.session.messages import TextPart, user
+from perdure.session.notes import Label
+from perdure.stores.validation.bodies import checked_body
+
+INLINE = b'{"role":"user","parts":[{"type":"image","data":"data:image/png;base64,AAAA"}]}'
+
+
+def test_what_is_said_in_a_known_kind_is_read() -> None:
+    said = user("Größe")
+    assert checked_body(NewEntry("message", encode(said))) == said
+    assert checked_body(NewEntry("label", encode(Label("x")), lane="side")) == Label("x")
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        NewEntry("from_the_future", b"[1e5]", 7),
+        NewEntry("label", b'{"name":1}', Label.version + 1, lane="side"),
+    ],
+)
+def test_what_nobody_here_knows_has_only_to_be_json(new: NewEntry) -> None:
+    body = checked_body(new)
+    assert body is None or isinstance(body, Unknown)
+
+
+def test_an_opaque_body_may_be_any_bytes() -> None:
+    assert checked_body(NewEntry(OPAQUE, b"\xff{")) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (NewEntry("from_the_future", b"{"), "not JSON"),
+        (NewEntry("message", b'{"role":"user","parts":[],"x":"\xff"}'), "not JSON"),
+        (NewEntry("message", b'{"parts":[]}'), "not that of a message"),
+        (NewEntry("message", INLINE), "media"),
+        (NewEntry("label", b"{}", 0, lane="side"), "version 0"),
+    ],
+)
+def test_what_nobody_could_read_again_is_refused(new: NewEntry, why: str) -> None:
+    with pytest.raises(InvalidEntry, match=why):
+        checked_body(new)
+
+
+def test_words_about_media_are_no_media() -> None:
+    told = CustomMessage("x", (TextPart('{"type":"media","data":"base64"}'),))
+    assert checked_body(NewEntry(CustomMessage.kind, encode(told))) == told

@@ -1,0 +1,18 @@
+"""Tools that are approved first."""
+
+from __future__ import annotations
+
+from perdure.tools.builtin.proposal import proposing
+from perdure.tools.decorator import tool
+
+
+def test_a_tool_stays_what_it_was_and_is_approved_first() -> None:
+    @tool
+    def send(to: str) -> str:
+        """Send."""
+        return to
+
+    marked = proposing("egress", is_gated=True, config_only=frozenset(("key",)))(send)
+    assert marked("x") == "x"
+    assert (marked.name, marked.action, marked.is_gated) == ("send", "egress", True)
+    assert marked.config_only == {"key"}

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from perdure.errors import InvalidArguments, ToolError, WrongArgument
+from perdure.tools.decorator import FunctionTool, tool
+from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, DEFAULT_TIMEOUT_S, ToolCall, ToolOutput
+from tests.fakes.tool_calls import tool_call_of
+
+
+@dataclasses.dataclass
+class Answer:
+    number: int
+
+
+async def result_of(declared: FunctionTool[..., object], **args: object) -> str:
+    return (await declared.run(tool_call_of(declared.name, **args))).text
+
+
+def test_a_bare_decorator_makes_a_tool_with_the_careful_defaults() -> None:
+    @tool
+    def send(to: str) -> None:
+        """Send a mail.
+
+        Args:
+            to: Who gets it.
+        """
+
+    assert (send.name, send.description) == ("send", "Send a mail.")
+    assert (send.effect, send.on_unknown) == ("external", "ask")
+    assert (send.timeout_s, send.max_output_bytes) == (DEFAULT_TIMEOUT_S, DEFAULT_OUTPUT_BYTES)
+    assert send.parameters["required"] == ["to"]
+
+
+def test_options_are_taken_over() -> None:
+    @tool(
+        effect="write",
+        on_unknown="never",
+        name="other-name",
+        description="Other words.",
+        timeout_s=1,
+        max_output_bytes=10,
+    )
+    def f() -> None:
+        """Do it."""
+
+    assert (f.name, f.description) == ("other-name", "Other words.")
+    assert (f.effect, f.on_unknown) == ("write", "never")
+    assert (f.timeout_s, f.max_output_bytes) == (1, 10)
+
+
+def test_an_unknown_outcome_of_a_reading_tool_is_retried_unless_it_says_otherwise() -> None:
+    def f() -> None: ...
+
+    assert tool(effect="read")(f).on_unknown == "retry"
+    assert tool(effect="write")(f).on_unknown == "ask"
+    assert tool(effect="external")(f).on_unknown == "ask"
+    assert tool(effect="read", on_unknown="never")(f).on_unknown == "never"
+
+
+async def test_the_function_can_still_be_called_as_it_was_written() -> None:
+    @tool
+    def double(n: int) -> int:
+        return 2 * n
+
+    @tool
+    async def half(n: int) -> int:
+        return n // 2
+
+    assert double(4) == 8
+    assert await half(4) == 2
+    assert double.function(1) == 2
+
+
+@pytest.mark.parametrize("name", ["", "1st", "with space", "ünder", "x" * 65, "a.b"])
+def test_a_name_that_some_provider_refuses_is_refused(name: str) -> None:
+    def f() -> None: ...
+
+    f.__name__ = name
+    with pytest.raises(ValueError, match="cannot be a tool's name"):
+        tool(f)
+
+
+def test_what_yields_or_is_no_function_is_no_tool() -> None:
+    def counts() -> Iterator[int]:
+        yield 1
+
+    async def tells() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (counts, tells):
+        with pytest.raises(WrongArgument, match=f"{function.__name__}.* it yields"):
+            tool(function)
+    for nothing in (None, 5):
+        declares: Any = tool(effect="read")
+        with pytest.raises(WrongArgument, match="a tool is made of a function"):
+            declares(nothing)
+
+
+async def test_an_object_whose_call_is_async_is_awaited() -> None:
+    class Looks:
+        async def __call__(self) -> str:
+            return "seen"
+
+    looks: Any = tool(name="look")(Looks())
+    assert await looks.run(tool_call_of("look")) == ToolOutput("seen")
+
+
+async def test_a_result_nobody_could_write_down_is_no_error_of_the_tool() -> None:
+    @tool
+    def names() -> str:
+        return "caf\udce9"
+
+    assert (await names.run(tool_call_of("names"))).text == "caf\udce9"
+
+
+def test_limits_of_zero_or_less_are_refused() -> None:
+    with pytest.raises(ValueError, match="greater than 0"):
+        tool(timeout_s=0)
+    with pytest.raises(ValueError, match="greater than 0"):
+        tool(max_output_bytes=-1)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is", "as it is"),
+        ("", ""),
+        (None, "done"),
+        (3, "3"),
+        (Answer(3), '{"number":3}'),
+        ([1, {"a": "ü"}], '[1,{"a":"ü"}]'),
+    ],
+)
+async def test_a_result_becomes_text(value: object, text: str) -> None:
+    @tool
+    async def f() -> object:
+        return value
+
+    assert await result_of(f) == text
+
+
+async def test_an_output_passes_as_it_is() -> None:
+    output = ToolOutput("bye", is_error=True, ends_session=True)
+
+    @tool
+    async def f() -> ToolOutput:
+        return output
+
+    assert await f.run(tool_call_of("f")) is output
+
+
+async def test_a_result_that_is_not_json_is_the_tools_error() -> None:
+    @tool
+    async def f() -> object:
+        return threading.Lock()
+
+    with pytest.raises(ToolError, match="cannot be written as JSON"):
+        await result_of(f)
+
+
+async def test_arguments_are_checked_before_the_function_runs() -> None:
+    ran: list[int] = []
+
+    @tool
+    async def f(n: int) -> None:
+        ran.append(n)
+
+    with pytest.raises(InvalidArguments):
+        await result_of(f, n="1")
+    assert not ran
+    await result_of(f, n=1)
+    assert ran == [1]
+
+
+async def test_a_parameter_left_out_has_the_functions_default() -> None:
+    default = [1]
+
+    @tool
+    async def f(n: list[int] = default) -> bool:
+        return n is default
+
+    assert await result_of(f) == "true"
+
+
+async def test_the_call_is_given_to_the_parameter_of_that_name() -> None:
+    @tool
+    async def f(to: str, *, call: ToolCall) -> str:
+        return f"{to} {call.idempotency_key} {call.attempt}"
+
+    assert await result_of(f, to="you") == "you key-1 1"
+
+
+async def test_a_plain_function_does_not_block_the_loop() -> None:
+    running, go_on = threading.Event(), threading.Event()
+
+    @tool
+    def f() -> str:
+        running.set()
+        go_on.wait(timeout=60)
+        return threading.current_thread().name
+
+    task = asyncio.ensure_future(result_of(f))
+    assert await asyncio.to_thread(running.wait, 60)
+    assert not task.done()
+    go_on.set()
+    assert await task != threading.current_thread().name
+
+
+async def test_a_plain_function_that_raises_stop_iteration_is_an_error_and_not_a_hang() -> None:
+    @tool
+    def f() -> None:
+        raise StopIteration
+
+    with pytest.raises(ToolError, match="StopIteration"):
+        await result_of(f)

@@ -1,0 +1,25 @@
+"""The tool by which an agent ends its session."""
+
+from __future__ import annotations
+
+from perdure.session.notes import SessionEnded
+from perdure.tools.end_session import end_session
+from tests.fakes.players import Theatre, asks, words
+
+
+async def test_the_session_ends_when_its_turn_is_finished_with_the_reason_given() -> None:
+    json = '{"reason": "the tests pass"}'
+    theatre = Theatre(main=[asks("end_session", json=json), words("Goodbye.")])
+    chat = await theatre.chat(tools=[end_session])
+    assert (await chat.send("we are done")).text == "Goodbye."
+    assert await theatre.bodies(SessionEnded) == [SessionEnded("agent", "the tests pass")]
+    assert (await theatre.types())[-2:] == ["session:turn_completed", "session:ended"]
+    await chat.send("one more thing")
+    assert (await chat.session.info()).status == "active"
+
+
+async def test_a_model_that_has_nothing_to_add_still_ends_it() -> None:
+    theatre = Theatre(main=[asks("end_session", json='{"reason": "done"}'), words("")])
+    chat = await theatre.chat(tools=[end_session])
+    assert (await chat.send("we are done")).end == "stop"
+    assert (await chat.session.info()).status == "ended"

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import SessionNotFound, ToolDenied, ToolError, UnknownTool
+from perdure.tools import execution
+from perdure.tools.decorator import tool
+from perdure.tools.execution import ToolRun, failed_run, run_tool, shortened
+from perdure.tools.spec import ToolOutput
+from tests.fakes.clock import ManualClock
+from tests.fakes.tool_calls import tool_call_of
+
+Body = Callable[[], Awaitable[object]]
+
+
+async def run_of(body: Body, *, timeout_s: float = 60, max_output_bytes: int = 1000) -> ToolRun:
+    async def act() -> object:
+        return await body()
+
+    spec = tool(timeout_s=timeout_s, max_output_bytes=max_output_bytes)(act)
+    return await run_tool(spec, tool_call_of("act"), clock=ManualClock())
+
+
+def raising(error: BaseException) -> Body:
+    async def body() -> None:
+        raise error
+
+    return body
+
+
+async def test_a_result_is_a_run_without_error() -> None:
+    async def body() -> str:
+        return "fine"
+
+    assert await run_of(body) == ToolRun(ToolOutput("fine"), "ok", duration_ms=0)
+
+
+async def test_the_duration_is_the_clocks() -> None:
+    clock = ManualClock()
+
+    @tool
+    async def act() -> None:
+        clock.advance(1.5)
+        clock.set_time_of_day(0)
+
+    run = await run_tool(act, tool_call_of("act"), clock=clock)
+    assert run.duration_ms == 1500
+
+
+async def test_an_output_that_is_an_error_is_an_error() -> None:
+    output = ToolOutput("no such city", is_error=True)
+
+    async def body() -> ToolOutput:
+        return output
+
+    run = await run_of(body)
+    assert run == ToolRun(output, "error", "no such city", "tool_error", duration_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "code", "text"),
+    [
+        (ToolError("act", "no luck"), "error", "tool_error", "act: no luck"),
+        (ToolDenied("act", "not there"), "refused", "tool_denied", "act: not there"),
+        (ValueError("bad date"), "error", "tool_error", "act: ValueError: bad date"),
+        (KeyError("x"), "error", "tool_error", "act: KeyError: 'x'"),
+        (RuntimeError(), "error", "tool_error", "act: RuntimeError"),
+        (TimeoutError("its own"), "error", "tool_error", "act: TimeoutError: its own"),
+        (
+            ExceptionGroup("g", [ValueError("a"), ExceptionGroup("h", [KeyError("b")])]),
+            "error",
+            "tool_error",
+            "act: ValueError: a; KeyError: 'b'",
+        ),
+    ],
+)
+async def test_what_a_tool_raises_is_told_to_the_model(
+    error: Exception, outcome: str, code: str, text: str
+) -> None:
+    run = await run_of(raising(error))
+    assert (run.outcome, run.error_code, run.error) == (outcome, code, text)
+    assert run.output == ToolOutput(text, is_error=True)
+
+
+async def test_the_code_of_another_perdure_error_is_kept() -> None:
+    run = await run_of(raising(SessionNotFound("s9")))
+    assert (run.outcome, run.error_code) == ("error", "session_not_found")
+
+
+async def test_an_error_that_cannot_be_printed_is_named() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise AttributeError("x")
+
+    assert (await run_of(raising(Broken()))).error == "act: Broken"
+
+
+async def test_wrong_arguments_are_an_error_for_the_model() -> None:
+    @tool
+    async def act(n: int) -> None: ...
+
+    run = await run_tool(act, tool_call_of("act", n="1"), clock=ManualClock())
+    assert (run.outcome, run.error_code) == ("error", "invalid_arguments")
+    assert run.output.text == "act: n: expected `int`, got `str` (its parameters: n)"
+
+
+async def test_a_call_that_could_not_begin_has_no_duration() -> None:
+    run = failed_run("fly", UnknownTool("fly", ("walk",)))
+    assert (run.outcome, run.error_code, run.duration_ms) == ("error", "unknown_tool", None)
+    assert run.output == ToolOutput("fly: there is no such tool; available: walk", is_error=True)
+
+
+async def test_a_tool_that_takes_too_long_is_cancelled() -> None:
+    ended: list[str] = []
+
+    async def body() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    run = await run_of(body, timeout_s=0.01)
+    assert (run.outcome, run.error_code) == ("timeout", "tool_timeout")
+    assert run.output == ToolOutput("act: no result within 0.01 s", is_error=True)
+    assert ended == ["cancelled"]
+
+
+async def test_a_tool_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "STOP_GRACE_S", 0.01)
+    go_on = asyncio.Event()
+    ended = asyncio.Event()
+
+    async def body() -> None:
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        raise ValueError("nobody is interested")
+
+    run = await run_of(body, timeout_s=0.01)
+    assert run.outcome == "timeout"
+    go_on.set()
+    await ended.wait()
+
+
+async def test_the_cancellation_of_the_caller_stops_the_tool_and_passes_on() -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def body() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    task = asyncio.ensure_future(run_of(body))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_a_tool_that_cancels_itself_does_not_cancel_the_caller() -> None:
+    run = await run_of(raising(asyncio.CancelledError()))
+    assert (run.outcome, run.error) == ("error", "act: it was cancelled from inside")
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_the_end_of_the_program_is_not_a_result(end: type[BaseException]) -> None:
+    with pytest.raises(end):
+        asyncio.run(run_of(raising(end())))
+
+
+async def test_a_long_output_keeps_its_beginning_and_its_end() -> None:
+    async def body() -> str:
+        return "a" * 700 + "b" * 5000 + "c" * 300
+
+    run = await run_of(body, max_output_bytes=200)
+    head, note, tail = run.output.text.split("\n")
+    assert set(head) == {"a"}
+    assert set(tail) == {"c"}
+    assert note == f"[... {6000 - len(head) - len(tail)} bytes left out ...]"
+    assert 190 < len(run.output.text) <= 200
+    assert 2.2 < len(head) / len(tail) < 2.5
+
+
+async def test_a_long_error_is_shortened_for_the_log_and_bounded_for_the_model() -> None:
+    run = await run_of(raising(ValueError("x" * 5000)), max_output_bytes=2000)
+    assert run.error is not None
+    assert len(run.error) <= 500
+    assert 1900 < len(run.output.text) <= 2000
+
+
+async def test_media_and_the_end_of_the_session_survive_shortening() -> None:
+    async def body() -> ToolOutput:
+        return ToolOutput("x" * 5000, ends_session=True)
+
+    run = await run_of(body, max_output_bytes=100)
+    assert run.output.ends_session
+    assert len(run.output.text) <= 100
+
+
+async def test_a_lone_surrogate_is_replaced_because_no_log_could_hold_it() -> None:
+    async def body() -> str:
+        return "a\ud800b"
+
+    assert (await run_of(body)).output.text == "a?b"
+
+
+@given(st.text(max_size=300), st.integers(min_value=1, max_value=200))
+def test_a_shortened_text_is_valid_and_fits(text: str, limit_bytes: int) -> None:
+    short = shortened(text, limit_bytes)
+    size_bytes = len(short.encode())
+    if len(text.encode(errors="replace")) <= limit_bytes:
+        assert short == text.encode(errors="replace").decode()
+    elif limit_bytes > 50:
+        assert size_bytes <= limit_bytes
+    else:
+        assert size_bytes <= limit_bytes + 50

@@ -1,0 +1,150 @@
+"""What is decided before a call runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.errors import ToolDenied
+from perdure.session.messages import ToolCallPart
+from perdure.tools.approval import Bound
+from perdure.tools.builtin.proposal import proposing
+from perdure.tools.decorator import tool
+from perdure.tools.permission_check import RULE_SETS, RuleSet, effective_args, judge_of, judged
+from perdure.tools.permissions import ApprovalMode, Permissions
+from perdure.tools.registry import registry_of
+from perdure.tools.spec import Action, Subject, ToolSpec
+
+KEY = "ghp_" + "a1B2c3D4" * 5
+
+
+def spec_of(action: Action | None = "process", **settings: Any) -> ToolSpec:
+    @tool
+    def act(what: str, extra: int = 0) -> str:
+        """Act."""
+        return what
+
+    def examine(args: Mapping[str, object], permissions: Permissions) -> Subject:
+        if args["what"] == "doomed":
+            raise ToolDenied("act", "never that")
+        return Subject(str(args["what"]), str(args["what"]))
+
+    if action is None:
+        return act
+    return proposing(action, examine, **settings)(act)
+
+
+def mode(approval: ApprovalMode) -> Permissions:
+    return Permissions(approval=approval)
+
+
+def test_a_judge_knows_the_tools_the_permissions_and_the_grants_of_the_session() -> None:
+    registry = registry_of([spec_of()])
+    call = ToolCallPart("c", "act", {"what": "x"})
+    granted = frozenset(("act x",))
+    bound = Bound()
+    assert judge_of(registry, mode("ask"))(call, frozenset(), None).decision == "examine"
+    assert judge_of(registry, mode("ask"))(call, frozenset(), bound).decision == "ask"
+    assert judge_of(registry, mode("ask"))(call, granted, bound).decision == "run"
+    assert judge_of(registry, mode("ask"), granted)(call, frozenset(), bound).decision == "run"
+    strict = RuleSet({"process": "ask"}, honours_grants=False)
+    judge = judge_of(registry, mode("auto"), granted, strict)
+    assert judge(call, granted, bound).decision == "ask"
+    other = ToolCallPart("c", "other", {})
+    assert judge_of(registry, mode("plan"))(other, frozenset(), None).decision == "run"
+
+
+def test_a_tool_without_an_action_just_runs() -> None:
+    assert judged(spec_of(None), {"nonsense": 1}, mode("plan")).decision == "run"
+
+
+@pytest.mark.parametrize(
+    ("approval", "decisions"),
+    [
+        ("ask", ["ask", "ask", "ask", "ask"]),
+        ("plan", ["refuse", "refuse", "refuse", "refuse"]),
+        ("accept-edits", ["run", "ask", "ask", "ask"]),
+        ("auto", ["run", "run", "run", "run"]),
+    ],
+)
+def test_each_mode_has_its_rules(approval: ApprovalMode, decisions: list[str]) -> None:
+    actions: list[Action] = ["fs_write", "process", "egress", "os"]
+    found = [judged(spec_of(a), {"what": "x"}, mode(approval)).decision for a in actions]
+    assert found == decisions
+
+
+def test_what_is_doomed_is_refused_before_anybody_is_asked() -> None:
+    for args, code in (({"what": "doomed"}, "tool_denied"), ({"what": 1}, "invalid_arguments")):
+        ruling = judged(spec_of(), args, mode("ask"))
+        assert (ruling.decision, ruling.error_code) == ("refuse", code)
+
+
+def test_an_always_counts_for_exactly_the_same_call() -> None:
+    asked = judged(spec_of(), {"what": "x"}, mode("ask"))
+    assert asked.grant is not None
+    granted = frozenset((asked.grant,))
+    assert judged(spec_of(), {"what": "x"}, mode("ask"), granted).decision == "run"
+    assert judged(spec_of(), {"what": "x "}, mode("ask"), granted).decision == "ask"
+    assert judged(spec_of(), {"what": "x"}, mode("plan"), granted).decision == "refuse"
+
+
+def test_a_rule_set_may_ignore_every_grant() -> None:
+    rules = RuleSet({"process": "ask"}, honours_grants=False)
+    ruling = judged(spec_of(), {"what": "x"}, mode("auto"), frozenset(("act x",)), rules)
+    assert (ruling.decision, ruling.grant) == ("ask", None)
+
+
+def test_an_action_that_a_rule_set_does_not_name_is_refused() -> None:
+    assert judged(spec_of("os"), {"what": "x"}, mode("ask"), rules=RuleSet({})).decision == "refuse"
+
+
+def test_behind_a_gate_a_person_is_asked_in_every_mode_that_acts() -> None:
+    spec = spec_of(is_gated=True)
+    for approval in ("ask", "accept-edits", "auto"):
+        ruling = judged(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))
+        assert (ruling.decision, ruling.grant) == ("ask", None)
+    assert judged(spec, {"what": "x"}, mode("plan")).decision == "refuse"
+
+
+@pytest.mark.parametrize("what", ["", "x" * 600, f"curl -H {KEY}"])
+def test_what_cannot_be_shown_whole_is_asked_for_each_time(what: str) -> None:
+    ruling = judged(spec_of(), {"what": what}, mode("ask"))
+    assert (ruling.decision, ruling.grant) == ("ask", None)
+    assert KEY not in ruling.text
+    assert len(ruling.text) < 600
+
+
+def test_a_question_shows_no_control_characters() -> None:
+    ruling = judged(spec_of(), {"what": "a\x1b[2Jb\u202ec"}, mode("ask"))
+    assert ruling.text.isprintable()
+
+
+def test_names_that_only_the_configuration_gives_are_dropped() -> None:
+    spec = spec_of(config_only=frozenset(("cwd", "env")))
+    args: dict[str, object] = {
+        "what": "x",
+        "cwd": "/",
+        "env": {},
+        "__proto__": {},
+        "constructor": 1,
+    }
+    assert effective_args(spec, args) == {"what": "x"}
+    assert judged(spec, args, mode("auto")).decision == "run"
+
+
+def test_arguments_that_are_fine_are_not_copied() -> None:
+    args = {"what": "x"}
+    assert effective_args(spec_of(), args) is args
+
+
+def test_every_mode_decides_about_every_action() -> None:
+    for rules in RULE_SETS.values():
+        assert set(rules.actions) == {"fs_write", "process", "egress", "os"}
+
+
+def test_a_spec_without_examination_offers_no_always() -> None:
+    spec = msgspec.structs.replace(spec_of(), examine=None)
+    assert judged(spec, {"what": "x"}, mode("ask")).grant is None

@@ -1,0 +1,64 @@
+"""Templates are filled once; what is filled in stays as it is, whatever it looks like."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import ConfigError
+from perdure.workflow.expressions import template_of
+from perdure.workflow.substitution import Fillings, filled
+
+FILLINGS = Fillings(
+    inputs={"topic": "tides", "count": 3, "is_long": True, "file": "notes.md"},
+    context={"style": "short"},
+    outputs={"plan": 'say "hi"'},
+    run_id="r-1",
+)
+
+
+def told(text: str, fillings: Fillings = FILLINGS) -> str:
+    return filled(template_of(text), fillings, lambda path: f"<{path}>")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("On {{inputs.topic}}, {{ctx.style}}.", "On tides, short."),
+        ("{{inputs.count}} {{inputs.is_long}}", "3 true"),
+        ('{{run.outputs["plan"]}}', 'say "hi"'),
+        ('{{run.outputs["plan"] | json}}', '"say \\"hi\\""'),
+        ("{{inputs.topic | length}}", "5"),
+        ("{{inputs.file | read_file}}", "<notes.md>"),
+        ("{{inputs.file | read_file | length}}", "10"),
+        ("{{inputs.none | default('x')}}", "x"),
+        ("{{inputs.none | default('x') | json}}", '"x"'),
+        ("{{inputs.topic | default('x')}}", "tides"),
+        ("{{inputs.none | json | default('x')}}", "x"),
+        ("{{run.id}}", "r-1"),
+    ],
+)
+def test_values_stand_in_the_place_of_their_placeholders(text: str, expected: str) -> None:
+    assert told(text) == expected
+
+
+@pytest.mark.parametrize("text", ["{{inputs.none}}", "{{ctx.none | json}}", "{{run.outputs.none}}"])
+def test_a_value_that_is_not_there_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="has no value"):
+        told(text)
+
+
+def test_a_file_that_cannot_be_read_is_told() -> None:
+    def fail(path: str) -> str:
+        raise ConfigError(f"{path} is gone")
+
+    with pytest.raises(ConfigError, match=r"notes\.md is gone"):
+        filled(template_of("{{inputs.file | read_file}}"), FILLINGS, fail)
+
+
+@given(st.text())
+def test_what_is_filled_in_is_never_filled_in_again(text: str) -> None:
+    said = f"{text}{{{{inputs.other}}}} {{{{run.id}}}}"
+    fillings = Fillings(inputs={"x": said, "other": "no"}, outputs={"n": said}, run_id="no")
+    assert told("{{inputs.x}}|{{run.outputs.n}}", fillings) == f"{said}|{said}"

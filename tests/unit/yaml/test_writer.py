@@ -1,0 +1,52 @@
+"""Plain data is written as YAML that reads as the same data."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.yaml.nodes import YamlReader
+from perdure.yaml.writer import yaml_of
+
+
+def read(text: str) -> object:
+    """What `text` says, read strictly."""
+    reader = YamlReader()
+    root = reader.root(text)
+    assert root is not None, reader.faults
+    data = reader.data(root)
+    assert not reader.faults
+    return data
+
+
+def test_keys_are_in_order_and_lists_as_they_are() -> None:
+    assert yaml_of({"b": [2, 1], "a": None}) == "a: null\nb:\n  - 2\n  - 1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("no", "Yes", "~", "null", "1e3", "0x1F", "2020-01-01", "=", "<<", "- a", "a: b", "# no"),
+        *("a\n b\n", "\na", "a \nb", "a\n\n", "\ttab\n", "a\r\nb", "x" * 5000, "é" * 300 + "\n"),
+        *(
+            "\u2028",
+            "\ufeffx\ny",
+            "\x00",
+            "\x85",
+            "%YAML 1.1",
+            "---",
+            "...\n...",
+            "a\n---\nb",
+            "😀\n!",
+        ),
+    ],
+)
+def test_text_that_looks_like_something_else_stays_text(text: str) -> None:
+    data = {"said": text, text: [text]}
+    assert read(yaml_of(data)) == data
+
+
+def test_no_line_is_folded_and_nothing_is_anchored() -> None:
+    shared: dict[str, object] = {"long": "word " * 2000}
+    text = yaml_of({"a": shared, "b": shared})
+    assert "&" not in text
+    assert max(map(len, text.splitlines())) > 9000
