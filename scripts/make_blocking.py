@@ -36,7 +36,7 @@ HANDLES = {
     ),
     "Store": ("store", (("store", "Store"),)),
     "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
-    "Chat": ("agents.chat", (("agents.idle_session", "Resting"), ("agents.chat", "Chat"))),
+    "Chat": ("agents.chat", (("agents.idle_session", "IdleSession"), ("agents.chat", "Chat"))),
     "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),
 }
 FLOW_HANDLES = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.client.agents.files.reader import agent_of_text as agent_of_text
     from perdure.client.agents.files.writer import agent_text as agent_text
     from perdure.client.agents.runtime import Runtime as Runtime
-    from perdure.client.agents.session_usage import Standing as Standing
+    from perdure.client.agents.session_usage import SessionUsage as SessionUsage
     from perdure.client.agents.session_usage import revoke as revoke
     from perdure.client.agents.session_usage import standing_of as standing_of
     from perdure.client.agents.turn import Reply as Reply

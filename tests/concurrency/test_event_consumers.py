@@ -13,7 +13,7 @@ from perdure.client.clock import Outside
 from perdure.client.store import Store
 from perdure.events.bus import CAPACITY, LiveBus
 from perdure.events.consumer import Follower, Told
-from perdure.events.envelope import Draft
+from perdure.events.envelope import EventDraft
 from perdure.events.projection import events_of
 from perdure.events.types import Event, LiveEvent, Snapshot
 from perdure.session.codec import new_side
@@ -111,7 +111,7 @@ class Writer:
         call = await self.write(ModelCalled(1, "m"))
         self.answers[call] = ""
         for n in range(20):
-            draft = Draft("agent:token", call, f"{n} ", session_id=S)
+            draft = EventDraft("agent:token", call, f"{n} ", session_id=S)
             self._store.bus.tell(draft, 5)
             self.answers[call] += f"{n} "
             if n % 5 == 0:
@@ -164,7 +164,7 @@ async def test_a_consumer_that_stands_still_costs_bounded_memory() -> None:
         sizes: list[int] = []
         for of in range(1, 21):
             for n in range(2 * CAPACITY):
-                bus.tell(Draft("agent:token", of, f"word{n % 10} ", session_id=S), n)
+                bus.tell(EventDraft("agent:token", of, f"word{n % 10} ", session_id=S), n)
             sizes.append(tracemalloc.get_traced_memory()[0])
             if of < 20:
                 bus.closed(S, of)

@@ -12,13 +12,13 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import msgspec
 from hypothesis import strategies as st
 
-from perdure.engine.flows.node_turn import ClaimLost
+from perdure.engine.flows.node_turn import NodeClaimLost
 from perdure.engine.flows.roles import Unconfigured
 from perdure.engine.flows.rules.closure import is_work_left, obstacles
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
 from perdure.engine.flows.rules.ready_nodes import Work
 from perdure.engine.flows.rules.reflection import assigned_path
-from perdure.engine.turns.co_commit import Companion
+from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.errors import LeaseHeld, TurnOpen
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, edge_key
 from perdure.session.flows.kinds import Offers, RepairCode
@@ -410,20 +410,20 @@ class RandomRoles(ScriptedRoles):
         """The role, and a person's words."""
         return TOLD + msgspec.json.encode(Told(work.role, text=work.text)).decode()
 
-    async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+    async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
         """Sooner or later. An open turn is to be recovered first, as `RoleTurns` does."""
         for _ in range(self._chance.choice((0, 0, 0, SLOW))):  # what it is told is put together
             await asyncio.sleep(0)
         try:
             await super().begin(session, message, companion)
         except TurnOpen:
-            raise ClaimLost(session) from None
+            raise NodeClaimLost(session) from None
 
     async def stop(self, session: StreamId) -> None:
         """The turn that runs ends as aborted."""
         self._stopped.add(session)
 
-    async def _finish(self, lease: Lease, role: str, companion: Companion) -> None:
+    async def _finish(self, lease: Lease, role: str, companion: CommitParticipant) -> None:
         for _ in range(self._chance.randint(0, 6)):
             await asyncio.sleep(0)
         await self._meanwhile()

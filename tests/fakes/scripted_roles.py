@@ -11,10 +11,10 @@ from pathlib import Path
 from perdure.engine.flows.answer_text import AnswerText, said_in
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.node_turn import Ground
+from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.ready_nodes import Work
-from perdure.engine.turns.co_commit import Companion
+from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.errors import ConfigError, HeadConflict, SessionExists
 from perdure.events.scope import scope
 from perdure.session.codec import new_side, new_tree
@@ -84,7 +84,7 @@ class ScriptedRoles:
         entries = await self._store.branch(session, state.leaf, kind=MESSAGE)
         return said_in(message for entry in entries if (message := entry.message) is not None)
 
-    async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+    async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
         """One commit for the turn's beginning, one for its end."""
         role = session.rpartition("__")[2]
         self.scopes.append(dict(scope()))
@@ -97,7 +97,7 @@ class ScriptedRoles:
         finally:
             await self._store.release_lease(lease)
 
-    async def recover(self, session: StreamId, companion: Companion) -> None:
+    async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """Go on with what the script says next."""
         lease = await self._store.acquire_lease(session, "me", TTL_MS)
         try:
@@ -108,7 +108,7 @@ class ScriptedRoles:
     async def stop(self, session: StreamId) -> None:
         """Nothing here runs long enough to be stopped."""
 
-    async def _finish(self, lease: Lease, role: str, companion: Companion) -> None:
+    async def _finish(self, lease: Lease, role: str, companion: CommitParticipant) -> None:
         self._running[role] = self._running.get(role, 0) + 1
         self.most_at_once[role] = max(self.most_at_once.get(role, 0), self._running[role])
         try:
@@ -122,7 +122,7 @@ class ScriptedRoles:
             self._running[role] -= 1
 
     async def _append(
-        self, lease: Lease, entries: tuple[NewEntry, ...], companion: Companion
+        self, lease: Lease, entries: tuple[NewEntry, ...], companion: CommitParticipant
     ) -> None:
         while True:
             beside = await companion.beside(entries)
@@ -139,7 +139,7 @@ class ScriptedRoles:
         return await self._store.commit(Commit(writes=writes, at=self._clock.now_ms(), blobs=blobs))
 
 
-async def begun(store: SessionStore, clock: ManualClock, graph: Graph, folder: Path) -> Ground:
+async def begun(store: SessionStore, clock: ManualClock, graph: Graph, folder: Path) -> FlowContext:
     """A new flow of `graph` whose record folder is `folder`."""
     started = FlowStarted("p", str(folder), str(folder), graph, (graph.nodes[0].id,))
     header = StreamHeader(FLOW, clock.now_ms(), kind="flow")
@@ -148,14 +148,14 @@ async def begun(store: SessionStore, clock: ManualClock, graph: Graph, folder: P
     return ground(store, clock, folder)
 
 
-def ground(store: SessionStore, clock: ManualClock, folder: Path) -> Ground:
+def ground(store: SessionStore, clock: ManualClock, folder: Path) -> FlowContext:
     """The flow as another process finds it."""
 
     async def healthy() -> tuple[str, ...]:
         return ()
 
     record = RecordFolder(folder, folder)
-    return Ground(Journal(store, FLOW, clock), record, record, healthy)
+    return FlowContext(Journal(store, FLOW, clock), record, record, healthy)
 
 
 def hand(folder: Path, *targets: str, name: str) -> str:

@@ -11,12 +11,12 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.search.positions import catch_up
 from perdure.stores.jsonl.search.unindexed import Search
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 
 
 def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:
     """What is found when every file is looked through."""
-    shelf = Shelf(Folder(folder, is_synced=False), PI if dialect == "pi" else OPERATOR)
+    shelf = SessionIndex(Folder(folder, is_synced=False), PI if dialect == "pi" else OPERATOR)
     feed = Feed(shelf.folder)
 
     search = Search(shelf, feed, lambda: catch_up(shelf, feed), query)

@@ -27,7 +27,7 @@ from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.node_turn import Ground
+from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.answers import answered
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
@@ -241,7 +241,7 @@ class FlowWorld(FlowMachine):
         store: Any = process
         record = RecordFolder(self.folder, self.folder)
         drawing = Drawing(self.folder, self.folder)
-        found = Ground(Journal(store, FLOW, self.clock), record, record, self._checks, drawing)
+        found = FlowContext(Journal(store, FLOW, self.clock), record, record, self._checks, drawing)
         runner = FlowRunner(found, roles, self.clock, self.store.changes)
         return asyncio.ensure_future(self._ran(runner, roles))
 

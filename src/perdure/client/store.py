@@ -68,7 +68,7 @@ from perdure.session.records import (
 )
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.lazy_session import Backing, Draft, Stored
+from perdure.stores.lazy_session import Backing, LazySession, Stored
 from perdure.stores.protocol import (
     Capabilities,
     Commit,
@@ -588,7 +588,7 @@ class Store:
         if is_chosen and await self._exists(birth.stream):
             raise await taken(self.backend, birth.stream)
         outside = self.outside
-        draft = await Draft.begun(self.backend, birth, outside.clock, outside.random)
+        draft = await LazySession.begun(self.backend, birth, outside.clock, outside.random)
         return await self._handle(birth.stream, draft)
 
     async def _known(self, session: str) -> StreamId:

@@ -18,7 +18,7 @@ from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.executor.summary import summarised, tell_compacted
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
-from perdure.engine.turns.lease import Leadership, leading
+from perdure.engine.turns.lease import LeaseHolder, leading
 from perdure.engine.turns.recovery import idle_state, spent_in
 from perdure.engine.turns.rules.budget import (
     SummaryOutcome,
@@ -107,7 +107,7 @@ async def summarise_branch(
 # ---------------------------------------------------------------- the log
 
 
-async def _ready(environment: Environment, leadership: Leadership) -> StreamState:
+async def _ready(environment: Environment, leadership: LeaseHolder) -> StreamState:
     """The session's state, open for a summary; one that had ended is opened again."""
     state = await idle_state(environment.store, environment.stream)
     if state.info.status == "active":
@@ -118,7 +118,7 @@ async def _ready(environment: Environment, leadership: Leadership) -> StreamStat
 
 async def _called(
     environment: Environment,
-    leadership: Leadership,
+    leadership: LeaseHolder,
     config: TurnConfig,
     tokens: int,
     reason: CompactingReason | None = None,

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from perdure.events.envelope import Draft
+from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveEvent, Snapshot
 from perdure.secrets.mask import log_failure
 from perdure.session.ids import StreamId
@@ -58,7 +58,7 @@ class LiveBus:
             except Exception as error:  # noqa: BLE001 - whatever an observer does, the others go on
                 log_failure(_log, error, "an observer of live events failed")
 
-    def tell(self, draft: Draft, at: int) -> LiveEvent:
+    def tell(self, draft: EventDraft, at: int) -> LiveEvent:
         """Number `draft` within its call and publish it.
 
         Units: `at` is Unix milliseconds.

@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamKind
 
 
-class Draft(msgspec.Struct, frozen=True):
+class EventDraft(msgspec.Struct, frozen=True):
     """A live event of the open call `of`, of `agent` with `model`, not numbered by the bus yet."""
 
     type: LiveType

@@ -185,7 +185,7 @@ def read_bodies(write: Write) -> list[Read]:
     return read
 
 
-def admit(
+def plan_append(
     state: StreamState, write: Write, at: int, sees: Sees, read: Sequence[Read] | None = None
 ) -> Admission:
     """`write` as entries of the stream that stands at `state`, in a commit made at `at`.
@@ -195,7 +195,7 @@ def admit(
     ``SessionStore.commit``.
     """
     _check_expected(state, write)
-    arrival = _Arrival(state, write, at, sees)
+    arrival = _PlannedEntry(state, write, at, sees)
     for new, body in zip(write.entries, read or read_bodies(write), strict=True):
         arrival.take(new, body)
     return Admission(
@@ -241,7 +241,7 @@ def _check_expected(state: StreamState, write: Write) -> None:
         raise LeafConflict(stream, write.expected_leaf, state.leaf)
 
 
-class _Arrival:
+class _PlannedEntry:
     """A write on its way in: what its entries so far have made of the stream."""
 
     def __init__(self, state: StreamState, write: Write, at: int, sees: Sees) -> None:

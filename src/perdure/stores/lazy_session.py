@@ -85,7 +85,7 @@ class Stored:
         return self.store.changes(stream)
 
 
-class Draft:
+class LazySession:
     """A session that is not in its store yet. Made by `begun`."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Draft:
     @classmethod
     async def begun(
         cls, store: SessionStore, birth: Write, clock: Clock, random: RandomSource
-    ) -> Draft:
+    ) -> LazySession:
         """A draft of the session that `birth` creates; nothing is written to `store`."""
         memory = in_memory_store.MemoryStore(store.namespace, clock=clock, random=random)
         await memory.commit(Commit(writes=(birth,), at=clock.now_ms()))

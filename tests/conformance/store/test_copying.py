@@ -18,7 +18,7 @@ from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MediaPart, Message, TextPart
 from perdure.session.search.values import SearchQuery
 from perdure.stores.maintenance.copy import CopyReport
-from perdure.stores.maintenance.segments import Standing
+from perdure.stores.maintenance.segments import SegmentState
 from perdure.stores.protocol import Commit, Searching, SessionStore, Write
 from perdure.stores.retention.erase import EraseRequest, Erasing
 from tests.conformance.store.backends import BACKENDS, Backend
@@ -72,7 +72,7 @@ async def filled(store: SessionStore) -> None:
 
 
 async def copied(
-    source: SessionStore, target: SessionStore, moment: list[Standing] | None = None
+    source: SessionStore, target: SessionStore, moment: list[SegmentState] | None = None
 ) -> CopyReport:
     if moment is None:
         moment = await as_sealing(source).standings()

@@ -11,7 +11,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE, Compaction, ModelChange
 from perdure.session.notes import CompactionUndone
-from perdure.stores.maintenance.segments import Sealed, SealedCommit, Sealing
+from perdure.stores.maintenance.segments import SealedCommit, Sealing, StreamSegment
 from perdure.stores.protocol import EMPTY, SessionStore
 from perdure.stores.verification import StoredEntry
 from tests.conformance.store.backends import Backend
@@ -105,7 +105,7 @@ async def test_a_new_lease_is_above_every_epoch_that_was_passed_on(backend: Back
     await second.close()
 
 
-async def part(store: SessionStore, after: int = EMPTY, limit: int = 100) -> Sealed:
+async def part(store: SessionStore, after: int = EMPTY, limit: int = 100) -> StreamSegment:
     head = (await store.state(S)).head
     return await as_sealing(store).sealed(S, after=after, upto=head, limit=limit)
 
@@ -152,7 +152,7 @@ async def test_a_later_part_needs_what_comes_before_it(backend: Backend) -> None
     await second.close()
 
 
-def altered(share: Sealed) -> list[Sealed]:
+def altered(share: StreamSegment) -> list[StreamSegment]:
     """`share` with one thing changed in its first commit."""
     commit = share.commits[0]
     row = commit.rows[0]

@@ -15,10 +15,10 @@ import pytest
 
 from perdure.client.flows.waker import Waker
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.node_turn import Ground
+from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules.people import choose_improvement, reply
 from perdure.engine.flows.runner import LEAST_WAIT_S, MOST_WAIT_S, FlowRunner, Wakes
-from perdure.engine.turns.co_commit import Companion
+from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.errors import FlowRefusal, LeaseHeld
 from perdure.models.scenario import Hang, Reply, Say, When
 from perdure.session.entries import Entry
@@ -52,7 +52,7 @@ class Roles(ScriptedRoles):
         super().__init__(store, clock, script)
         self.released = asyncio.Event()
 
-    async def _finish(self, lease: Lease, role: str, companion: Companion) -> None:
+    async def _finish(self, lease: Lease, role: str, companion: CommitParticipant) -> None:
         answers = self.script[role]
         if answers and answers[0] == HANGS:
             answers.popleft()
@@ -68,7 +68,7 @@ class Place:
         self.clock = ManualClock()
         self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
         self.roles = Roles(self.store, self.clock, script)
-        self.ground: Ground | None = None
+        self.ground: FlowContext | None = None
 
     def journal(self) -> Journal:
         """The flow as somebody else follows it."""
@@ -199,7 +199,9 @@ async def test_a_turn_that_went_wrong_is_parked_though_the_flow_has_moved_meanwh
     class Failing(Roles):
         tries = 0
 
-        async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+        async def begin(
+            self, session: StreamId, message: str, companion: CommitParticipant
+        ) -> None:
             """See `ScriptedRoles`."""
             self.tries += 1
             await place.journal().append(lambda _: [RoleConfigured("dev", "a:b")])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.events.bus import LiveBus
-from perdure.events.envelope import Draft, head_of
+from perdure.events.envelope import EventDraft, head_of
 from perdure.session.ids import StreamId
 
 S, F = StreamId("s"), StreamId("f")
@@ -16,20 +16,21 @@ def test_an_event_names_its_session_or_its_flow() -> None:
 
 
 def test_a_draft_belongs_to_the_one_it_names() -> None:
-    assert Draft("agent:token", 1, "a", session_id=S).stream == S
-    assert Draft("agent:token", 1, "a", flow_id=F).stream == F
+    assert EventDraft("agent:token", 1, "a", session_id=S).stream == S
+    assert EventDraft("agent:token", 1, "a", flow_id=F).stream == F
 
 
 @pytest.mark.parametrize(
-    "draft", [Draft("agent:token", 1, "a"), Draft("agent:token", 1, "a", session_id=S, flow_id=F)]
+    "draft",
+    [EventDraft("agent:token", 1, "a"), EventDraft("agent:token", 1, "a", session_id=S, flow_id=F)],
 )
 def test_9_25_a_draft_that_names_both_or_neither_is_refused_and_takes_no_number(
-    draft: Draft,
+    draft: EventDraft,
 ) -> None:
     bus = LiveBus()
-    first = bus.tell(Draft("agent:token", 1, "a", session_id=S), 5)
+    first = bus.tell(EventDraft("agent:token", 1, "a", session_id=S), 5)
     with pytest.raises(ValueError, match="exactly one"):
         bus.tell(draft, 6)
-    second = bus.tell(Draft("agent:token", 1, "b", session_id=S), 7)
+    second = bus.tell(EventDraft("agent:token", 1, "b", session_id=S), 7)
     assert (first.n, second.n) == (1, 2)
     assert [snapshot.stream for snapshot in bus.snapshots()] == [S]

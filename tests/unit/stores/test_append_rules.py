@@ -29,11 +29,11 @@ from perdure.session.notes import Label, LeafMoved, Queued
 from perdure.stores.append_rules import (
     Admission,
     Shared,
-    admit,
     advanced,
     check_commit,
     is_current,
     opened,
+    plan_append,
 )
 from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
 
@@ -61,7 +61,7 @@ def admitted(
     *new: NewEntry, state: StreamState | None = None, lease: Lease | None = None
 ) -> Admission:
     write = Write(stream=S, entries=new, lease=lease)
-    return admit(state_at() if state is None else state, write, 9, sees)
+    return plan_append(state_at() if state is None else state, write, 9, sees)
 
 
 # ---------------------------------------------------------------- what a write becomes
@@ -166,11 +166,11 @@ def test_a_lease_is_of_its_own_stream() -> None:
 def test_a_lost_lease_is_told_before_a_moved_head() -> None:
     write = Write(stream=S, expected_head=1, lease=Lease(S, "me", 1, 0))
     with pytest.raises(LeaseLost):
-        admit(state_at(), write, 9, sees)
+        plan_append(state_at(), write, 9, sees)
     with pytest.raises(HeadConflict):
-        admit(state_at(), Write(stream=S, expected_head=1, expected_leaf=None), 9, sees)
+        plan_append(state_at(), Write(stream=S, expected_head=1, expected_leaf=None), 9, sees)
     with pytest.raises(LeafConflict):
-        admit(state_at(), Write(stream=S, expected_head=4, expected_leaf=None), 9, sees)
+        plan_append(state_at(), Write(stream=S, expected_head=4, expected_leaf=None), 9, sees)
 
 
 START, FINISH = new_side(TurnStarted(1, "a")), new_side(TurnFinished("stop"))

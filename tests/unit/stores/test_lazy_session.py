@@ -16,7 +16,7 @@ from perdure.session.kinds import BranchSummary
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.lazy_session import Draft, Stored
+from perdure.stores.lazy_session import LazySession, Stored
 from perdure.stores.protocol import Commit, Committed, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
@@ -35,11 +35,13 @@ def store(clock: ManualClock) -> MemoryStore:
 
 
 @pytest.fixture
-async def draft(store: MemoryStore, clock: ManualClock) -> Draft:
-    return await Draft.begun(store, Write(stream=HEADER.id, create=HEADER), clock, SeededRandom(1))
+async def draft(store: MemoryStore, clock: ManualClock) -> LazySession:
+    return await LazySession.begun(
+        store, Write(stream=HEADER.id, create=HEADER), clock, SeededRandom(1)
+    )
 
 
-async def append(draft: Draft | Stored, *entries: NewEntry, at: int = START_MS) -> Committed:
+async def append(draft: LazySession | Stored, *entries: NewEntry, at: int = START_MS) -> Committed:
     return await draft.commit(Commit(writes=(Write(stream=S, entries=entries),), at=at))
 
 
@@ -52,7 +54,7 @@ async def is_stored(store: MemoryStore) -> bool:
 
 
 async def test_nothing_is_stored_before_the_first_assistant_message(
-    draft: Draft, store: MemoryStore
+    draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_side(Label("x"), Sibling(0)))
     assert draft.is_draft
@@ -63,7 +65,7 @@ async def test_nothing_is_stored_before_the_first_assistant_message(
 
 
 async def test_the_stored_log_is_the_drafts_log(
-    draft: Draft, store: MemoryStore, clock: ManualClock
+    draft: LazySession, store: MemoryStore, clock: ManualClock
 ) -> None:
     await append(draft, new_tree(user("a"), at=7, alias="foreign"), at=START_MS)
     await append(draft, new_side(Label("x"), EntryId("s/0")), at=START_MS + 1)
@@ -82,7 +84,9 @@ async def test_the_stored_log_is_the_drafts_log(
     assert (await store.verify()).is_ok
 
 
-async def test_the_log_reaches_the_store_in_one_commit(draft: Draft, store: MemoryStore) -> None:
+async def test_the_log_reaches_the_store_in_one_commit(
+    draft: LazySession, store: MemoryStore
+) -> None:
     changes = store.changes()
     await append(draft, new_tree(user("a")))
     await append(draft, new_tree(user("b")))
@@ -96,7 +100,7 @@ async def test_the_log_reaches_the_store_in_one_commit(draft: Draft, store: Memo
 
 
 async def test_the_entry_that_ends_the_draft_may_refer_to_it(
-    draft: Draft, store: MemoryStore
+    draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_tree(user("b")))
     await append(
@@ -118,7 +122,7 @@ EXPECTATIONS = {
 
 @pytest.mark.parametrize("write", EXPECTATIONS.values(), ids=EXPECTATIONS.keys())
 async def test_an_expectation_is_checked_against_the_stored_log(
-    write: Write, draft: Draft, store: MemoryStore
+    write: Write, draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
     await draft.commit(Commit(writes=(write,), at=START_MS))
@@ -126,7 +130,9 @@ async def test_an_expectation_is_checked_against_the_stored_log(
     assert len(await store.entries(S)) == 2
 
 
-async def test_an_idempotency_key_needs_a_stored_log(draft: Draft, store: MemoryStore) -> None:
+async def test_an_idempotency_key_needs_a_stored_log(
+    draft: LazySession, store: MemoryStore
+) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))
     commit = Commit(writes=(write,), at=START_MS, idempotency_key="k")
     await draft.commit(commit)
@@ -135,7 +141,7 @@ async def test_an_idempotency_key_needs_a_stored_log(draft: Draft, store: Memory
 
 
 async def test_a_commit_to_several_streams_stores_the_draft_first(
-    draft: Draft, store: MemoryStore
+    draft: LazySession, store: MemoryStore
 ) -> None:
     other = StreamId("other")
     create = Write(stream=other, create=StreamHeader(other, START_MS))
@@ -146,7 +152,7 @@ async def test_a_commit_to_several_streams_stores_the_draft_first(
 
 
 async def test_what_the_log_refuses_leaves_the_draft_as_it_was(
-    draft: Draft, store: MemoryStore
+    draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
     with pytest.raises(InvalidParent):
@@ -158,7 +164,7 @@ async def test_what_the_log_refuses_leaves_the_draft_as_it_was(
 
 
 async def test_an_id_taken_in_the_meantime_is_told_and_the_draft_stays(
-    draft: Draft, store: MemoryStore
+    draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
@@ -168,27 +174,29 @@ async def test_an_id_taken_in_the_meantime_is_told_and_the_draft_stays(
     assert len(await draft.log.entries(S)) == 1
 
 
-async def test_blobs_of_a_draft_are_stored_with_it(draft: Draft, store: MemoryStore) -> None:
+async def test_blobs_of_a_draft_are_stored_with_it(draft: LazySession, store: MemoryStore) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))
     await draft.commit(Commit(writes=(write,), at=START_MS, blobs=(b"picture",)))
     await draft.flush()
     assert await store.blob(blob_hash(b"picture")) == b"picture"
 
 
-async def test_flushing_twice_is_flushing_once(draft: Draft, store: MemoryStore) -> None:
+async def test_flushing_twice_is_flushing_once(draft: LazySession, store: MemoryStore) -> None:
     await asyncio.gather(draft.flush(), draft.flush())
     await draft.flush()
     assert (await store.state(S)).head == -1
 
 
-async def test_appends_at_the_same_time_are_all_kept(draft: Draft, store: MemoryStore) -> None:
+async def test_appends_at_the_same_time_are_all_kept(
+    draft: LazySession, store: MemoryStore
+) -> None:
     said = [new_tree(user(str(n))) for n in range(5)] + [new_tree(assistant("a"))]
     await asyncio.gather(*(append(draft, new) for new in [*said, *said]))
     assert [entry.seq for entry in await store.entries(S)] == list(range(12))
 
 
 async def test_a_caller_that_gives_up_leaves_no_half_stored_draft(
-    draft: Draft, store: MemoryStore
+    draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
     storing = asyncio.ensure_future(draft.flush())
@@ -202,7 +210,7 @@ async def test_a_caller_that_gives_up_leaves_no_half_stored_draft(
 
 
 async def test_who_follows_the_changes_is_woken_before_and_after_the_draft_is_stored(
-    draft: Draft, store: MemoryStore
+    draft: LazySession, store: MemoryStore
 ) -> None:
     changes = draft.changes(S)
     await append(draft, new_tree(user("a")))

@@ -11,7 +11,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader, info_of
 from perdure.session.messages import user
 from perdure.session.notes import ContentErased, Label, LeafMoved
-from perdure.stores.append_rules import Shared, admit, advanced, opened
+from perdure.stores.append_rules import Shared, advanced, opened, plan_append
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import ErasingWrite, Problem, StreamState, Write
 from perdure.stores.verification import (
@@ -48,7 +48,7 @@ class Log:
         self._write(ErasingWrite(stream=S, entries=(new,)))
 
     def _write(self, write: Write) -> None:
-        admission = admit(self.state, write, 9, lambda _: True)
+        admission = plan_append(self.state, write, 9, lambda _: True)
         rows = [sealed(entry) for entry in admission.entries]
         lines = [header_line(row.entry, row.digest) for row in rows]
         chain = commit_hash(self.state.hash, 9, admission.epoch, lines)

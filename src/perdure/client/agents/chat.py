@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perdure.client.agents.idle_session import Resting
+from perdure.client.agents.idle_session import IdleSession
 from perdure.client.agents.message_secrets import Said, message_of, screened
 from perdure.client.agents.session_usage import note_if_idle
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
@@ -28,7 +28,7 @@ from perdure.tools.builtin.delegation import INVOKE_AGENT
 
 
 @takes_all_declared
-class Chat(Resting):
+class Chat(IdleSession):
     """One session and the agent that answers in it. Made by `Runtime.start` and `Runtime.resume`.
 
     One turn runs at a time. `turn` is the newest turn that this handle has run, None before any.

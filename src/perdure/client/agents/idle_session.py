@@ -31,7 +31,7 @@ ChatStatus = Literal["idle", "running", "closed"]
 
 
 @takes_all_declared
-class Resting:
+class IdleSession:
     """The part of a `Chat` that runs no turn."""
 
     def __init__(

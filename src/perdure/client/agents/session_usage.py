@@ -22,7 +22,7 @@ from perdure.session.notes import GrantRevoked, SessionEnded, SideBody
 from perdure.stores.protocol import Commit, StreamState, Write
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SessionUsage(msgspec.Struct, frozen=True):
     """What a session's turns have left behind.
 
     `grants` is what tools may do without asking, because somebody answered "always". `parked` says
@@ -36,7 +36,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 @takes_declared
-async def standing_of(store: Store, session: str) -> Standing:
+async def standing_of(store: Store, session: str) -> SessionUsage:
     """Where `session` stands; of a fork, what was spent in it and not in its origin.
 
     What was granted in a turn that is not in force here counts for nothing.
@@ -46,7 +46,7 @@ async def standing_of(store: Store, session: str) -> Standing:
     state = await store.backend.state(stream)
     so_far = await carried(store.backend, stream, state.head)
     is_in_force = (await authority_of(store.backend, stream)).turn is None
-    return Standing(
+    return SessionUsage(
         so_far.spent,
         tuple(sorted(so_far.granted)) if is_in_force else (),
         so_far.limit_microcents if is_in_force else None,

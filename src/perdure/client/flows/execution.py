@@ -14,7 +14,7 @@ from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waker import Waker
 from perdure.engine.flows.files.runtime_files import write_record_file
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.node_turn import Ground
+from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.runner import FlowRunner, can_continue
 from perdure.errors import FlowRefusal, TurnOpen
 from perdure.session.entries import Entry
@@ -60,7 +60,7 @@ class Execution:
             told = f"{role} is at work; Flow.stop ends that"
             raise FlowRefusal(journal.flow, told, role=role) from None
 
-    def _roles(self, journal: Journal, state: FlowState) -> tuple[Ground, RoleTurns]:
+    def _roles(self, journal: Journal, state: FlowState) -> tuple[FlowContext, RoleTurns]:
         """What the turns of the flow share, and its roles."""
         ground, library = place_of(state).ground(journal)
         turns = RoleTurns

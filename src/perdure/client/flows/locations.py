@@ -18,7 +18,7 @@ from perdure.engine.flows.files.runtime_files import write_record_file
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.node_turn import Ground
+from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules.structure import faults_of
 from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
@@ -51,7 +51,7 @@ class FlowPlace:
     former_record: str = ""
     """See `FlowState.former_record`."""
 
-    def ground(self, journal: Journal) -> tuple[Ground, Library]:
+    def ground(self, journal: Journal) -> tuple[FlowContext, Library]:
         """What the flow's turns share, and what its roles read."""
         folder = project_folder(self.workspace, self.project)
         library = Library(folder)
@@ -61,7 +61,7 @@ class FlowPlace:
 
         record = RecordFolder(self.record, self.workspace, self.former_record)
         whole = RecordFolder(self.workspace, self.workspace)
-        return Ground(journal, record, whole, checks, Drawing(self.record, folder)), library
+        return FlowContext(journal, record, whole, checks, Drawing(self.record, folder)), library
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from perdure.engine.flows.files.required_readings import Library
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import require_there
-from perdure.engine.flows.node_turn import ClaimLost
+from perdure.engine.flows.node_turn import NodeClaimLost
 from perdure.engine.flows.prompts.bundle import context_bundle
 from perdure.engine.flows.prompts.entry import Reading, entry_message
 from perdure.engine.flows.prompts.reflection import read_findings, reflection_message
@@ -41,7 +41,7 @@ from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.engine.flows.selection import is_configuring
 from perdure.engine.summaries import compact
-from perdure.engine.turns.co_commit import Companion
+from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.engine.turns.recovery import give_up
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.errors import (
@@ -165,7 +165,7 @@ class RoleTurns:
         entries = await self._store.branch(session, leaf, limit=LATEST, kind=MESSAGE)
         return said_in(message for entry in entries if (message := entry.message) is not None)
 
-    async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+    async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
         """See ``Roles``. An open turn that the flow knows nothing of is closed first."""
         running = await self._running(session)
         try:
@@ -173,12 +173,12 @@ class RoleTurns:
                 await running.new_turn(user(message), (), signals)
         except TurnOpen:
             if _is_running(await self._journal.state(), session):
-                raise ClaimLost(session) from None  # it is to be recovered, not given up
+                raise NodeClaimLost(session) from None  # it is to be recovered, not given up
             await give_up(running.environment.claim)
             with self._working(session, companion) as signals:
                 await running.new_turn(user(message), (), signals)
 
-    async def recover(self, session: StreamId, companion: Companion) -> None:
+    async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """See ``Roles``."""
         running = await self._running(session)
         with self._working(session, companion) as signals:
@@ -239,7 +239,7 @@ class RoleTurns:
             await self._store.commit(Commit(writes=(write,), at=header.created_at))
 
     @contextmanager
-    def _working(self, session: StreamId, companion: Companion) -> Generator[Signals]:
+    def _working(self, session: StreamId, companion: CommitParticipant) -> Generator[Signals]:
         signals = Signals(companion)
         self._at_work[session] = signals
         known = self._journal.known

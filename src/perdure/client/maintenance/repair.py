@@ -35,7 +35,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.copy import NAME_OF_CONTENT, Copying
 from perdure.stores.maintenance.repair import Mending, in_order, parents_in
 from perdure.stores.maintenance.salvage import Salvaged, Salvaging
-from perdure.stores.maintenance.segments import Sealed
+from perdure.stores.maintenance.segments import StreamSegment
 from perdure.stores.protocol import Problem, SessionStore
 from perdure.stores.verification import is_content_lost
 
@@ -205,7 +205,7 @@ class _Contents:
         self._passed: set[str] = set()
         self.lost: list[str] = []
 
-    async def of(self, sealed: Sealed) -> AsyncIterator[bytes]:
+    async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
         """Those that entries of `sealed` name."""
         names = {
             name.decode()

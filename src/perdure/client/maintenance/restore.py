@@ -38,7 +38,7 @@ from perdure.stores.maintenance.manifest import (
     hash_of,
     read_manifest,
 )
-from perdure.stores.maintenance.segments import Standing
+from perdure.stores.maintenance.segments import SegmentState
 
 FOREVER_MS = 2**53
 
@@ -205,7 +205,7 @@ async def _copied(
     address: str,
     key: StoreKey | None,
     namespace: str,
-    moment: Sequence[Standing],
+    moment: Sequence[SegmentState],
 ) -> CopyReport:
     backup = SQLITE + str(fetched.path)
     async with (
@@ -225,7 +225,7 @@ def _counted(file: Path, key: StoreKey | None) -> tuple[int, int]:
         content.close()
 
 
-def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[Standing]]]:
+def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentState]]]:
     """Each namespace of the backup, with where its streams stood."""
     content = upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)
     try:

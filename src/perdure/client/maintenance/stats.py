@@ -8,7 +8,7 @@ from perdure.client.maintenance.copy import copying
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound
 from perdure.stores.maintenance.copy import NAME_OF_CONTENT, Copying
-from perdure.stores.maintenance.segments import SOME_COMMITS, Standing
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState
 from perdure.stores.maintenance.stats import (
     DAY_MS,
     DAYS,
@@ -46,7 +46,9 @@ async def _read_whole(store: Copying, since: int) -> NamespaceFigures:
     return figures_of(store.namespace, sizes, growth.days, (len(names), content_bytes))
 
 
-async def _size(store: Copying, standing: Standing, growth: Growth, names: set[str]) -> StreamSize:
+async def _size(
+    store: Copying, standing: SegmentState, growth: Growth, names: set[str]
+) -> StreamSize:
     stream, after, total = standing.stream, EMPTY, 0
     while after < standing.head:
         share = await store.sealed(stream, after=after, upto=standing.head, limit=SOME_COMMITS)

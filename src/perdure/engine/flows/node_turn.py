@@ -21,7 +21,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.node_end import Ended, drawn_wrong
 from perdure.engine.flows.rules.parts import NodePart, TurnPart
 from perdure.engine.flows.rules.structure import OWNER
-from perdure.engine.turns.co_commit import Beside
+from perdure.engine.turns.co_commit import CoCommit
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.flows.graph import base_role
@@ -44,12 +44,12 @@ LastAnswer = Callable[[], Awaitable[AnswerText]]
 """What was said last in the session, for a turn that another process began."""
 
 
-class ClaimLost(Exception):
+class NodeClaimLost(Exception):
     """The work is not there any more as it was seen: somebody else has it, or it has changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class FlowContext:
     """What all turns of a flow share. `drawing` is where its graph may be edited."""
 
     journal: Journal
@@ -59,12 +59,12 @@ class Ground:
     drawing: Drawing | None = None
 
 
-class JoinedTurn:
+class NodeTurn:
     """A ``Companion``: one turn of `part`, which puts right what `repair` asks for, if it does."""
 
     def __init__(
         self,
-        ground: Ground,
+        ground: FlowContext,
         part: TurnPart,
         last_answer: LastAnswer,
         repair: RepairAsked | None = None,
@@ -80,7 +80,7 @@ class JoinedTurn:
         self._is_unheard = False
         """Whether nobody said that what was to be written beside was appended."""
 
-    async def beside(self, entries: Sequence[NewEntry]) -> Beside:
+    async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
         """The claim with the turn's beginning, what follows from it with its end.
 
         Raises: ClaimLost.
@@ -89,11 +89,11 @@ class JoinedTurn:
         is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
         finished = next((e for e in entries if e.kind == TurnFinished.kind), None)
         if not is_begun and finished is None:
-            return Beside()
+            return CoCommit()
         state = await self._stands(is_begun=is_begun)
         written = self._claim(state) if is_begun else ()
         if finished is None:
-            return Beside(self._writes(state, written), notes=self._entered(state, entries))
+            return CoCommit(self._writes(state, written), notes=self._entered(state, entries))
         ended = self._ended(msgspec.json.decode(finished.body, type=TurnFinished))
         drawn, found = await self._looked(state, ended)
         changed = () if drawn.graph is None else (WorkflowChanged(drawn.graph),)
@@ -102,7 +102,7 @@ class JoinedTurn:
             found = await self._answered(ended)
         settled = await self._settled(now, ended, found, drawn.faults)
         contents = tuple(f.content for f in found.values() if f.artifact.problem is None)
-        return Beside(self._writes(state, (*written, *changed, settled)), contents)
+        return CoCommit(self._writes(state, (*written, *changed, settled)), contents)
 
     def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
         """Follow what the flow became."""
@@ -137,12 +137,12 @@ class JoinedTurn:
 
     def _claim(self, state: FlowState) -> tuple[SideBody, ...]:
         if self._configuration(state) != self._configured:
-            raise ClaimLost(self._part.role)  # it is to work with something else from now on
+            raise NodeClaimLost(self._part.role)  # it is to work with something else from now on
         if self._repair is not None and self._part.repair(state) == self._repair:
             return ()  # it runs already, and goes on
         claim = None if self._repair is not None else self._part.claim(state)
         if claim is None:
-            raise ClaimLost(self._part.role)
+            raise NodeClaimLost(self._part.role)
         return (claim,)
 
     def _entered(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:

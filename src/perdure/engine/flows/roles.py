@@ -7,7 +7,7 @@ from typing import Protocol
 from perdure.engine.flows.answer_text import AnswerText
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.ready_nodes import Work
-from perdure.engine.turns.co_commit import Companion
+from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.errors import ConfigError
 from perdure.session.flows.kinds import Offers
 from perdure.session.flows.run import FlowState
@@ -61,14 +61,14 @@ class Roles(Protocol):
         """What was said last in the session."""
         ...
 
-    async def begin(self, session: StreamId, message: str, companion: Companion) -> None:
+    async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
         """Run a turn that `message` begins to its end, however it ends.
 
         Raises: LeaseHeld when another process runs one; what `companion` raises.
         """
         ...
 
-    async def recover(self, session: StreamId, companion: Companion) -> None:
+    async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """Run the open turn of a process that is gone to its end; nothing when it is closed.
 
         Raises: LeaseHeld while that process lives; what `companion` raises.

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.engine.flows.documents.turn_end import last_bodies
 from perdure.engine.flows.files.runtime_files import ImprovementFile
-from perdure.engine.flows.node_turn import ClaimLost, Ground, JoinedTurn
+from perdure.engine.flows.node_turn import FlowContext, NodeClaimLost, NodeTurn
 from perdure.engine.flows.parked_work import ParkedWork, park_entry
 from perdure.engine.flows.prompts.entry import INTERRUPTED
 from perdure.engine.flows.roles import Roles, Unconfigured
@@ -63,7 +63,7 @@ NO_TURN = "its work was begun, and its session has no turn of it"
 class FlowRunner:
     """Runs a flow as far as it goes without a person."""
 
-    def __init__(self, ground: Ground, roles: Roles, clock: Clock, wakes: Wakes) -> None:
+    def __init__(self, ground: FlowContext, roles: Roles, clock: Clock, wakes: Wakes) -> None:
         self._ground = ground
         self._journal = ground.journal
         self._roles = roles
@@ -277,14 +277,14 @@ class FlowRunner:
         """The turn that `message` begins (None: the open one), and its repairs."""
         while True:
             last_answer = partial(self._roles.last_answer, part.session)
-            turn = JoinedTurn(self._ground, part, last_answer, repair)
+            turn = NodeTurn(self._ground, part, last_answer, repair)
             try:
                 with _work_of(self._journal.flow, part):
                     if message is None:
                         await self._roles.recover(part.session, turn)
                     else:
                         await self._roles.begin(part.session, message, turn)
-            except (ClaimLost, LeaseLost):
+            except (NodeClaimLost, LeaseLost):
                 return  # somebody else was faster; what is left to do shows in the log
             except LeaseHeld as error:
                 self._leave_alone(part.role, error)

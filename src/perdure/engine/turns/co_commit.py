@@ -15,7 +15,7 @@ from perdure.session.entries import Entry, NewEntry
 from perdure.stores.protocol import Write
 
 
-class Beside(msgspec.Struct, frozen=True):
+class CoCommit(msgspec.Struct, frozen=True):
     """Writes to other streams, contents they name, and `notes` in the turn's own stream.
 
     Shape: `notes` are side entries that come after the turn's own of that commit, and may be about
@@ -27,10 +27,10 @@ class Beside(msgspec.Struct, frozen=True):
     notes: tuple[NewEntry, ...] = ()
 
 
-class Companion(Protocol):
+class CommitParticipant(Protocol):
     """Goes along with one turn."""
 
-    async def beside(self, entries: Sequence[NewEntry]) -> Beside:
+    async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
         """What is to be committed together with `entries`, the turn's next ones.
 
         Asked before every commit of the turn, and again when a commit was refused because a

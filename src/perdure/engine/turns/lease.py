@@ -22,7 +22,7 @@ from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Taki
 
 T = TypeVar("T")
 
-_LED: set[Leadership] = set()
+_LED: set[LeaseHolder] = set()
 """What leads sessions in this process now, whichever thread it runs in."""
 
 _LED_LOCK = threading.Lock()
@@ -46,7 +46,7 @@ class Claim:
     is_gone: Callable[[str], bool] = lambda owner: False
 
 
-class Leadership:
+class LeaseHolder:
     """The lease of one session in this process's hands. Made by `leading`."""
 
     def __init__(self, claim: Claim) -> None:
@@ -212,12 +212,12 @@ class Leadership:
 
 
 @contextlib.asynccontextmanager
-async def leading(claim: Claim, *, is_begun: bool = True) -> AsyncGenerator[Leadership]:
+async def leading(claim: Claim, *, is_begun: bool = True) -> AsyncGenerator[LeaseHolder]:
     """Lead the session for the duration of the block, or if not `is_begun` from its first commit.
 
     Raises: LeaseHeld when another process leads it.
     """
-    leadership = Leadership(claim)
+    leadership = LeaseHolder(claim)
     with _LED_LOCK:
         _LED.add(leadership)
     try:

@@ -11,7 +11,7 @@ import msgspec
 from perdure.context.build import History
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Aborted, Expired, Lost
-from perdure.engine.turns.lease import Claim, Leadership, leading
+from perdure.engine.turns.lease import Claim, LeaseHolder, leading
 from perdure.engine.turns.machine import step
 from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
 from perdure.engine.turns.state import Phase, TurnState, fold
@@ -230,7 +230,7 @@ def _has_expired(turn: TurnState | None, at: int) -> bool:
 
 
 async def _closed(
-    claim: Claim, leadership: Leadership, turn: TurnState, happened: Aborted | Expired
+    claim: Claim, leadership: LeaseHolder, turn: TurnState, happened: Aborted | Expired
 ) -> TurnState:
     at = claim.clock.now_ms()
     config = TurnConfig(agent="", model="", tools={})  # neither input decides anything by it

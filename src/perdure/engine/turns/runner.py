@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.turns.co_commit import Beside, Companion
+from perdure.engine.turns.co_commit import CoCommit, CommitParticipant
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effect_of
 from perdure.engine.turns.environment import Environment, RequestSettings
@@ -37,7 +37,7 @@ from perdure.engine.turns.inputs import (
     Waited,
     Woken,
 )
-from perdure.engine.turns.lease import Leadership
+from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.machine import Step, step
 from perdure.engine.turns.rules.budget import summary_counted
 from perdure.engine.turns.rules.scribe import Unexamined
@@ -133,13 +133,13 @@ class TurnRunner:
     def __init__(
         self,
         environment: Environment,
-        leadership: Leadership,
+        leadership: LeaseHolder,
         config: TurnConfig,
         settings: RequestSettings,
         stopping: Stopping,
         *,
         branch: FollowedWindow,
-        companion: Companion | None = None,
+        companion: CommitParticipant | None = None,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
@@ -245,9 +245,9 @@ class TurnRunner:
                     raise
                 happened = _broken(error)
 
-    async def _beside(self, entries: tuple[NewEntry, ...]) -> Beside:
+    async def _beside(self, entries: tuple[NewEntry, ...]) -> CoCommit:
         companion = self._companion
-        return Beside() if companion is None else await companion.beside(entries)
+        return CoCommit() if companion is None else await companion.beside(entries)
 
     async def _caught_up(self, state: TurnState) -> TurnState:
         environment = self._environment

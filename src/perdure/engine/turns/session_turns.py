@@ -11,11 +11,11 @@ from typing import cast, get_args
 from perdure.context.build import History
 from perdure.context.incremental.conversation import Conversation
 from perdure.context.incremental.prompt import prompt_of
-from perdure.engine.turns.co_commit import Companion
+from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings, Scales
 from perdure.engine.turns.inputs import Begin
-from perdure.engine.turns.lease import Leadership, leading
+from perdure.engine.turns.lease import LeaseHolder, leading
 from perdure.engine.turns.recovery import IdleStanding, Recollection, idle_state, lost, open_turn
 from perdure.engine.turns.runner import Stopping, TurnRunner
 from perdure.engine.turns.state import TurnState
@@ -34,7 +34,7 @@ class Signals:
     is asked when the turn is to end. `companion` is what the turn is committed together with.
     """
 
-    def __init__(self, companion: Companion | None = None) -> None:
+    def __init__(self, companion: CommitParticipant | None = None) -> None:
         self.companion = companion
         self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.stopping = Stopping()
@@ -194,7 +194,7 @@ class SessionTurns:
             return so_far.context_tokens
         return self.terms.tokens_of(await self._known.branch.now(), self.environment.scales)
 
-    def _runner(self, leadership: Leadership, branch: BranchState, signals: Signals) -> TurnRunner:
+    def _runner(self, leadership: LeaseHolder, branch: BranchState, signals: Signals) -> TurnRunner:
         return TurnRunner(
             self.environment,
             leadership,

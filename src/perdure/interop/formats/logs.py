@@ -21,7 +21,7 @@ from perdure.session.entries import Entry, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.stores.append_rules import admit, advanced, opened
+from perdure.stores.append_rules import advanced, opened, plan_append
 from perdure.stores.marks import AUTHORITY_KINDS
 from perdure.stores.protocol import EMPTY, Lease, Write
 
@@ -227,7 +227,7 @@ class _Rules:
         first = self._state.head + 1
         news = tuple(as_new(entry, first, None) for entry in self._waiting)
         write = Write(stream=self._state.header.id, entries=news, lease=self._lease)
-        admission = admit(self._state, write, 0, self._sees)
+        admission = plan_append(self._state, write, 0, self._sees)
         self._is_tree += bytes(entry.lane == "tree" for entry in self._waiting)
         self._state = advanced(self._state, admission, b"")
         self._waiting, self._bytes = [], 0

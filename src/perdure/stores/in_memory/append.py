@@ -22,11 +22,11 @@ from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.append_rules import (
     Admission,
     Shared,
-    admit,
     advanced,
     check_commit,
     check_origin,
     opened,
+    plan_append,
 )
 from perdure.stores.chain import (
     SALT_BYTES,
@@ -126,7 +126,7 @@ def _written_to(heap: Heap, write: Write, undo: Undo) -> HeldStream:
 def _append_to_one(
     heap: Heap, held: HeldStream, write: Write, at: int, random: RandomSource
 ) -> tuple[Entry, ...]:
-    admission = admit(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
+    admission = plan_append(held.state, write, at, lambda id_: is_tree_entry(heap, held, id_))
     if admission.entries:
         _extend(heap, held, admission, at, random)
     if write.is_releasing:

@@ -11,9 +11,9 @@ from perdure.session.ids import StreamId, blob_hash, entry_place
 from perdure.stores.in_memory.append import created, placed
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in
 from perdure.stores.maintenance.segments import (
-    Sealed,
     SealedCommit,
-    Standing,
+    SegmentState,
+    StreamSegment,
     admitted,
     check,
     check_follows,
@@ -21,10 +21,10 @@ from perdure.stores.maintenance.segments import (
 from perdure.stores.protocol import EMPTY
 
 
-def standings(heap: Heap) -> list[Standing]:
+def standings(heap: Heap) -> list[SegmentState]:
     """What ``Sealing.standings`` promises."""
     return [
-        Standing(
+        SegmentState(
             stream=stream,
             head=held.state.head,
             hash=held.state.hash,
@@ -34,7 +34,7 @@ def standings(heap: Heap) -> list[Standing]:
     ]
 
 
-def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:
+def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -> StreamSegment:
     """What ``Sealing.sealed`` promises."""
     held = held_in(heap, stream)
     before, ends = held.genesis, EMPTY
@@ -50,7 +50,7 @@ def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -
         raise CorruptLog(stream, after, "no commit ends with it")
     last = commits[-1].last if commits else after
     aliases = ((alias, entry_place(id_)[1]) for alias, id_ in held.aliases)
-    return Sealed(
+    return StreamSegment(
         header=held.state.header,
         before=before,
         epoch=held.state.epoch,
@@ -60,7 +60,7 @@ def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -
     )
 
 
-def receive(heap: Heap, share: Sealed, contents: Sequence[bytes]) -> None:
+def receive(heap: Heap, share: StreamSegment, contents: Sequence[bytes]) -> None:
     """What ``Sealing.receive`` promises."""
     check(share)
     held = heap.streams.get(share.header.id) or _created(heap, share)
@@ -76,7 +76,7 @@ def receive(heap: Heap, share: Sealed, contents: Sequence[bytes]) -> None:
         heap.blobs.setdefault(blob_hash(content), content)
 
 
-def _created(heap: Heap, share: Sealed) -> HeldStream:
+def _created(heap: Heap, share: StreamSegment) -> HeldStream:
     if share.commits and share.first > 0:
         raise CopyConflict(share.header.id, EMPTY)
     held = created(heap, share.header)

@@ -60,7 +60,7 @@ from perdure.stores.in_memory.streams import (
     tree_in,
     window_in,
 )
-from perdure.stores.maintenance.segments import SOME_COMMITS, Sealed, Standing
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.marks import TRUSTED
 from perdure.stores.protocol import (
     EMPTY,
@@ -358,15 +358,15 @@ class _Searching(_Handle):
 class _Sealing(_Handle):
     """`Sealing`."""
 
-    async def standings(self) -> list[Standing]:
+    async def standings(self) -> list[SegmentState]:
         return segments.standings(self._heap)
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
-    ) -> Sealed:
+    ) -> StreamSegment:
         return segments.sealed(self._heap, stream, after=after, upto=upto, limit=limit)
 
-    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         segments.receive(self._heap, sealed, contents)
         self._limits.count(self._heap)
         self._memory.watches.wake([(self.namespace, sealed.header.id)])

@@ -37,7 +37,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.kinds import ModelChange
 from perdure.session.media.inline import SCHEME
 from perdure.session.notes import LeafMoved
-from perdure.stores.append_rules import Admission, Sees, admit, opened
+from perdure.stores.append_rules import Admission, Sees, opened, plan_append
 from perdure.stores.chain import (
     SALT_BYTES,
     body_digest,
@@ -58,7 +58,7 @@ from perdure.stores.jsonl.lines import HEADER_TYPE, Batch, Ours, line_of
 from perdure.stores.jsonl.retention.content_gc import all_held, held_for
 from perdure.stores.jsonl.retention.limits import Limits
 from perdure.stores.jsonl.rows import Key
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import Commit, Committed, StreamState, Write
 
 BACKEND = "jsonl"
@@ -69,7 +69,9 @@ _log = logging.getLogger(__name__)
 class Appender:
     """Commits to the sessions of one folder, for one thread at a time."""
 
-    def __init__(self, shelf: Shelf, feed: Feed, limits: Limits, random: RandomSource) -> None:
+    def __init__(
+        self, shelf: SessionIndex, feed: Feed, limits: Limits, random: RandomSource
+    ) -> None:
         self._shelf = shelf
         self._limits = limits
         self._folder = shelf.folder
@@ -133,7 +135,7 @@ class Appender:
         state = _state(self._shelf, log, made.write)
         sees = _sees(log)
         facts = BatchFacts(commit.at, made.count, commit.idempotency_key, fingerprint(commit))
-        admission = admit(state, made.write, commit.at, sees)
+        admission = plan_append(state, made.write, commit.at, sees)
         batch = Rendering(self._shelf, log, state, admission, facts)
         if batch.is_empty:
             return Committed(((),))
@@ -164,7 +166,7 @@ class Appender:
             self._feed.lose(stream, range(log.head + 1, acknowledged + 1))
 
 
-def write_batch(shelf: Shelf, feed: Feed, batch: Rendering, salts: Sequence[bytes]) -> None:
+def write_batch(shelf: SessionIndex, feed: Feed, batch: Rendering, salts: Sequence[bytes]) -> None:
     """Write `batch` to its session's file, and give its entries their positions.
 
     Whoever calls holds the session's lock.
@@ -178,7 +180,7 @@ def write_batch(shelf: Shelf, feed: Feed, batch: Rendering, salts: Sequence[byte
     feed.extend_soon(stream, after.head, after.path)
 
 
-def _create(shelf: Shelf, batch: Rendering, content: bytes) -> Path:
+def _create(shelf: SessionIndex, batch: Rendering, content: bytes) -> Path:
     at = batch.header.created_at
     while True:
         name = shelf.codec.file_name(at, batch.header.id)
@@ -188,7 +190,7 @@ def _create(shelf: Shelf, batch: Rendering, content: bytes) -> Path:
         at += 1  # a file of that name is there and holds no session that can be read
 
 
-def _extend(shelf: Shelf, log: Log, content: bytes) -> Path:
+def _extend(shelf: SessionIndex, log: Log, content: bytes) -> Path:
     try:
         shelf.folder.append(log.path, content)
     except (StoreFull, StoreReadOnly, StoreUnavailable):
@@ -242,7 +244,7 @@ class Rendering:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: SessionIndex,
         log: Log | None,
         state: StreamState,
         admission: Admission,
@@ -440,7 +442,7 @@ def _sees(log: Log | None) -> Sees:
     return lambda id_: log is not None and reads.tree_seq(log, id_) is not None
 
 
-def _state(shelf: Shelf, log: Log | None, write: Write) -> StreamState:
+def _state(shelf: SessionIndex, log: Log | None, write: Write) -> StreamState:
     if write.create is not None:
         return opened(write.create, genesis_hash(write.create))
     if log is None:
@@ -448,7 +450,7 @@ def _state(shelf: Shelf, log: Log | None, write: Write) -> StreamState:
     return sound_state(shelf, log)
 
 
-def sound_state(shelf: Shelf, log: Log) -> StreamState:
+def sound_state(shelf: SessionIndex, log: Log) -> StreamState:
     """Where the session of `log`, which is to be appended to, stands.
 
     Raises: CorruptLog when part of it is damaged; Unsupported for a file that is too old.

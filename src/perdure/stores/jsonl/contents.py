@@ -22,7 +22,7 @@ from perdure.stores.jsonl.disk.sidefiles import blob_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.index_state import entry_at, foreign_entry, tool_digest
 from perdure.stores.jsonl.lines import Ours, envelope_of, fields_of
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.regular_files import open_to_read
 from perdure.stores.verification import StoredEntry
 
@@ -111,7 +111,7 @@ def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
     return foreign_entry(log, said, parent, row.part).body
 
 
-def content_named(shelf: Shelf, digest: str) -> bytes | None:
+def content_named(shelf: SessionIndex, digest: str) -> bytes | None:
     """The content of that hash: kept beside the sessions, or in a record of one that is in use."""
     content = blob_of(shelf.folder, digest)
     for log in () if content is not None else shelf.logs():

@@ -30,7 +30,7 @@ from perdure.session.notes import LeafMoved
 from perdure.stores.chain import header_line
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.index_state import (
-    Indexed,
+    IndexState,
     Line,
     Run,
     entry_at,
@@ -57,7 +57,7 @@ TAIL_BYTES = 2**18
 """What of a file is read for its newest entries."""
 
 
-class Log(Indexed):
+class Log(IndexState):
     """The index of one session file. `refresh` it before use."""
 
     # -- reading the file

@@ -48,7 +48,7 @@ class Run:
     lines: list[Line] = field(default_factory=list[Line])
 
 
-class Indexed:
+class IndexState:
     """The state of an index. `media` says which entry a content of the tool's stands in.
 
     `has_own_header` says that we began the file, and its header of ours was read.
@@ -137,7 +137,7 @@ class Indexed:
         return None if seq is None else self.rows[seq].anchor
 
 
-def entry_at(log: Indexed, seq: int, body: bytes) -> Entry:
+def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
     """The entry `seq` with its body."""
     row = log.rows[seq]
     return Entry(
@@ -158,7 +158,7 @@ def tool_digest(line: bytes, part: int) -> bytes:
     return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
 
 
-def foreign_entry(log: Indexed, said: Said, parent: int | None, part: int) -> NewEntry:
+def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) -> NewEntry:
     """What a record of the tool's says, below `parent`, its references resolved."""
     if part == 1:
         return new_side(LeafMoved(log.id_of(parent)))
@@ -169,7 +169,7 @@ def foreign_entry(log: Indexed, said: Said, parent: int | None, part: int) -> Ne
     return msgspec.structs.replace(new, body=with_meta(new.body, said.meta))
 
 
-def _referred(log: Indexed, name: str, record: str, parent: int | None) -> int | None:
+def _referred(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
     """The tree entry that `record` names; for one beside the tree, what follows on the branch."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":

@@ -33,7 +33,7 @@ _TAIL_BYTES = 16_384
 _MOST_TAIL_BYTES = 2**24
 
 
-class Standing(msgspec.Struct, frozen=True):
+class FileState(msgspec.Struct, frozen=True):
     """Where a session stands. `leaf` and `open_turn` are seqs. Units: `payload` in bytes."""
 
     header: StreamHeader
@@ -45,7 +45,7 @@ class Standing(msgspec.Struct, frozen=True):
     payload: int
 
 
-class Shelf:
+class SessionIndex:
     """The sessions of one folder, for one thread at a time."""
 
     def __init__(self, folder: Folder, codec: Codec) -> None:
@@ -53,7 +53,7 @@ class Shelf:
         self.codec = codec
         self._paths: dict[StreamId, Path] = {}
         self._logs: OrderedDict[Path, Log] = OrderedDict()
-        self._standings: dict[Path, tuple[Stamp, Standing | None]] = {}
+        self._standings: dict[Path, tuple[Stamp, FileState | None]] = {}
 
     # -- one session
 
@@ -80,7 +80,7 @@ class Shelf:
         except OSError as error:
             raise StoreUnavailable(str(path), str(error)) from error
 
-    def standing(self, stream: StreamId) -> Standing | None:
+    def standing(self, stream: StreamId) -> FileState | None:
         """Where the session stands; None when there is no such session.
 
         Raises: StoreTooNew, StoreUnavailable.
@@ -189,7 +189,7 @@ class Shelf:
         """The index of `path` is in memory."""
         return path in self._logs
 
-    def standing_in(self, path: Path, stamp: Stamp) -> Standing | None:
+    def standing_in(self, path: Path, stamp: Stamp) -> FileState | None:
         """Where the session in `path` stands, a file that looks like `stamp`; None if it has none.
 
         None, too, where a newer perdure wrote it, which is said to whoever opens it.
@@ -200,7 +200,7 @@ class Shelf:
         except StoreTooNew:
             return None
 
-    def standings(self) -> Iterator[tuple[Path, Standing]]:
+    def standings(self) -> Iterator[tuple[Path, FileState]]:
         """Every file that holds a session, and where that stands."""
         found: set[Path] = set()
         for path, stamp in self.folder.files():
@@ -211,7 +211,7 @@ class Shelf:
         for gone in self._standings.keys() - found:
             self.forget(gone)
 
-    def _standing(self, path: Path, stamp: Stamp) -> Standing | None:
+    def _standing(self, path: Path, stamp: Stamp) -> FileState | None:
         known = self._standings.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
@@ -223,11 +223,11 @@ class Shelf:
         return standing
 
 
-def _standing_of(log: Log) -> Standing:
-    return Standing(log.header, log.head, log.leaf, log.open_turn, log.hash, log.info, log.payload)
+def _standing_of(log: Log) -> FileState:
+    return FileState(log.header, log.head, log.leaf, log.open_turn, log.hash, log.info, log.payload)
 
 
-def state_at(standing: Standing, epoch: int) -> StreamState:
+def state_at(standing: FileState, epoch: int) -> StreamState:
     """`standing` as the protocol says it, under a lease of `epoch`."""
     stream = standing.header.id
     leaf = standing.leaf
@@ -252,7 +252,7 @@ def stream_in(path: Path, codec: Codec) -> StreamId | None:
     return None if header is None else header.id
 
 
-def peek(path: Path, codec: Codec) -> Standing | None:
+def peek(path: Path, codec: Codec) -> FileState | None:
     """Where the session in `path` stands, if the end of the file says so; None when it does not."""
     try:
         with open_to_read(path) as file:
@@ -264,7 +264,7 @@ def peek(path: Path, codec: Codec) -> Standing | None:
         raise StoreUnavailable(str(path), str(error)) from error
     if header is None or batch is None:
         return None
-    return Standing(
+    return FileState(
         header=header,
         head=batch.first + batch.count - 1,
         leaf=batch.leaf,

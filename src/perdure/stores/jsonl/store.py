@@ -53,11 +53,11 @@ from perdure.stores.jsonl.retention.limits import Limited, Limits
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.search.positions import catch_up
 from perdure.stores.jsonl.search.search import Searches
-from perdure.stores.jsonl.session_index import Shelf, state_at
-from perdure.stores.jsonl.session_index import Standing as Kept
+from perdure.stores.jsonl.session_index import FileState as Kept
+from perdure.stores.jsonl.session_index import SessionIndex, state_at
 from perdure.stores.jsonl.verify import verification
 from perdure.stores.maintenance.salvage import Salvaged
-from perdure.stores.maintenance.segments import SOME_COMMITS, Sealed, Standing
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.marks import TRUSTED
 from perdure.stores.protocol import (
     EMPTY,
@@ -106,7 +106,7 @@ class _Handle:
         path, is_synced = namespace_folder(root, namespace), durability == "full"
         self._folder = Folder(path, is_synced=is_synced, lock_timeout_s=lock_timeout_s)
         self._codec = codec
-        self._shelf = Shelf(self._folder, codec)
+        self._shelf = SessionIndex(self._folder, codec)
         self._feed = Feed(self._folder)
         self._limits = Limits(self._shelf)
         self._index = Index(self._shelf, self._feed)
@@ -407,16 +407,16 @@ class _Searching(_Handle):
 class _Sealing(_Handle):
     """`Sealing`."""
 
-    async def standings(self) -> list[Standing]:
+    async def standings(self) -> list[SegmentState]:
         return await self._run(lambda: segments.standings(self._shelf, self._feed))
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
-    ) -> Sealed:
+    ) -> StreamSegment:
         share = partial(segments.sealed, self._shelf, stream, after=after, upto=upto, limit=limit)
         return await self._run(share)
 
-    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         await self._run(lambda: segments.receive(self._shelf, self._feed, sealed, contents))
         self._watcher.wake([(self.namespace, sealed.header.id)])
 

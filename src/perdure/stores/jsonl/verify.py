@@ -21,7 +21,7 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.maintenance.index_check import index_problems
 from perdure.stores.jsonl.maintenance.salvage import entries_lost
 from perdure.stores.jsonl.search.indexer import Index
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import OnProgress, Problem, Verification
 from perdure.stores.regular_files import check_only_name, read_regular
 from perdure.stores.verification import (
@@ -36,7 +36,7 @@ from perdure.stores.verification import (
 
 
 def verification(
-    shelf: Shelf, feed: Feed, index: Index, told: OnProgress | None = None
+    shelf: SessionIndex, feed: Feed, index: Index, told: OnProgress | None = None
 ) -> Verification:
     """What ``SessionStore.verify`` promises."""
     feed.refresh()
@@ -76,7 +76,7 @@ def _irregular(folder: Folder) -> Iterator[Problem]:
             yield Problem(None, None, f"{name}: {error}")
 
 
-def _steps(shelf: Shelf) -> int:
+def _steps(shelf: SessionIndex) -> int:
     """How many entries and contents there are to look at; 0 where nobody can tell."""
     try:
         entries = sum(standing.head + 1 for _, standing in shelf.standings())
@@ -139,7 +139,7 @@ def _writes_cut_off(log: Log) -> Iterator[Problem]:
         yield Problem(log.header.id, None, text)
 
 
-def _contents_missed(shelf: Shelf, log: Log) -> Iterator[Problem]:
+def _contents_missed(shelf: SessionIndex, log: Log) -> Iterator[Problem]:
     """Contents that an entry shows, and that nobody could be given."""
     known: set[str] = set()
     for stored in stored_of(log):
@@ -149,7 +149,7 @@ def _contents_missed(shelf: Shelf, log: Log) -> Iterator[Problem]:
             known.add(name)
 
 
-def _is_kept(shelf: Shelf, log: Log, name: str) -> bool:
+def _is_kept(shelf: SessionIndex, log: Log, name: str) -> bool:
     try:
         return media_of(log, name) is not None or content_named(shelf, name) is not None
     except CorruptLog:

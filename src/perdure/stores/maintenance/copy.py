@@ -28,10 +28,10 @@ from perdure.session.info import StreamHeader
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.maintenance.segments import (
     SOME_COMMITS,
-    Sealed,
     SealedCommit,
     Sealing,
-    Standing,
+    SegmentState,
+    StreamSegment,
 )
 from perdure.stores.protocol import EMPTY, SessionStore, StreamState
 from perdure.stores.verification import StoredEntry, contents_shown
@@ -117,7 +117,7 @@ class StoreCopy:
         self._lost: list[str] = []
         self._done = self._total = 0
 
-    async def run(self, moment: Sequence[Standing]) -> CopyReport:
+    async def run(self, moment: Sequence[SegmentState]) -> CopyReport:
         """Copy the streams of `moment` as they stood then, an origin before its forks.
 
         Durable: each part as a commit of the target.
@@ -139,7 +139,7 @@ class StoreCopy:
         self._done = done
         self._on_progress(min(done, self._total), self._total)
 
-    async def _copied(self, standing: Standing) -> CopiedStream:
+    async def _copied(self, standing: SegmentState) -> CopiedStream:
         begun = self._done
         while True:
             before = await self._here(standing.stream)
@@ -150,7 +150,7 @@ class StoreCopy:
                     return CopiedStream(standing.stream, "conflict", reason=str(error))
             self._done = begun  # another copy was faster: on from where that came to
 
-    async def _tried(self, standing: Standing, before: StreamState | None) -> CopiedStream:
+    async def _tried(self, standing: SegmentState, before: StreamState | None) -> CopiedStream:
         """Copy the stream, which stands at `before` in the target. Raises: CopyConflict."""
         stream = standing.stream
         try:
@@ -195,7 +195,7 @@ class StoreCopy:
 
     # -- as it is
 
-    async def _pass_on(self, standing: Standing, before: StreamState | None) -> CopiedStream:
+    async def _pass_on(self, standing: SegmentState, before: StreamState | None) -> CopiedStream:
         stream, begun = standing.stream, self._done
         after = EMPTY if before is None else before.head
         if before is not None and after >= standing.head:
@@ -215,7 +215,9 @@ class StoreCopy:
         added = after - (EMPTY if before is None else before.head)
         return CopiedStream(stream, "copied", added, chain.hex())
 
-    async def _part(self, stream: StreamId, after: int, upto: int, *, is_continued: bool) -> Sealed:
+    async def _part(
+        self, stream: StreamId, after: int, upto: int, *, is_continued: bool
+    ) -> StreamSegment:
         try:
             return await self._source.sealed(stream, after=after, upto=upto, limit=SOME_COMMITS)
         except CorruptLog as error:
@@ -223,7 +225,7 @@ class StoreCopy:
                 raise CopyConflict(stream, after) from error
             raise
 
-    async def _check_present(self, standing: Standing, here: StreamState) -> None:
+    async def _check_present(self, standing: SegmentState, here: StreamState) -> None:
         """Raises: CopyConflict unless the target's stream begins as the source's does."""
         stream, head = standing.stream, standing.head
         if here.header != (await self._source.state(stream)).header:
@@ -240,7 +242,7 @@ class StoreCopy:
 
     # -- sealed anew
 
-    async def _why_anew(self, standing: Standing) -> str | None:
+    async def _why_anew(self, standing: SegmentState) -> str | None:
         """Why the target cannot hold the stream as it is; None when it can."""
         can = self._target.capabilities
         if standing.origin is not None and not can.pointer_fork:
@@ -261,7 +263,7 @@ class StoreCopy:
         return None
 
     async def _seal_anew(
-        self, standing: Standing, before: StreamState | None, reason: str
+        self, standing: SegmentState, before: StreamState | None, reason: str
     ) -> CopiedStream:
         stream = standing.stream
         whole = await self._whole_of(stream)
@@ -323,7 +325,7 @@ def _is_beginning(header: StreamHeader, have: Sequence[Entry], whole: Whole) -> 
 
 def sealed_anew(
     whole: Whole, first: int, before: bytes, random: RandomSource, *, epoch: int = 0
-) -> Sealed:
+) -> StreamSegment:
     """The entries of `whole` from seq `first` on, in commits with salts of their own."""
     commits: list[SealedCommit] = []
     chain = before
@@ -335,7 +337,7 @@ def sealed_anew(
         chain = commit_hash(chain, at, 0, lines)
         commits.append(SealedCommit(at, 0, chain, rows))
     places = ((alias, entry_place(id_)[1]) for alias, id_ in whole.aliases.items())
-    return Sealed(
+    return StreamSegment(
         header=whole.header,
         before=before,
         epoch=epoch,
@@ -348,7 +350,7 @@ def _sealed(entry: Entry, salt: bytes) -> StoredEntry:
     return StoredEntry(entry, salt, body_digest(entry.body, salt))
 
 
-def with_origins(moment: Sequence[Standing], chosen: Iterable[StreamId]) -> list[Standing]:
+def with_origins(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> list[SegmentState]:
     """Those of `moment` that are chosen, and what they were forked from."""
     found = {each.stream: each for each in moment}
     wanted: set[StreamId] = set()

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.errors import BackupDamaged
-from perdure.stores.maintenance.segments import Standing
+from perdure.stores.maintenance.segments import SegmentState
 from perdure.stores.regular_files import open_to_read, read_regular, status_of
 
 FORMAT = 1
@@ -98,7 +98,7 @@ def hash_of(path: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def heads_of(standings: Iterable[tuple[str, Standing]]) -> str:
+def heads_of(standings: Iterable[tuple[str, SegmentState]]) -> str:
     """One hash over where every stream of every namespace stands."""
     digest = hashlib.blake2b(digest_size=32, person=b"perdure-heads")
     lines = [

@@ -21,7 +21,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ContentErased, LeafMoved
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
-from perdure.stores.maintenance.segments import Sealed, SealedCommit
+from perdure.stores.maintenance.segments import SealedCommit, StreamSegment
 from perdure.stores.protocol import EMPTY, Problem
 from perdure.stores.verification import StoredCommit, StoredEntry
 
@@ -30,7 +30,7 @@ CERTIFICATE = "repair"
 """Stands in the note about damaged bodies for the certificate that an erasure has."""
 
 
-class Remains(msgspec.Struct, frozen=True):
+class SalvagedStream(msgspec.Struct, frozen=True):
     """What could be read of a stream. `head` is the last seq that was kept as its head.
 
     `tree` are entries that are known to be of the tree: its leaf, its newest tree entry.
@@ -50,10 +50,10 @@ class Remains(msgspec.Struct, frozen=True):
     aliases: tuple[tuple[str, int], ...] = ()
 
 
-class Mended(msgspec.Struct, frozen=True):
+class RepairedStream(msgspec.Struct, frozen=True):
     """A stream that holds together. `is_same` says that its commits kept their hashes."""
 
-    sealed: Sealed
+    sealed: StreamSegment
     losses: tuple[Problem, ...]
     is_same: bool
 
@@ -69,7 +69,7 @@ class Mending:
         self._tree: set[EntryId] = set()
         self._chains: dict[StreamId, list[tuple[int, bytes]]] = {}
 
-    def mended(self, remains: Remains) -> Mended:
+    def mended(self, remains: SalvagedStream) -> RepairedStream:
         """`remains` as a stream that verifies."""
         work = _Stream(remains, self._named, self._tree, self._random, self._origin_hash)
         mended = work.mended(self._at)
@@ -101,7 +101,7 @@ class _Stream:
 
     def __init__(
         self,
-        remains: Remains,
+        remains: SalvagedStream,
         named: set[EntryId],
         seen: set[EntryId],
         random: RandomSource,
@@ -122,7 +122,7 @@ class _Stream:
 
     # -- the whole
 
-    def mended(self, at: int) -> Mended:
+    def mended(self, at: int) -> RepairedStream:
         header = self._header()
         genesis = self._genesis(header)
         is_same = self._remains.genesis == genesis
@@ -143,7 +143,7 @@ class _Stream:
             before = chain
         if self._gone:
             commits.append(self._note(before, at))
-        sealed = Sealed(
+        sealed = StreamSegment(
             header=header,
             before=genesis,
             epoch=max([self._remains.epoch, *(commit.epoch for commit in commits)]),
@@ -151,7 +151,7 @@ class _Stream:
             aliases=self._remains.aliases,
             is_erased=self._remains.is_erased,
         )
-        return Mended(sealed, tuple(self._losses), is_same)
+        return RepairedStream(sealed, tuple(self._losses), is_same)
 
     def _header(self) -> StreamHeader:
         header = self._remains.header
@@ -312,10 +312,10 @@ def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
                 yield target
 
 
-def in_order(found: Sequence[Remains]) -> list[Remains]:
+def in_order(found: Sequence[SalvagedStream]) -> list[SalvagedStream]:
     """`found` with an origin before its forks."""
     by_id = {each.id: each for each in found}
-    ordered: dict[StreamId, Remains] = {}
+    ordered: dict[StreamId, SalvagedStream] = {}
     for each in found:
         waiting = [each]
         while (fork := waiting[-1].header and waiting[-1].header.fork) is not None:

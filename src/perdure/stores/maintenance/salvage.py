@@ -7,14 +7,14 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from perdure.stores.maintenance.repair import Remains
+from perdure.stores.maintenance.repair import SalvagedStream
 from perdure.stores.protocol import Problem
 
 
 class Salvaged(msgspec.Struct, frozen=True):
     """All that can be read of a namespace; `losses` are of no stream that is among `streams`."""
 
-    streams: Sequence[Remains]
+    streams: Sequence[SalvagedStream]
     losses: Sequence[Problem] = ()
 
 

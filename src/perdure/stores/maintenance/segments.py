@@ -47,7 +47,7 @@ class SealedCommit(msgspec.Struct, frozen=True):
         return self.rows[-1].entry.seq
 
 
-class Sealed(msgspec.Struct, frozen=True):
+class StreamSegment(msgspec.Struct, frozen=True):
     """Commits of one stream that follow each other.
 
     Shape: `before` is the chain before the first of them, the genesis hash where they begin the
@@ -77,7 +77,7 @@ class Sealed(msgspec.Struct, frozen=True):
         return (row for commit in self.commits for row in commit.rows)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SegmentState(msgspec.Struct, frozen=True):
     """Where a stream stood at a moment. `origin` is the one it was forked from, if it was."""
 
     stream: StreamId
@@ -90,7 +90,7 @@ class Standing(msgspec.Struct, frozen=True):
 class Sealing(Protocol):
     """A store that gives and takes streams as they are stored. All four backends do."""
 
-    async def standings(self) -> list[Standing]:
+    async def standings(self) -> list[SegmentState]:
         """Every stream of the namespace, as all of them stood at one moment.
 
         Shape: an origin comes before its forks; else in the order they were made.
@@ -99,14 +99,14 @@ class Sealing(Protocol):
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
-    ) -> Sealed:
+    ) -> StreamSegment:
         """The first `limit` commits behind seq `after` that end at seq `upto` or before.
 
         Raises: SessionNotFound; CorruptLog where `after` is inside a commit.
         """
         ...
 
-    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         """Append what `sealed` holds as it is, with the contents it names; make its stream first.
 
         Durable: as a commit; all of it or nothing.
@@ -117,7 +117,7 @@ class Sealing(Protocol):
         ...
 
 
-def check(sealed: Sealed) -> None:
+def check(sealed: StreamSegment) -> None:
     """Compute every hash of `sealed` again.
 
     Raises: CorruptLog at the first that does not fit.
@@ -137,7 +137,7 @@ def check(sealed: Sealed) -> None:
             raise CorruptLog(stream, commit.first, "the hash of its commit does not fit")
 
 
-def check_follows(sealed: Sealed, state: StreamState) -> None:
+def check_follows(sealed: StreamSegment, state: StreamState) -> None:
     """Raises: CopyConflict unless `sealed` begins where the stream stands at `state`."""
     if state.header != sealed.header:
         raise CopyConflict(state.header.id, -1)

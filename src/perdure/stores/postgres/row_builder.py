@@ -16,7 +16,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
-from perdure.stores.append_rules import Admission, admit, advanced
+from perdure.stores.append_rules import Admission, advanced, plan_append
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, header_line
 from perdure.stores.postgres.rows import Contents, Node, Numbers, Salts, State, Stream, Texts
 from perdure.stores.protocol import Write
@@ -108,7 +108,7 @@ def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) 
     Raises: Unknown; else as ``admission.admit``.
     """
     facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
-    admission = admit(stream.state, write, at, lambda id_: facts.node(id_) is not None)
+    admission = plan_append(stream.state, write, at, lambda id_: facts.node(id_) is not None)
     rows: list[tuple[Entry, bytes | None, bytes]] = []
     lines: list[bytes] = []
     for entry, salt in zip(admission.entries, _each(salts), strict=False):

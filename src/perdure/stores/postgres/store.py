@@ -25,7 +25,7 @@ from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.maintenance.protocol import Vacuumed
 from perdure.stores.maintenance.salvage import Salvaged
-from perdure.stores.maintenance.segments import SOME_COMMITS, Sealed, Standing
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.marks import TRUSTED
 from perdure.stores.postgres import leases, reads, usage, verify
@@ -250,15 +250,15 @@ class _Namespace(_Handle):
 class _Sealing(_Handle):
     """`Sealing`, `Salvaging` and `Measuring`."""
 
-    async def standings(self) -> list[Standing]:
+    async def standings(self) -> list[SegmentState]:
         return await segments.standings(self._db)
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
-    ) -> Sealed:
+    ) -> StreamSegment:
         return await segments.sealed(self._db, stream, after=after, upto=upto, limit=limit)
 
-    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         await segments.receive(self._db, self._appender, sealed, contents)
         self._watcher.tell([sealed.header.id])
 

@@ -26,11 +26,11 @@ from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.append_rules import (
     Admission,
     Shared,
-    admit,
     advanced,
     check_origin,
     is_current,
     opened,
+    plan_append,
 )
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, Committed, Lease, StreamState, Taking
@@ -181,7 +181,7 @@ def _append_to_one(
     def sees(reference: EntryId) -> bool:
         return node_seen(tables, stream.no, head, reference) is not None
 
-    admission = admit(stream.state, write, request.commit.at, sees, share.read)
+    admission = plan_append(stream.state, write, request.commit.at, sees, share.read)
     if write.taking is not None:
         _led(tables, request.namespace, stream)
     if admission.entries or write.create is not None:

@@ -30,7 +30,7 @@ from perdure.stores.append_rules import check_commit
 from perdure.stores.chain import fingerprint
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.protocol import Vacuumed
-from perdure.stores.maintenance.segments import SOME_COMMITS, Sealed, Standing
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.marks import TRUSTED
 from perdure.stores.protocol import (
@@ -349,15 +349,15 @@ class _Upkeep(_Handle):
 class _Sealing(_Handle):
     """`Sealing`, `Measuring`: each call is one transaction."""
 
-    async def standings(self) -> list[Standing]:
+    async def standings(self) -> list[SegmentState]:
         return await self._read(segments.standings)
 
     async def sealed(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
-    ) -> Sealed:
+    ) -> StreamSegment:
         return await self._read(segments.sealed, stream, after=after, upto=upto, limit=limit)
 
-    async def receive(self, sealed: Sealed, contents: Sequence[bytes]) -> None:
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         kept = await asyncio.to_thread(all_packed, contents)
         await self._write(
             lambda tables: segments.receive(tables, self.namespace, sealed, kept), is_composite=True

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.session_usage import Standing, revoke, standing_of
+from perdure.client.agents.session_usage import SessionUsage, revoke, standing_of
 from perdure.errors import RateLimited
 from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
@@ -22,7 +22,7 @@ from tests.fakes.players import Hold, Theatre, asks, words
 async def test_a_session_without_a_turn_stands_at_nothing() -> None:
     theatre = Theatre()
     await theatre.store.create(id="s")
-    assert await standing_of(theatre.store, "s") == Standing(Spending(), (), None, {})
+    assert await standing_of(theatre.store, "s") == SessionUsage(Spending(), (), None, {})
 
 
 async def test_what_was_spent_and_who_is_left_alone_is_read_from_the_newest_turn() -> None:

@@ -8,7 +8,7 @@ import pytest
 from perdure.engine.flows.answer_text import AnswerText
 from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
 from perdure.engine.flows.files.workflow_text import workflow_text
-from perdure.engine.flows.node_turn import ClaimLost, JoinedTurn
+from perdure.engine.flows.node_turn import NodeClaimLost, NodeTurn
 from perdure.engine.flows.rules.improvement import order_in_parallel
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
 from perdure.engine.flows.rules.ready_nodes import runnable
@@ -45,24 +45,24 @@ class Place:
         self.clock = ManualClock()
         self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
 
-    async def turn(self, folder: Path, graph: Graph = LINE) -> JoinedTurn:
+    async def turn(self, folder: Path, graph: Graph = LINE) -> NodeTurn:
         self.ground = await begun(self.store, self.clock, graph, folder)
         (work,) = runnable(await self.ground.journal.state())
 
         async def last() -> AnswerText:
             return AnswerText("what another turn said")
 
-        return JoinedTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
+        return NodeTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
 
-    def taken_up(self, said: AnswerText) -> JoinedTurn:
+    def taken_up(self, said: AnswerText) -> NodeTurn:
         """The same turn in another process, which finds `said` in the log."""
 
         async def last() -> AnswerText:
             return said
 
-        return JoinedTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
+        return NodeTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
 
-    async def repairing(self) -> JoinedTurn:
+    async def repairing(self) -> NodeTurn:
         """A process that begins with the repair that was asked for."""
 
         async def last() -> AnswerText:
@@ -70,7 +70,7 @@ class Place:
 
         part = NodePart("owner", "owner-intake", FLOW)
         repair = part.repair(await self.ground.journal.state())
-        return JoinedTurn(self.ground, part, last, repair)
+        return NodeTurn(self.ground, part, last, repair)
 
     async def commit(self, writes: tuple[Write, ...]) -> None:
         await self.store.commit(Commit(writes=writes, at=0))
@@ -95,7 +95,7 @@ async def test_a_claim_that_somebody_else_made_first_is_given_up(tmp_path: Path)
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
-    with pytest.raises(ClaimLost):
+    with pytest.raises(NodeClaimLost):
         await turn.beside(STARTED)
     assert await place.kinds() == ["flow_started", "node_claimed"]
 
@@ -106,7 +106,7 @@ async def test_a_claim_of_a_role_that_is_to_work_with_something_else_is_given_up
     place = Place()
     turn = await place.turn(tmp_path)
     await place.ground.journal.append(lambda _: (RoleConfigured("owner", model="a:b"),))
-    with pytest.raises(ClaimLost):
+    with pytest.raises(NodeClaimLost):
         await turn.beside(STARTED)
 
 
@@ -141,7 +141,7 @@ async def test_a_repair_that_another_process_has_made_is_given_up(tmp_path: Path
     assert (await first.beside(STARTED)).writes == ()  # it runs already, and goes on
     answer = new_tree(assistant(hand(tmp_path, "end", name="a.md")))
     await place.commit((await first.beside([answer, FINISHED])).writes)
-    with pytest.raises(ClaimLost):
+    with pytest.raises(NodeClaimLost):
         await second.beside(STARTED)
 
 
@@ -159,7 +159,7 @@ async def test_what_an_owner_made_of_the_graph_counts_with_what_it_hands_over(
     async def last() -> AnswerText:
         return AnswerText(answer)
 
-    turn = JoinedTurn(ground, NodePart("owner", "owner-intake", FLOW), last)
+    turn = NodeTurn(ground, NodePart("owner", "owner-intake", FLOW), last)
     (write,) = (await turn.beside((FINISHED,))).writes
     assert kinds_of(write) == [WorkflowChanged.kind, HandoffMade.kind]
 
@@ -181,7 +181,7 @@ async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) ->
     async def last() -> AnswerText:
         return AnswerText("done")
 
-    turn = JoinedTurn(ground, ReflectionPart("owner", FLOW), last)
+    turn = NodeTurn(ground, ReflectionPart("owner", FLOW), last)
     (write,) = (await turn.beside((FINISHED,))).writes
     assert kinds_of(write) == [RepairAsked.kind]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.node_turn import Ground
+from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules.people import approve, choose_improvement, decide_feedback, reply
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import ConfigError
@@ -32,7 +32,7 @@ class Place:
         self.store = MemoryStore(clock=self.clock, random=SeededRandom(1))
         self.roles = ScriptedRoles(self.store, self.clock, script)
         self.folder = folder
-        self.ground: Ground | None = None
+        self.ground: FlowContext | None = None
 
     async def run(self, graph: Graph | None = None) -> FlowState:
         """Run the flow, beginning it with `graph`, as a process that knows nothing yet."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from perdure.client.agents.chat import Chat
-from perdure.engine.turns.co_commit import Beside
+from perdure.engine.turns.co_commit import CoCommit
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld
@@ -36,12 +36,12 @@ class Together:
         self.blobs: tuple[bytes, ...] = ()
         self.appended: list[Entry] = []
 
-    async def beside(self, entries: Sequence[NewEntry]) -> Beside:
+    async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
         """See ``Companion``."""
         kinds = {entry.kind for entry in entries}
         told = [kind for kind in (TurnStarted, TurnFinished) if kind.kind in kinds]
         if not told:
-            return Beside()
+            return CoCommit()
         self.asked += 1
         if self.refused in told:
             raise LookupError("it is not wanted any more")
@@ -49,7 +49,7 @@ class Together:
         if self.rival is not None:
             note, self.rival = self.rival, None
             await self.stage.memory.commit(Commit(writes=(_note(note, head),), at=0))
-        return Beside((_note(told[0].kind, head),), self.blobs)
+        return CoCommit((_note(told[0].kind, head),), self.blobs)
 
     def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
         """See ``Companion``."""

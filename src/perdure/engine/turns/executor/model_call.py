@@ -14,12 +14,12 @@ from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RenewCredentials, RequestSettings
 from perdure.engine.turns.executor.partial_answers import Keeping
 from perdure.engine.turns.inputs import Answered, CallFailed
-from perdure.engine.turns.lease import Leadership
+from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.rules.budget import estimated_usage
 from perdure.engine.turns.state import OpenCall
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import CorruptLog, EntryNotFound, MediaMissing, ModelError, StoreError
-from perdure.events.envelope import Draft
+from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveType
 from perdure.models.protocol import (
     Delta,
@@ -100,7 +100,7 @@ class AnswerCall:
     def __init__(
         self,
         environment: Environment,
-        leadership: Leadership,
+        leadership: LeaseHolder,
         config: TurnConfig,
         settings: RequestSettings,
         call: OpenCall,
@@ -240,7 +240,7 @@ class AnswerCall:
 
     def _show(self, kind: LiveType, text: str) -> None:
         environment = self._environment
-        draft = Draft(
+        draft = EventDraft(
             kind,
             self._call.seq,
             text,

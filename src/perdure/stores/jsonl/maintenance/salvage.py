@@ -21,14 +21,14 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import session_in
 from perdure.stores.jsonl.disk.sidefiles import lease_of
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.session_index import Shelf
-from perdure.stores.maintenance.repair import Remains
+from perdure.stores.jsonl.session_index import SessionIndex
+from perdure.stores.maintenance.repair import SalvagedStream
 from perdure.stores.maintenance.salvage import Salvaged
 from perdure.stores.protocol import Problem
 from perdure.stores.regular_files import read_regular
 
 
-def salvaged(shelf: Shelf, feed: Feed) -> Salvaged:
+def salvaged(shelf: SessionIndex, feed: Feed) -> Salvaged:
     """What ``Salvaging.salvaged`` promises. Blocks."""
     feed.refresh()
     with tempfile.TemporaryDirectory(prefix="perdure-") as place:
@@ -38,12 +38,12 @@ def salvaged(shelf: Shelf, feed: Feed) -> Salvaged:
 class _Salvage:
     """The files of a folder, one after the other."""
 
-    def __init__(self, shelf: Shelf, feed: Feed, place: Path) -> None:
+    def __init__(self, shelf: SessionIndex, feed: Feed, place: Path) -> None:
         self._shelf = shelf
         self._feed = feed
         self._place = place
         self._losses: list[Problem] = []
-        self._found: dict[StreamId, Remains] = {}
+        self._found: dict[StreamId, SalvagedStream] = {}
 
     def salvaged(self) -> Salvaged:
         for path, _ in sorted(self._shelf.folder.files()):
@@ -90,10 +90,10 @@ class _Salvage:
         copy.write_bytes(msgspec.json.encode(header) + b"\n" + read_regular(path))
         return copy
 
-    def _remains(self, log: Log, *, has_header: bool) -> Remains:
+    def _remains(self, log: Log, *, has_header: bool) -> SalvagedStream:
         header = log.header
         rows = {each.entry.seq: each for each in stored_of(log) if each.digest}
-        return Remains(
+        return SalvagedStream(
             id=header.id,
             header=header if has_header else None,
             genesis=genesis_hash(header) if has_header else None,

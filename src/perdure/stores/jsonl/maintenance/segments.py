@@ -24,11 +24,11 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.sidefiles import HeldLease, lease_of, put_blob, put_lease
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.retention.content_gc import held_for
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.maintenance.segments import (
-    Sealed,
     SealedCommit,
-    Standing,
+    SegmentState,
+    StreamSegment,
     admitted,
     check,
     check_follows,
@@ -36,7 +36,7 @@ from perdure.stores.maintenance.segments import (
 from perdure.stores.protocol import EMPTY, StreamState
 
 
-def standings(shelf: Shelf, feed: Feed) -> list[Standing]:
+def standings(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
     """What ``Sealing.standings`` promises: no commit here is of several sessions.
 
     A session of which entries are gone that were acknowledged stands where it should.
@@ -45,12 +45,14 @@ def standings(shelf: Shelf, feed: Feed) -> list[Standing]:
     found = {standing.header.id: standing for _, standing in shelf.standings()}
     ordered = sorted(found.values(), key=lambda each: (each.header.created_at, each.header.id))
     return [
-        Standing(each.header.id, max(each.head, feed.head(each.header.id)), each.hash)
+        SegmentState(each.header.id, max(each.head, feed.head(each.header.id)), each.hash)
         for each in ordered
     ]
 
 
-def sealed(shelf: Shelf, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:
+def sealed(
+    shelf: SessionIndex, stream: StreamId, *, after: int, upto: int, limit: int
+) -> StreamSegment:
     """What ``Sealing.sealed`` promises."""
     log = shelf.log(stream)
     if log is None:
@@ -70,7 +72,7 @@ def sealed(shelf: Shelf, stream: StreamId, *, after: int, upto: int, limit: int)
         raise CorruptLog(stream, after, "no commit ends with it")
     last = commits[-1].last if commits else after
     aliases = ((alias, entry_place(id_)[1]) for alias, id_ in log.aliases)
-    return Sealed(
+    return StreamSegment(
         header=log.header,
         before=before,
         epoch=lease_of(shelf.folder, stream).epoch,
@@ -79,7 +81,9 @@ def sealed(shelf: Shelf, stream: StreamId, *, after: int, upto: int, limit: int)
     )
 
 
-def receive(shelf: Shelf, feed: Feed, share: Sealed, contents: Sequence[bytes]) -> None:
+def receive(
+    shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
+) -> None:
     """What ``Sealing.receive`` promises, commit by commit: a kill leaves the first of them."""
     _check_possible(share)
     check(share)
@@ -98,14 +102,14 @@ def receive(shelf: Shelf, feed: Feed, share: Sealed, contents: Sequence[bytes]) 
             put_lease(shelf.folder, stream, HeldLease(epoch=share.epoch))
 
 
-def _check_possible(share: Sealed) -> None:
+def _check_possible(share: StreamSegment) -> None:
     if share.header.fork is not None:
         raise Unsupported("pointer_fork", BACKEND)
     if any(row.salt is None for row in share.entries()):
         raise Unsupported("erase", BACKEND)
 
 
-def _state(shelf: Shelf, log: Log | None, share: Sealed) -> StreamState:
+def _state(shelf: SessionIndex, log: Log | None, share: StreamSegment) -> StreamState:
     if log is not None:
         return sound_state(shelf, log)
     if share.commits and share.first > 0:
@@ -113,7 +117,9 @@ def _state(shelf: Shelf, log: Log | None, share: Sealed) -> StreamState:
     return opened(share.header, genesis_hash(share.header))
 
 
-def _write(shelf: Shelf, feed: Feed, share: Sealed, commit: SealedCommit | None) -> None:
+def _write(
+    shelf: SessionIndex, feed: Feed, share: StreamSegment, commit: SealedCommit | None
+) -> None:
     """One commit; without one, what makes the session's file."""
     log = shelf.log(share.header.id)
     if commit is None and log is not None:

@@ -8,12 +8,12 @@ from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.retention.content_gc import sizes_of
 from perdure.stores.jsonl.retention.limits import Limits
 from perdure.stores.jsonl.search.files import IndexFiles
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import StoreInfo
 
 
 def info_of(
-    shelf: Shelf, limits: Limits, *, address: str, namespace: str, durability: str
+    shelf: SessionIndex, limits: Limits, *, address: str, namespace: str, durability: str
 ) -> StoreInfo:
     """What ``SessionStore.info`` promises. Blocks."""
     used = limits.usage()

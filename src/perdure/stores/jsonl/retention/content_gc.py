@@ -20,7 +20,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.regular_files import NotRegular, open_to_read, status_of
 
 LOCK = "contents"
@@ -44,7 +44,7 @@ def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
         yield
 
 
-def remove_unreferenced(shelf: Shelf, among: Collection[str] | None = None) -> list[int]:
+def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = None) -> list[int]:
     """Remove the contents, of those `among` or of all, that nothing refers to; their sizes.
 
     Durable: as ``Folder.remove``.
@@ -95,7 +95,7 @@ def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
 class Looking:
     """One look through the files of a folder; `at` is what each looked like."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: SessionIndex) -> None:
         self.folder = shelf.folder
         self.at: dict[Path, Stamp] = {}
         self._codec = shelf.codec

@@ -25,7 +25,7 @@ from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS_LOCK
 from perdure.stores.jsonl.retention.content_gc import Looking, remove_unreferenced, sizes_of
 from perdure.stores.jsonl.search.files import LOCK as INDEX_LOCK
 from perdure.stores.jsonl.search.indexer import Index
-from perdure.stores.jsonl.session_index import Shelf, Standing
+from perdure.stores.jsonl.session_index import FileState, SessionIndex
 from perdure.stores.regular_files import NotRegular, check_only_name, read_regular
 from perdure.stores.retention import copies
 from perdure.stores.retention.backups import Backup
@@ -66,7 +66,7 @@ _backups = msgspec.json.Decoder(list[Backup])
 class Eraser:
     """Erases from one folder, on the thread of its handle."""
 
-    def __init__(self, shelf: Shelf, feed: Feed, index: Index, namespace: str) -> None:
+    def __init__(self, shelf: SessionIndex, feed: Feed, index: Index, namespace: str) -> None:
         self._shelf = shelf
         self._folder = shelf.folder
         self._feed = feed
@@ -134,7 +134,7 @@ class Eraser:
 
     # -- what is meant
 
-    def _relations(self, standings: dict[StreamId, tuple[Path, Standing]]) -> Iterator[Relation]:
+    def _relations(self, standings: dict[StreamId, tuple[Path, FileState]]) -> Iterator[Relation]:
         for id_, (_, standing) in standings.items():
             header = standing.header
             if header.parent is None:
@@ -154,7 +154,7 @@ class Eraser:
         self,
         request: EraseRequest,
         reach: Reach,
-        standings: dict[StreamId, tuple[Path, Standing]],
+        standings: dict[StreamId, tuple[Path, FileState]],
     ) -> Record:
         logs = [log for id_ in reach.targets if (log := self._shelf.log(id_)) is not None]
         notes = [note for log in logs for note in reads.notes(log, copies.TELLING)]
@@ -288,7 +288,7 @@ def backups(folder: Folder) -> list[Backup]:
 
 
 def _roots(
-    standings: dict[StreamId, tuple[Path, Standing]], request: EraseRequest
+    standings: dict[StreamId, tuple[Path, FileState]], request: EraseRequest
 ) -> list[StreamId] | None:
     """The sessions that are named; None where the one that is named is not here."""
     if request.scope == "session":

@@ -26,7 +26,7 @@ from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side, lease_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.retention.content_gc import remove_unreferenced, sizes_of
 from perdure.stores.jsonl.retention.erase import Eraser, backups, remember_backup
-from perdure.stores.jsonl.session_index import Shelf, Standing
+from perdure.stores.jsonl.session_index import FileState, SessionIndex
 from perdure.stores.maintenance.protocol import Vacuumed
 from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import EraseRequest
@@ -46,7 +46,7 @@ _moment = msgspec.json.Decoder(int)
 class Limits:
     """The limits of one folder, on the thread of its handle."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: SessionIndex) -> None:
         self.shelf = shelf
         self.folder = shelf.folder
 
@@ -139,7 +139,7 @@ class Limits:
                     found.append(self._holding(standing, log, now))
         return found
 
-    def _holding(self, standing: Standing, log: Log, now: int) -> Holding:
+    def _holding(self, standing: FileState, log: Log, now: int) -> Holding:
         return Holding(
             stream=standing.header.id,
             created_at=standing.header.created_at,

@@ -28,7 +28,7 @@ from perdure.stores.jsonl.search.catalogue import Catalogue, Known, Written
 from perdure.stores.jsonl.search.files import IndexFiles
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.search.part_file import EVERYWHERE, PartFile
-from perdure.stores.jsonl.search.scan import Survey
+from perdure.stores.jsonl.search.scan import FolderScan
 from perdure.stores.jsonl.search.texts import (
     found_at,
     found_in,
@@ -88,7 +88,7 @@ class _Search:
     """One search at one moment of the folder."""
 
     def __init__(
-        self, index: Index, catalogue: Catalogue, survey: Survey, query: SearchQuery
+        self, index: Index, catalogue: Catalogue, survey: FolderScan, query: SearchQuery
     ) -> None:
         self._shelf = index.shelf
         self._catalogue = catalogue

@@ -23,9 +23,9 @@ from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.search.catalogue import Catalogue, Known, Piece, Written, place_of_row
 from perdure.stores.jsonl.search.files import IndexFiles
 from perdure.stores.jsonl.search.part_file import PartGone, Whole
-from perdure.stores.jsonl.search.scan import Behind, Survey, advanced, surveyed
+from perdure.stores.jsonl.search.scan import Behind, FolderScan, advanced, surveyed
 from perdure.stores.jsonl.search.texts import Placed, found_in, placed
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 
 MOST_SMALL = 8
 """So many parts may be small; they are made one however small that is."""
@@ -37,7 +37,7 @@ _ROWS = 64
 class Index:
     """The index of one folder, for one thread at a time."""
 
-    def __init__(self, shelf: Shelf, feed: Feed) -> None:
+    def __init__(self, shelf: SessionIndex, feed: Feed) -> None:
         self.shelf = shelf
         self.feed = feed
         self.files = IndexFiles(shelf.folder, shelf.codec.name)
@@ -50,7 +50,7 @@ class Index:
             return Catalogue(self.shelf.codec.name)
         return found
 
-    def survey(self) -> tuple[Catalogue, Survey]:
+    def survey(self) -> tuple[Catalogue, FolderScan]:
         """What there is, and what the files hold beside it. Raises: as `surveyed`."""
         catalogue = self.catalogue()
         return catalogue, surveyed(self.shelf, self.feed, catalogue)
@@ -160,7 +160,7 @@ class Step:
     `read` is done when it gives nothing more; `make` may run on another thread.
     """
 
-    def __init__(self, index: Index, catalogue: Catalogue, survey: Survey) -> None:
+    def __init__(self, index: Index, catalogue: Catalogue, survey: FolderScan) -> None:
         self._index = index
         self._before = catalogue
         self._survey = survey

@@ -16,7 +16,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.stores.jsonl.disk.feed import Feed, Span
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.session_index import Shelf, Standing
+from perdure.stores.jsonl.session_index import FileState, SessionIndex
 
 
 class Places:
@@ -58,7 +58,7 @@ class SearchedSession(msgspec.Struct, frozen=True):
     places: Places
 
 
-def sessions_in(shelf: Shelf, feed: Feed) -> list[SearchedSession]:
+def sessions_in(shelf: SessionIndex, feed: Feed) -> list[SearchedSession]:
     """All sessions of the folder, those with the newest entries first."""
     spans = feed.by_stream()
     sessions: list[SearchedSession] = []
@@ -72,9 +72,9 @@ def sessions_in(shelf: Shelf, feed: Feed) -> list[SearchedSession]:
     return sorted(sessions, key=_newest, reverse=True)
 
 
-def _standings(shelf: Shelf) -> list[Standing]:
+def _standings(shelf: SessionIndex) -> list[FileState]:
     """Where each session stands; the shelf knows its file then, and need not list the folder."""
-    found: dict[StreamId, tuple[Path, Standing]] = {}
+    found: dict[StreamId, tuple[Path, FileState]] = {}
     several: set[StreamId] = set()
     for path, standing in shelf.standings():
         if standing.header.id in found:
@@ -86,7 +86,7 @@ def _standings(shelf: Shelf) -> list[Standing]:
     return [standing for _, standing in found.values()]
 
 
-def _age(standing: Standing) -> tuple[int, StreamId]:
+def _age(standing: FileState) -> tuple[int, StreamId]:
     return standing.header.created_at, standing.header.id
 
 
@@ -97,7 +97,7 @@ def _newest(session: SearchedSession) -> int:
 # ---------------------------------------------------------------- what has no place yet
 
 
-def catch_up(shelf: Shelf, feed: Feed) -> None:
+def catch_up(shelf: SessionIndex, feed: Feed) -> None:
     """Give positions to whatever in the folder has none.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.

@@ -49,7 +49,7 @@ class Sought(NamedTuple):
     row: re.Pattern[bytes] | None
 
 
-class Sieve:
+class Prefilter:
     """What to look for in bytes, so that nothing is missed which fits `query`."""
 
     def __init__(self, query: query.Sought) -> None:
@@ -76,7 +76,7 @@ def _sought(phrase: query.Phrase) -> Sought:
 class Looking:
     """What was seen of a `sieve` in the bytes that were taken."""
 
-    def __init__(self, sieve: Sieve) -> None:
+    def __init__(self, sieve: Prefilter) -> None:
         self._sieve = sieve
         self._seen: set[str] = set()
         self._rows: set[re.Pattern[bytes]] = set()

@@ -32,7 +32,7 @@ from perdure.stores.jsonl.search.catalogue import (
 )
 from perdure.stores.jsonl.search.positions import Places, give_positions
 from perdure.stores.jsonl.search.texts import is_enough
-from perdure.stores.jsonl.session_index import Shelf, Standing
+from perdure.stores.jsonl.session_index import FileState, SessionIndex
 
 
 class Behind(msgspec.Struct):
@@ -49,7 +49,7 @@ class Behind(msgspec.Struct):
     places: Places
     log: Log | None = None
 
-    def now(self, shelf: Shelf) -> Known:
+    def now(self, shelf: SessionIndex) -> Known:
         """What is known of the session with all of its entries; none are lost by asking."""
         log = self.opened(shelf)
         with suppress(SessionNotFound):
@@ -57,12 +57,12 @@ class Behind(msgspec.Struct):
                 return advanced(self, log, min(self.end, len(log.rows)))
         return self.known
 
-    def opened(self, shelf: Shelf) -> Log | None:
+    def opened(self, shelf: SessionIndex) -> Log | None:
         """Its index; None when its file is gone."""
         return self.log or shelf.log(self.header.id)
 
 
-class Survey(msgspec.Struct):
+class FolderScan(msgspec.Struct):
     """`sessions`: all that can be searched, as they are now, those `behind` among them.
 
     `others`: files that hold none. `stale`: the numbers of sessions that are indexed and not there
@@ -89,7 +89,7 @@ class Survey(msgspec.Struct):
         return bool(self.stale) or is_due(self.count, 0)
 
 
-def surveyed(shelf: Shelf, feed: Feed, catalogue: Catalogue) -> Survey:
+def surveyed(shelf: SessionIndex, feed: Feed, catalogue: Catalogue) -> FolderScan:
     """The folder as it is. Gives positions to what has none.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
@@ -98,16 +98,16 @@ def surveyed(shelf: Shelf, feed: Feed, catalogue: Catalogue) -> Survey:
 
 
 class _Surveying:
-    def __init__(self, shelf: Shelf, feed: Feed, catalogue: Catalogue) -> None:
+    def __init__(self, shelf: SessionIndex, feed: Feed, catalogue: Catalogue) -> None:
         self._shelf = shelf
         self._feed = feed
         self._catalogue = catalogue
         self._sessions: list[Known] = []
         self._others: list[Known] = []
-        self._changed: list[tuple[Path, Stamp, Known | None, Standing]] = []
+        self._changed: list[tuple[Path, Stamp, Known | None, FileState]] = []
         self._numbers = catalogue.numbers
 
-    def survey(self) -> Survey:
+    def survey(self) -> FolderScan:
         # Entries reach their file first and the feed then: what it has now is in the files.
         self._feed.refresh()
         position = self._feed.position
@@ -123,7 +123,7 @@ class _Surveying:
         sessions = [*self._sessions, *(each.known for each in behind)]
         stale = self._catalogue.by_number.keys() - {known.number for known in sessions}
         is_placed = self._place(behind, 0 if stale else self._catalogue.position)
-        return Survey(
+        return FolderScan(
             sessions, behind, self._others, stale - {0}, self._numbers, position, is_placed
         )
 
@@ -158,7 +158,9 @@ class _Surveying:
         self._sessions = [each for each in self._sessions if each.name in names[each.stream]]
         self._changed = [each for each in self._changed if each[0].name in names[each[3].header.id]]
 
-    def _behind(self, path: Path, stamp: Stamp, before: Known | None, standing: Standing) -> Behind:
+    def _behind(
+        self, path: Path, stamp: Stamp, before: Known | None, standing: FileState
+    ) -> Behind:
         header = standing.header
         log = None
         is_known = before is not None and before.stream == header.id
@@ -196,7 +198,7 @@ class _Surveying:
         is_same = not known.count or place_of_row(log.rows[known.count - 1]) == known.last
         return log if is_same else None
 
-    def _new(self, path: Path, stamp: Stamp, standing: Standing, number: int) -> Known:
+    def _new(self, path: Path, stamp: Stamp, standing: FileState, number: int) -> Known:
         """A session of which nothing is indexed; it is given a number if it has none."""
         if not number:
             self._numbers += 1

@@ -20,7 +20,7 @@ from perdure.stores.jsonl.rows import Row, lost_row
 from perdure.stores.jsonl.search.catalogue import Known, Written
 from perdure.stores.jsonl.search.part_file import EVERYWHERE, NOWHERE, Place
 from perdure.stores.jsonl.search.positions import Places
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.scan import Found, found_entry
 
 _KINDS = frozenset(KINDS)
@@ -85,7 +85,7 @@ def target_of(log: Log, found: Found) -> int:
     return NOWHERE if seq is None else seq
 
 
-def found_at(shelf: Shelf, known: Known, written: Written) -> Found | None:
+def found_at(shelf: SessionIndex, known: Known, written: Written) -> Found | None:
     """What is `written` in the file of a session; None when it is not there any more.
 
     Only that line is read: of what it refers to nothing is known, and nothing is shown.

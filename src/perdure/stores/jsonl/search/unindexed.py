@@ -26,8 +26,8 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.reads import tree_seq, upwards
 from perdure.stores.jsonl.rows import Row
 from perdure.stores.jsonl.search.positions import SearchedSession, sessions_in
-from perdure.stores.jsonl.search.prefilter import Looking, Sieve
-from perdure.stores.jsonl.session_index import Shelf
+from perdure.stores.jsonl.search.prefilter import Looking, Prefilter
+from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import OnProgress
 from perdure.stores.regular_files import open_to_read
 from perdure.stores.scan import Fit, Found, fitting, found_entry, found_title, hits_among
@@ -51,7 +51,7 @@ class Search:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: SessionIndex,
         feed: Feed,
         catch_up: Callable[[], None],
         query: SearchQuery,
@@ -62,7 +62,7 @@ class Search:
         self._catch_up = catch_up
         self._query = query
         self._sought = sought_in(query.text)
-        self._sieve = Sieve(self._sought)
+        self._sieve = Prefilter(self._sought)
         self._fits: list[Fit] = []
         self._floor: int | None = None  # what stands before it is not among the newest
         self._costs = self._looked()
@@ -189,7 +189,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 class _Branches:
     """What is on the current branch of each session, looked up once a session."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: SessionIndex) -> None:
         self._shelf = shelf
         self._known: dict[StreamId, frozenset[int]] = {}
 

@@ -16,7 +16,7 @@ from psycopg import Connection
 
 from perdure.session.ids import EntryId, StreamId, entry_id, stream_id
 from perdure.session.info import StreamHeader
-from perdure.stores.maintenance.repair import Remains
+from perdure.stores.maintenance.repair import SalvagedStream
 from perdure.stores.maintenance.salvage import Salvaged
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
@@ -96,12 +96,12 @@ class _Salvage:
             self._losses.append(Problem(stream, None, f"its {what} cannot be read"))
         return rows or ()
 
-    def _remains(self, stream: StreamId) -> Remains:
+    def _remains(self, stream: StreamId) -> SalvagedStream:
         standing = next(iter(self._some(stream, _STREAM, "standing")), None)
         birth = next(iter(self._some(stream, _BIRTH, "header")), None)
         head = EMPTY if standing is None else standing[0]
         rows = {row[1]: row for row in self._entries(stream, head)}
-        return Remains(
+        return SalvagedStream(
             id=stream,
             header=None if birth is None else _header_in(stream, birth[0]),
             genesis=None if birth is None else birth[1],

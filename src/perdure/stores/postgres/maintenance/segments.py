@@ -16,9 +16,9 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.stores.append_rules import Admission
 from perdure.stores.maintenance.segments import (
-    Sealed,
     SealedCommit,
-    Standing,
+    SegmentState,
+    StreamSegment,
     admitted,
     check,
     check_follows,
@@ -93,18 +93,18 @@ class _Born(msgspec.Struct):
 _born = msgspec.json.Decoder(_Born)
 
 
-async def standings(db: Database) -> list[Standing]:
+async def standings(db: Database) -> list[SegmentState]:
     """What ``Sealing.standings`` promises."""
     (rows,) = await db.ask(Statement(_STANDINGS, (db.namespace,)))
-    found = {row[0]: Standing(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
+    found = {row[0]: SegmentState(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
     born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
-    ordered: dict[str, Standing] = {}
+    ordered: dict[str, SegmentState] = {}
     for stream in sorted(found, key=lambda each: born[each]):
         _place(stream, found, ordered)
     return list(ordered.values())
 
 
-def _place(stream: str, found: dict[str, Standing], ordered: dict[str, Standing]) -> None:
+def _place(stream: str, found: dict[str, SegmentState], ordered: dict[str, SegmentState]) -> None:
     """Put `stream` behind what it was forked from."""
     waiting = [stream]
     while (origin := found[waiting[-1]].origin) in found and origin not in ordered:
@@ -114,7 +114,9 @@ def _place(stream: str, found: dict[str, Standing], ordered: dict[str, Standing]
         ordered.setdefault(each, found[each])
 
 
-async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit: int) -> Sealed:
+async def sealed(
+    db: Database, stream: StreamId, *, after: int, upto: int, limit: int
+) -> StreamSegment:
     """What ``Sealing.sealed`` promises."""
     ns = db.namespace
     streams, before, ends = await db.ask(
@@ -135,7 +137,7 @@ async def sealed(db: Database, stream: StreamId, *, after: int, upto: int, limit
     if not still:  # removed meanwhile: what is not there of it is not lost
         raise SessionNotFound(stream)
     state = stream_of(streams[0]).state
-    return Sealed(
+    return StreamSegment(
         header=state.header,
         before=before[0][0],
         epoch=state.epoch,
@@ -161,7 +163,7 @@ def _commits(
 
 
 async def receive(
-    db: Database, appender: Appender, share: Sealed, contents: Sequence[bytes]
+    db: Database, appender: Appender, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
     """What ``Sealing.receive`` promises."""
     check(share)

@@ -17,7 +17,7 @@ from perdure.errors import EntryNotFound, StoreCorrupt, StoreUnavailable
 from perdure.session.ids import entry_place
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.segments import Standing
+from perdure.stores.maintenance.segments import SegmentState
 from perdure.stores.protocol import Problem
 from perdure.stores.sqlite.connections import (
     Patience,
@@ -77,7 +77,7 @@ class Content:
         """How many entries it has."""
         return int(self._tables.value("SELECT count(*) FROM entry"))
 
-    def standings(self) -> Iterator[tuple[str, Standing]]:
+    def standings(self) -> Iterator[tuple[str, SegmentState]]:
         """Every stream with its namespace."""
         for namespace in self.namespaces():
             for standing in segments.standings(self._tables, namespace):
@@ -95,7 +95,7 @@ class Content:
             raise EntryNotFound(entry, "the backup") from error
         return segments.moment_of(self._tables, namespace, stream, seq)
 
-    def standings_at(self, namespace: str, moment: Moment) -> list[Standing]:
+    def standings_at(self, namespace: str, moment: Moment) -> list[SegmentState]:
         """Every stream of a namespace there was at `moment`, as it stood then."""
         return segments.standings_at(self._tables, namespace, moment)
 

@@ -36,7 +36,7 @@ from perdure.session.clock import RandomSource
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import alone_at
-from perdure.stores.maintenance.repair import Mended, Mending, in_order, parents_in
+from perdure.stores.maintenance.repair import Mending, RepairedStream, in_order, parents_in
 from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.append import keep_blobs, namespace_number
 from perdure.stores.sqlite.connections import Patience, Site, connection, located, opened
@@ -266,9 +266,9 @@ def _cut_off(missing_bytes: int) -> Iterator[Problem]:
         yield Problem(None, None, text)
 
 
-def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[Mended]]:
+def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[RepairedStream]]:
     named = set(parents_in(entries_of(left)))
-    found: dict[str, list[Mended]] = {}
+    found: dict[str, list[RepairedStream]] = {}
     for namespace, own in left.streams.items():
         forks = {each.header.fork.leaf for each in own if each.header and each.header.fork}
         mending = Mending({*named, *(leaf for leaf in forks if leaf)}, random, at)
@@ -279,12 +279,12 @@ def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[Mended]
 def _keep(
     tables: Tables,
     left: Left,
-    mended: dict[str, list[Mended]],
+    mended: dict[str, list[RepairedStream]],
     losses: list[Problem],
     told: OnProgress | None,
-) -> list[Mended]:
+) -> list[RepairedStream]:
     """Write the streams and contents; those that were kept."""
-    kept: list[Mended] = []
+    kept: list[RepairedStream] = []
     steps = Steps(told, sum(len(own) for own in mended.values()), every=1)
     for namespace, own in mended.items():
         for each in own:

@@ -15,9 +15,9 @@ import msgspec
 from perdure.errors import CopyConflict, CorruptLog, EntryNotFound
 from perdure.session.ids import StreamId, entry_id
 from perdure.stores.maintenance.segments import (
-    Sealed,
     SealedCommit,
-    Standing,
+    SegmentState,
+    StreamSegment,
     admitted,
     check,
     check_follows,
@@ -60,23 +60,23 @@ def namespaces(tables: Tables) -> list[str]:
     return [row[0] for row in tables.rows(_NAMESPACES)]
 
 
-def standings(tables: Tables, namespace: str) -> list[Standing]:
+def standings(tables: Tables, namespace: str) -> list[SegmentState]:
     """What ``Sealing.standings`` promises."""
     return [
-        Standing(StreamId(row[0]), row[1], row[2], row[3])
+        SegmentState(StreamId(row[0]), row[1], row[2], row[3])
         for row in tables.rows(_STANDINGS, namespace)
     ]
 
 
 def sealed(
     tables: Tables, namespace: str, stream: StreamId, *, after: int, upto: int, limit: int
-) -> Sealed:
+) -> StreamSegment:
     """What ``Sealing.sealed`` promises."""
     found = tables.stream(namespace, stream)
     rows = list(tables.rows(_COMMITS, found.no, after, upto, limit))
     commits = tuple(_commits(tables, found, rows))
     last = commits[-1].last if commits else after
-    return Sealed(
+    return StreamSegment(
         header=found.state.header,
         before=_hash_before(tables, found, after),
         epoch=found.state.epoch,
@@ -113,7 +113,9 @@ def _hash_before(tables: Tables, stream: Stream, after: int) -> bytes:
     return bytes(row[0])
 
 
-def receive(tables: Tables, namespace: str, share: Sealed, contents: Sequence[Packed]) -> None:
+def receive(
+    tables: Tables, namespace: str, share: StreamSegment, contents: Sequence[Packed]
+) -> None:
     """What ``Sealing.receive`` promises. Within a transaction that is taken back if this raises."""
     check(share)
     stream = _stream(tables, namespace, share)
@@ -128,7 +130,7 @@ def receive(tables: Tables, namespace: str, share: Sealed, contents: Sequence[Pa
         keep_blobs(tables, namespace_number(tables, namespace), contents)
 
 
-def _stream(tables: Tables, namespace: str, share: Sealed) -> Stream:
+def _stream(tables: Tables, namespace: str, share: StreamSegment) -> Stream:
     """The stream `share` belongs to, made if it begins with it."""
     name = share.header.id
     tables.standing.pop((namespace, name), None)
@@ -209,9 +211,9 @@ def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Mom
     return Moment(position, at)
 
 
-def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[Standing]:
+def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[SegmentState]:
     """Every stream there was at `moment`, as it stood then."""
-    found: list[Standing] = []
+    found: list[SegmentState] = []
     for name, head, number, header, origin in list(
         tables.rows(_STANDINGS_AT, moment.position, namespace)
     ):
@@ -221,5 +223,5 @@ def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[Standin
             chain = tables.value("SELECT genesis FROM birth WHERE stream = ?", number)
         else:
             chain = tables.value(_HASH_BEFORE, number, head)
-        found.append(Standing(StreamId(name), head, bytes(chain), origin))
+        found.append(SegmentState(StreamId(name), head, bytes(chain), origin))
     return found

@@ -14,7 +14,7 @@ from perdure.session.ids import EntryId, StreamId, entry_id, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.stores.chain import body_digest
-from perdure.stores.maintenance.repair import Remains
+from perdure.stores.maintenance.repair import SalvagedStream
 from perdure.stores.protocol import EMPTY, Problem
 from perdure.stores.sqlite.maintenance.salvage import Salvage
 from perdure.stores.sqlite.payload.contents import Packed, content_in
@@ -33,7 +33,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 class Left(msgspec.Struct, frozen=True):
     """What is left of a database, by namespace."""
 
-    streams: Mapping[str, Sequence[Remains]]
+    streams: Mapping[str, Sequence[SalvagedStream]]
     contents: Mapping[str, Sequence[Packed]]
     losses: tuple[Problem, ...]
 
@@ -67,7 +67,7 @@ class _Sorting:
         self._take_entries()
 
     def left(self) -> Left:
-        streams: dict[str, list[Remains]] = defaultdict(list)
+        streams: dict[str, list[SalvagedStream]] = defaultdict(list)
         commits, aliases = self._commits(), self._aliases()
         for number in sorted({*self._streams, *self._births, *self._entries}):
             remains = self._remains(number, commits[number], aliases[number])
@@ -147,12 +147,12 @@ class _Sorting:
 
     def _remains(
         self, number: int, commits: list[StoredCommit], aliases: list[tuple[str, int]]
-    ) -> Remains:
+    ) -> SalvagedStream:
         stream, header = self._id_of(number), self._header_of(number)
         row, birth = self._streams.get(number), self._births.get(number)
         if header is None or header.id != stream:
             header, birth = self._listed_header(stream, row), None
-        return Remains(
+        return SalvagedStream(
             id=stream,
             header=header,
             genesis=None if birth is None else birth[2],
