@@ -23,7 +23,7 @@ from perdure.models.scripted import ScriptedModel
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message
-from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
 from perdure.tools.spec import ToolSpec
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Recorder:
         self.reads += name in _READS
         return getattr(self.store, name)
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self.written.append(commit)
         return await self.store.commit(commit)
 

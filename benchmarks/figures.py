@@ -13,7 +13,7 @@ from perdure.client.clock import SystemClock, system_random
 from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.stores.protocol import Commit, Committed, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, SessionStore, Write
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.writer import Durability
 
@@ -108,7 +108,9 @@ async def create(store: SessionStore, stream: StreamId) -> None:
     await store.commit(Commit(writes=(write,), at=header.created_at))
 
 
-async def append(store: SessionStore, stream: StreamId, entries: Sequence[NewEntry]) -> Committed:
+async def append(
+    store: SessionStore, stream: StreamId, entries: Sequence[NewEntry]
+) -> CommitResult:
     """One commit."""
     write = Write(stream=stream, entries=tuple(entries))
     return await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))

@@ -38,7 +38,7 @@ from perdure.session.flows.kinds import HandoffMade, HandoffTarget, NodeClaimed
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted, SideBody
-from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
 
 NODES = 10
 MANY_NODES = 500
@@ -101,7 +101,7 @@ class _Recording:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         committed = await self._store.commit(commit)
         self.made.append(commit)
         return committed

@@ -33,7 +33,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.search.values import SearchQuery
 from perdure.stores.jsonl.store import JsonlStore
-from perdure.stores.protocol import Searching, SessionStore
+from perdure.stores.protocol import SearchService, SessionStore
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
 
@@ -85,7 +85,7 @@ async def measure(run: Run) -> list[Figure]:
 async def searches(run: Run, store: SessionStore, claim: str) -> list[Figure]:
     """The same queries in as many entries of a store without a raw index beside it."""
     await _fill_by_session(store, run)
-    assert isinstance(store, Searching)
+    assert isinstance(store, SearchService)
     began = time.perf_counter()
     await store.search(SearchQuery(text="nothing"))
     first_s = time.perf_counter() - began
@@ -115,7 +115,7 @@ async def _opened_jsonl(root: Path) -> JsonlStore:
     return await JsonlStore.open(root, durability="normal", clock=CLOCK, random=system_random)
 
 
-async def _measured(store: Searching, query: Query, claim: str, repeats: int) -> Figure:
+async def _measured(store: SearchService, query: Query, claim: str, repeats: int) -> Figure:
     laps = Stopwatch()
     for _ in range(repeats):
         with laps:

@@ -204,7 +204,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "perdure.client.agents.files.reader": ("agent_of_text",),
     "perdure.client.agents.files.writer": ("agent_text",),
     "perdure.client.agents.session_usage": (
-        "Standing",
+        "SessionUsage",
         "revoke",
         "standing_of",
     ),

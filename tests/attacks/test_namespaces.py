@@ -172,7 +172,7 @@ CALLS: dict[str, list[Call]] = {
         lambda s, _: s.is_due(Retention(max_sessions=1)),
         lambda s, _: s.is_due(Retention(max_bytes=1)),
     ],
-    "measured": [lambda s, _: s.measured(0)],
+    "measure": [lambda s, _: s.measure(0)],
     "newest": [lambda s, id: s.newest(id, limit=9)],
     "notes": [lambda s, id: s.notes(id, ("label", "session_info", "question", "queued"))],
     "notes_of_all": [
@@ -194,16 +194,16 @@ CALLS: dict[str, list[Call]] = {
         lambda s, _: s.resolve(StreamId("own"), f"alias-{WORD}"),
     ],
     "retention": [lambda s, _: s.retention()],
-    "salvaged": [lambda s, _: s.salvaged()],
+    "salvage_namespace": [lambda s, _: s.salvage_namespace()],
     "scan": [lambda s, _: s.scan(SearchQuery(text=WORD))],
-    "sealed": [lambda s, id: s.sealed(id, after=-1, upto=9)],
+    "read_segment": [lambda s, id: s.read_segment(id, after=-1, upto=9)],
     "search": [
         lambda s, _: s.search(SearchQuery(text=WORD)),
         lambda s, id: s.search(SearchQuery(text=WORD, sessions=(id,))),
     ],
-    "seen": [
-        lambda s, id: s.seen(id, [of(id)]),
-        lambda s, id: s.seen(StreamId("own"), [of(id)]),
+    "visible_ids": [
+        lambda s, id: s.visible_ids(id, [of(id)]),
+        lambda s, id: s.visible_ids(StreamId("own"), [of(id)]),
     ],
     "sessions": [
         lambda s, _: s.sessions(limit=None, scope="all"),
@@ -212,7 +212,7 @@ CALLS: dict[str, list[Call]] = {
     ],
     "set_quota": [lambda s, _: s.set_quota(Quota(max_sessions=3))],
     "set_retention": [lambda s, _: s.set_retention(Retention(max_sessions=3))],
-    "standings": [lambda s, _: s.standings()],
+    "segment_states": [lambda s, _: s.segment_states()],
     "state": [lambda s, id: s.state(id)],
     "tree": [lambda s, id: s.tree(id)],
     "vacuum": [lambda s, _: s.vacuum()],

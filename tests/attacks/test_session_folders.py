@@ -21,7 +21,7 @@ import pytest
 from perdure.errors import PerdureError, SessionNotFound, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.search.values import SearchQuery
-from perdure.stores.jsonl.disk.folder import Folder, hashed
+from perdure.stores.jsonl.disk.folder import Folder, file_name_of
 from perdure.stores.jsonl.search.catalogue import encode
 from perdure.stores.jsonl.search.files import IndexFiles
 from perdure.stores.jsonl.store import JsonlStore
@@ -136,7 +136,9 @@ def erasure_of(path: str) -> Plant:
             "keys": [],
             "contents": [],
         }
-        (folder / ".perdure" / "erasures" / hashed("e")).write_bytes(msgspec.json.encode(record))
+        (folder / ".perdure" / "erasures" / file_name_of("e")).write_bytes(
+            msgspec.json.encode(record)
+        )
 
     return plant
 
@@ -158,13 +160,13 @@ def catalogue_of(path: str) -> Plant:
 
 
 SIDE = {
-    "lease": f".perdure/leases/{hashed('good')}",
-    "partial": f".perdure/partials/{hashed('good')}",
-    "key": f".perdure/keys/{hashed('good')}",
-    "quota": f".perdure/limits/{hashed('quota')}",
-    "erasure": f".perdure/erasures/{hashed('x')}",
-    "lock-of-session": f".perdure/locks/stream-{hashed('good')}",
-    "lock-of-feed": f".perdure/locks/feed-{hashed('')}",
+    "lease": f".perdure/leases/{file_name_of('good')}",
+    "partial": f".perdure/partials/{file_name_of('good')}",
+    "key": f".perdure/keys/{file_name_of('good')}",
+    "quota": f".perdure/limits/{file_name_of('quota')}",
+    "erasure": f".perdure/erasures/{file_name_of('x')}",
+    "lock-of-session": f".perdure/locks/stream-{file_name_of('good')}",
+    "lock-of-feed": f".perdure/locks/feed-{file_name_of('')}",
     "feed": ".perdure/feed",
     "catalogue": ".perdure/search/catalogue",
 }
@@ -230,7 +232,7 @@ async def use(folder: Path) -> tuple[list[PerdureError], Verification | None]:
             store.reindex,
             store.holdings,
             store.vacuum,
-            store.salvaged,
+            store.salvage_namespace,
             lambda: store.erase(request),
             store.erasures,
         ):
@@ -341,7 +343,7 @@ async def test_link_that_is_swapped_in_while_appending_leads_nowhere(tmp_path: P
 @pytest.mark.parametrize("kind", ["retention", "quota", "keys"])
 async def test_limit_that_is_none_is_refused_and_named(kind: str, tmp_path: Path) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
-    place = folder / ".perdure" / "limits" / hashed(kind)
+    place = folder / ".perdure" / "limits" / file_name_of(kind)
     place.parent.mkdir(exist_ok=True)
     place.write_bytes(b"[1, 2")
     store = await opened(folder)

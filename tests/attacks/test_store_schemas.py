@@ -28,7 +28,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.manifest import (
     MANIFEST_NAME,
     STORE_NAME,
-    encoded,
+    encode_manifest,
     hash_of,
     read_manifest,
 )
@@ -194,7 +194,7 @@ async def restore_of(path: Path) -> None:
     shutil.copyfile(path, folder / STORE_NAME)
     size, digest = hash_of(folder / STORE_NAME)
     manifest = msgspec.structs.replace(read_manifest(folder), bytes=size, sha256=digest)
-    (folder / MANIFEST_NAME).write_bytes(encoded(manifest))
+    (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
     try:
         await restore(folder, address(path.with_name("restored.db")))
     finally:

@@ -68,5 +68,5 @@ def test_lock_of_session_files_is_not_kept_by_a_forked_child(tmp_path: Path) -> 
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "released\n"
-        with folder.locked("stream", "a"):
+        with folder.hold_lock("stream", "a"):
             pass

@@ -17,7 +17,7 @@ from perdure.errors import LeaseHeld, PerdureError, StoreUnavailable
 from perdure.models.scenario import CallTools, Reply, Say, ScriptedCall
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Lease
+from perdure.stores.protocol import Commit, CommitResult, Lease
 from tests.fakes.chats import Stage
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.samples import ALL_ONLY
@@ -38,7 +38,7 @@ class Failing(MemoryStore):
     has_landed = False
     is_down = False
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self.fails_at -= 1
         if self.fails_at == 0:
             if self.has_landed:

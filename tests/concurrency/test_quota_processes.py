@@ -13,9 +13,9 @@ import pytest
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.session.info import StreamHeader
-from perdure.stores.maintenance.segments import Sealing
+from perdure.stores.maintenance.segments import SegmentService
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.quotas import Limiting, Quota, Usage
+from perdure.stores.retention.quotas import Quota, QuotaService, Usage
 from tests.concurrency.children.quota_writer import S
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import Child, child
@@ -54,9 +54,9 @@ async def store(address: str) -> AsyncIterator[Store]:
         yield opened
 
 
-def limiting(store: Store) -> Limiting:
+def limiting(store: Store) -> QuotaService:
     backend = store.backend
-    assert isinstance(backend, Limiting)
+    assert isinstance(backend, QuotaService)
     return backend
 
 
@@ -67,8 +67,8 @@ async def counted(address: str) -> Usage:
         await backend.set_quota(Quota())
         _, usage = await backend.quota()
         entries = 0
-        assert isinstance(fresh.backend, Sealing)
-        for each in await fresh.backend.standings():
+        assert isinstance(fresh.backend, SegmentService)
+        for each in await fresh.backend.segment_states():
             entries += len(await fresh.backend.entries(each.stream))
     assert usage.entries == entries
     return usage

@@ -6,11 +6,11 @@ from perdure.context.incremental.conversation import conversation_of
 from perdure.context.incremental.prompt import Prompt, prompt_of
 from perdure.engine.windows import FollowedWindow, pinned_window
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import LogReading
+from perdure.stores.protocol import LogReader
 
 
 async def assert_followed(
-    followed: FollowedWindow, log: LogReading, stream: StreamId, budget_tokens: int = 5
+    followed: FollowedWindow, log: LogReader, stream: StreamId, budget_tokens: int = 5
 ) -> None:
     """`followed` is where `stream` stands, and whole or trimmed it says the same."""
     leaf = (await log.state(stream)).leaf

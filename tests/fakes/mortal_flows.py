@@ -21,7 +21,7 @@ from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCal
 from perdure.models.scripted import ScriptedModel
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.messages import Usage
-from perdure.stores.protocol import Commit, Committed, SessionStore
+from perdure.stores.protocol import Commit, CommitResult, SessionStore
 from tests.fakes.two_tools import Death, MortalStore, Reaper
 
 FLOW = "the-flow"
@@ -50,7 +50,7 @@ class _Counted(MortalStore):
         super().__init__(store, reaper, None)
         self._told = told
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self._reaper.pass_by("before_commit")
         committed = await self._store.commit(commit)
         if self._told is not None:

@@ -25,7 +25,7 @@ from perdure.session.flows.kinds import Offers, RepairCode
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Lease, Taking, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
 from tests.fakes.clock import ManualClock
 from tests.fakes.flow_oracle import Told
 from tests.fakes.scripted_roles import ScriptedRoles, hand, signal
@@ -149,7 +149,7 @@ class Process:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         """See ``SessionStore``."""
         is_last = self._left == 0
         self._left = None if self._left is None else self._left - 1
@@ -162,7 +162,7 @@ class Process:
             await self._die()
         return committed
 
-    async def _led(self, commit: Commit) -> Committed:
+    async def _led(self, commit: Commit) -> CommitResult:
         """Make `commit`; who takes a lease in it is this process, and knows itself who is dead."""
         try:
             return await self._store.commit(self._taken(commit, None))
@@ -176,7 +176,7 @@ class Process:
         for write in commit.writes:
             taking = write.taking
             if taking is not None:
-                taking = Taking(self._name, taking.ttl_ms, dead_owner)
+                taking = LeaseRequest(self._name, taking.ttl_ms, dead_owner)
             writes.append(msgspec.structs.replace(write, taking=taking))
         return msgspec.structs.replace(commit, writes=tuple(writes))
 

@@ -26,7 +26,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnEnd, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, assistant, user
-from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
 from tests.fakes.clock import ManualClock
 from tests.fakes.flow_log import FLOW
 
@@ -135,7 +135,7 @@ class ScriptedRoles:
             companion.committed(committed.entries[1:])
             return
 
-    async def _commit(self, *writes: Write, blobs: tuple[bytes, ...] = ()) -> Committed:
+    async def _commit(self, *writes: Write, blobs: tuple[bytes, ...] = ()) -> CommitResult:
         return await self._store.commit(Commit(writes=writes, at=self._clock.now_ms(), blobs=blobs))
 
 

@@ -24,7 +24,7 @@ from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCal
 from perdure.models.scripted import ScriptedModel
 from perdure.session.clock import Clock
 from perdure.session.ledger import InterruptPolicy, UnknownPolicy
-from perdure.stores.protocol import Commit, Committed, SessionStore
+from perdure.stores.protocol import Commit, CommitResult, SessionStore
 from perdure.tools.spec import ToolCall
 
 SESSION = "the-session"
@@ -83,7 +83,7 @@ class MortalStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self._reaper.pass_by("before_commit")
         committed = await self._store.commit(commit)
         if self._acknowledge is not None:

@@ -19,7 +19,7 @@ from perdure.interop.formats.sources.reader import Bounds
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_id
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Lease, StreamState
+from perdure.stores.protocol import Commit, CommitResult, Lease, StreamState
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import imported
 
@@ -40,8 +40,8 @@ WHOLE = ("opencode",)
 class Forgetful(MemoryStore):
     """A store that takes everything and keeps nothing."""
 
-    async def commit(self, commit: Commit) -> Committed:
-        return Committed(((),) * len(commit.writes))
+    async def commit(self, commit: Commit) -> CommitResult:
+        return CommitResult(((),) * len(commit.writes))
 
     async def state(self, stream: StreamId) -> StreamState:
         raise SessionNotFound(stream)

@@ -101,7 +101,7 @@ GIVEN_BACK = {
     # bytes in flight are made by `media`, calls and tools by `tool`
     *("Context", "Entry", "Event", "Hit", "LiveEvent", "OpenQuestion", "Reply", "SessionInfo"),
     *("AppendOptions", "Appended", "CommittedSessions"),
-    *("Snapshot", "Standing", "TreeNode", "Usage", "FlowWait", "Block"),
+    *("Snapshot", "SessionUsage", "TreeNode", "Usage", "FlowWait", "Block"),
     *("ActivityTotal", "FileEdit", "ToolCallRecord", "UsageTotal"),
     *("FeedbackContext", "FlowEdge", "FlowNode", "FlowRun", "FlowState", "Graph"),
     *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),

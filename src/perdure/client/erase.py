@@ -17,16 +17,16 @@ from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
     EraseScope,
-    Erasing,
+    EraseService,
     ForkPolicy,
     is_erased,
 )
-from perdure.stores.retention.policy import Retaining
+from perdure.stores.retention.policy import RetentionService
 
 
-def erasing(backend: SessionStore) -> Erasing:
+def erasing(backend: SessionStore) -> EraseService:
     """`backend`, as one that can erase. Raises: Unsupported."""
-    if not isinstance(backend, Erasing):
+    if not isinstance(backend, EraseService):
         raise Unsupported("erasure", backend.address.partition(":")[0])
     return backend
 
@@ -37,7 +37,7 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
     Returns the epoch of that session's leases, as far as the store knows it.
     Raises: SessionExists for the id of an erased session of which the store keeps nothing.
     """
-    if is_reused and isinstance(backend, Retaining):
+    if is_reused and isinstance(backend, RetentionService):
         with suppress(SessionNotFound):
             state = await backend.state(stream)
             await backend.remove(stream, is_erased=True)
@@ -86,7 +86,7 @@ async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamI
 
 async def _require_free(backend: SessionStore, stream: StreamId) -> None:
     """Raises: SessionExists if the erased session `stream` cannot be removed, as with a fork."""
-    if isinstance(backend, Retaining):
+    if isinstance(backend, RetentionService):
         with suppress(SessionNotFound):
             if await backend.holder(stream) is not None:
                 raise SessionExists(stream, is_erased=True)
@@ -114,7 +114,7 @@ async def erase_session(
     forks: ForkPolicy,
     by: str | None,
 ) -> Certificate:
-    """Erase one session. Raises: as ``Erasing.erase``; Unsupported."""
+    """Erase one session. Raises: as ``EraseService.erase``; Unsupported."""
     asked = _request(outside, "session", session, by)
     asked = msgspec.structs.replace(asked, forks=forks)
     return await without_scratch(backend, await erasing(backend).erase(asked))

@@ -30,7 +30,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.key import StoreKey
-from perdure.stores.marks import KEY_BYTES, Marked, Marks
+from perdure.stores.marks import KEY_BYTES, MarkedStore, Marks
 from perdure.stores.protocol import Durability, SessionStore
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
@@ -214,7 +214,7 @@ async def opened(
         raise Unsupported("encryption", scheme)
     else:
         backend = await opener()
-    if isinstance(backend, Marked) and (scheme != "memory" or not is_trusted):
+    if isinstance(backend, MarkedStore) and (scheme != "memory" or not is_trusted):
         backend.marks = _marks(is_trusted=is_trusted)
     return Store(backend, outside)
 

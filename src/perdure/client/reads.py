@@ -24,8 +24,8 @@ from perdure.session.messages import Message
 from perdure.session.notes import Label, LeafMoved, Note, Question
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.access.collector import collector_paused
-from perdure.stores.lazy_session import Backing
-from perdure.stores.protocol import EMPTY, ReadingAtOnce, StreamState
+from perdure.stores.lazy_session import SessionStorage
+from perdure.stores.protocol import EMPTY, SnapshotReader, StreamState
 
 EntryRef = Entry | str
 """An entry as callers name it: itself, its whole id (``<session>/<seq>``), or its foreign id."""
@@ -71,7 +71,7 @@ class SessionReader:
 
     def __init__(
         self,
-        backing: Backing,
+        backing: SessionStorage,
         state: StreamState,
         outside: Outside,
         bus: LiveBus,
@@ -263,7 +263,7 @@ class SessionReader:
             return labels
         # The origin's notes speak of branches too that a fork of one path does not share.
         others = [entry for entry in labels if entry_place(entry)[0] != self.id]
-        unseen = set(others).difference(await self._backing.log.seen(self.id, others))
+        unseen = set(others).difference(await self._backing.log.visible_ids(self.id, others))
         return {entry: label for entry, label in labels.items() if entry not in unseen}
 
     async def find(self, prefix: str) -> EntryId:
@@ -289,7 +289,7 @@ class SessionReader:
     async def _newest(self, limit: int | None = None, kind: str | None = None) -> list[Entry]:
         """The newest `limit` entries of `kind` on the branch; the handle remembers its leaf."""
         log = self._backing.log
-        if isinstance(log, ReadingAtOnce):
+        if isinstance(log, SnapshotReader):
             self._state, entries = await log.newest(self.id, limit=limit, kind=kind)
             return entries
         leaf = (await self._look()).leaf

@@ -8,12 +8,12 @@ from perdure.errors import SessionNotFound, Unsupported
 from perdure.session.ids import StreamId
 from perdure.stores.retention.policy import (
     KEY_WINDOW_MS,
-    Removed,
-    Retaining,
     Retention,
+    RetentionReport,
+    RetentionService,
     expiring,
 )
-from perdure.stores.retention.quotas import Limiting, Quota, Usage
+from perdure.stores.retention.quotas import Quota, QuotaService, Usage
 
 
 async def retention(store: Store) -> Retention:
@@ -31,7 +31,7 @@ async def set_retention(store: Store, policy: Retention) -> None:
 
 async def apply_retention(
     store: Store, policy: Retention | None = None, *, is_dry_run: bool = False
-) -> Removed:
+) -> RetentionReport:
     """Remove the sessions that `policy` (default: the namespace's own) lets go of, one by one.
 
     Others write meanwhile; a session that was gone on with stays. Idempotency keys older than 30
@@ -45,10 +45,10 @@ async def apply_retention(
     is_due = not own.is_empty and await backend.is_due(own)
     plan = expiring(await backend.holdings() if is_due else (), own, now)
     if is_dry_run:
-        return Removed(plan=plan)
+        return RetentionReport(plan=plan)
     gone = [each for each in plan.expiring if await _is_removed(backend, each.stream)]
     await delete_scratch(store.backend, [each.stream for each in gone])
-    return Removed(
+    return RetentionReport(
         plan=plan,
         sessions=len(gone),
         entries=sum(each.entries for each in gone),
@@ -58,7 +58,7 @@ async def apply_retention(
     )
 
 
-async def _is_removed(backend: Retaining, stream: StreamId) -> bool:
+async def _is_removed(backend: RetentionService, stream: StreamId) -> bool:
     """Whether `stream` was removed now; not where something holds it, or somebody was faster."""
     try:
         return await backend.remove(stream)
@@ -79,13 +79,13 @@ async def set_quota(store: Store, quota: Quota) -> None:
     await _limiting(store).set_quota(quota)
 
 
-def _retaining(store: Store) -> Retaining:
-    if not isinstance(store.backend, Retaining):
+def _retaining(store: Store) -> RetentionService:
+    if not isinstance(store.backend, RetentionService):
         raise Unsupported("retention", store.backend.address.partition(":")[0])
     return store.backend
 
 
-def _limiting(store: Store) -> Limiting:
-    if not isinstance(store.backend, Limiting):
+def _limiting(store: Store) -> QuotaService:
+    if not isinstance(store.backend, QuotaService):
         raise Unsupported("quotas", store.backend.address.partition(":")[0])
     return store.backend

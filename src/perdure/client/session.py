@@ -44,7 +44,7 @@ from perdure.session.notes import (
     SessionReopened,
 )
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.lazy_session import Stored
+from perdure.stores.lazy_session import StoredSession
 from perdure.stores.protocol import Commit, StreamState, Write
 from perdure.stores.retention.erase import Certificate, ForkPolicy
 
@@ -220,7 +220,7 @@ class Session(Appender):
         fork = await store.state(header.id)
         await self._hooks.tell(Forked(self.id, fork.header.id))
         return Session(
-            Stored(store), fork, self._outside, self._bus, self._hooks, entry_ids=made.copies
+            StoredSession(store), fork, self._outside, self._bus, self._hooks, entry_ids=made.copies
         )
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:

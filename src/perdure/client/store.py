@@ -68,13 +68,13 @@ from perdure.session.records import (
 )
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.lazy_session import Backing, LazySession, Stored
+from perdure.stores.lazy_session import LazySession, SessionStorage, StoredSession
 from perdure.stores.protocol import (
     Capabilities,
     Commit,
-    Indexing,
-    Scanning,
-    Searching,
+    IndexedSearchService,
+    ScanSearchService,
+    SearchService,
     SessionStore,
     StoreInfo,
     Verification,
@@ -162,7 +162,7 @@ class Store:
             await self.backend.commit(Commit(writes=(write,), at=header.created_at))
         except SessionExists:
             raise await taken(self.backend, header.id) from None
-        return await self._handle(header.id, Stored(self.backend))
+        return await self._handle(header.id, StoredSession(self.backend))
 
     async def open_or_create(
         self,
@@ -203,7 +203,7 @@ class Store:
         """
         is_file = isinstance(session, Path)
         id = (await find_file(self.backend, session)).session if is_file else StreamId(session)
-        backing = Stored(self.backend)
+        backing = StoredSession(self.backend)
         state = await backing.log.state(id)
         if state.info.status == "erased":
             raise Erased(id)
@@ -498,7 +498,7 @@ class Store:
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""
-        if isinstance(self._searching, Indexing):
+        if isinstance(self._searching, IndexedSearchService):
             await self._searching.index(on_progress)
 
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
@@ -506,13 +506,13 @@ class Store:
 
         Raises: StoreReadOnly, StoreFull; StoreUnavailable, also by a stopped indexer; Unsupported.
         """
-        if isinstance(self._searching, Indexing):
+        if isinstance(self._searching, IndexedSearchService):
             return await self._searching.reindex(on_progress)
         return await self._searching.reindex()
 
     @property
-    def _searching(self) -> Searching:
-        if not self.backend.capabilities.search or not isinstance(self.backend, Searching):
+    def _searching(self) -> SearchService:
+        if not self.backend.capabilities.search or not isinstance(self.backend, SearchService):
             raise Unsupported("search", self.backend.address.partition(":")[0])
         return self.backend
 
@@ -588,7 +588,7 @@ class Store:
         if is_chosen and await self._exists(birth.stream):
             raise await taken(self.backend, birth.stream)
         outside = self.outside
-        draft = await LazySession.begun(self.backend, birth, outside.clock, outside.random)
+        draft = await LazySession.create(self.backend, birth, outside.clock, outside.random)
         return await self._handle(birth.stream, draft)
 
     async def _known(self, session: str) -> StreamId:
@@ -602,15 +602,15 @@ class Store:
             return False
         return True
 
-    async def _handle(self, stream: StreamId, backing: Backing) -> Session:
+    async def _handle(self, stream: StreamId, backing: SessionStorage) -> Session:
         state = await backing.log.state(stream)
         return Session(backing, state, self.outside, self.bus, self.hooks)
 
 
 async def _found(
-    store: Searching, query: SearchQuery, on_progress: Callable[[int, int], None] | None
+    store: SearchService, query: SearchQuery, on_progress: Callable[[int, int], None] | None
 ) -> list[Hit]:
-    if on_progress is not None and isinstance(store, Scanning):
+    if on_progress is not None and isinstance(store, ScanSearchService):
         return await store.scan(query, on_progress)
     return await store.search(query)
 

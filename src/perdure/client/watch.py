@@ -28,8 +28,8 @@ from perdure.session.ledger import (
     ToolStarted,
     TurnFinished,
 )
-from perdure.stores.lazy_session import Backing
-from perdure.stores.protocol import EMPTY, NamespaceReading
+from perdure.stores.lazy_session import SessionStorage
+from perdure.stores.protocol import EMPTY, NamespaceReader
 
 _PAGE = 500
 """Entries read at a time."""
@@ -65,7 +65,7 @@ class Watch:
 
 
 def watch_session(
-    backing: Backing, bus: LiveBus, stream: StreamId, after: int, head: int = EMPTY
+    backing: SessionStorage, bus: LiveBus, stream: StreamId, after: int, head: int = EMPTY
 ) -> Watch:
     """The events of the session or flow `stream` after seq `after`; `head` is one it has reached.
 
@@ -93,7 +93,7 @@ def watch_session(
     return Watch(lambda watch: _feed(watch, read, changes, live), after)
 
 
-def watch_namespace(store: NamespaceReading, bus: LiveBus, after: int | None) -> Watch:
+def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> Watch:
     """The events of all streams after position `after`; None: after the first step's.
 
     A position past the newest is waited for, and logged: what stood there may have been removed.

@@ -15,14 +15,14 @@ from perdure.models.stream import AnswerBuilder
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message
-from perdure.stores.protocol import LogReading
+from perdure.stores.protocol import LogReader
 
 BRANCH_TOKENS = 32_000
 """How much of a branch is shown for its summary where the model's window is not known."""
 
 
 async def entries_left(
-    log: LogReading, stream: StreamId, leaf: EntryId | None, target: EntryId | None
+    log: LogReader, stream: StreamId, leaf: EntryId | None, target: EntryId | None
 ) -> list[Entry]:
     """The entries of the branch to `leaf` that the branch to `target` does not have, in order."""
     kept = {entry.id for entry in await log.branch(stream, target)}

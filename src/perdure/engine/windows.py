@@ -14,7 +14,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Custom, CustomMessage
 from perdure.session.notes import CompactionUndone, ContentErased, LeafMoved, Pin
 from perdure.stores.access.collector import collector_paused
-from perdure.stores.protocol import LogReading
+from perdure.stores.protocol import LogReader
 
 _LENGTHENING = frozenset({MESSAGE, Custom.kind, CustomMessage.kind})
 """Tree entries after which the window is what it was, and they."""
@@ -30,7 +30,7 @@ LONG = 2**20
 """Entries with more in their bodies are decoded in a thread. Units: bytes."""
 
 
-async def pinned_window(log: LogReading, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
     """The window of the branch of `stream` that ends at `leaf`.
 
     Of what a compaction hides, what is pinned is read, with what belongs to it.
@@ -47,7 +47,7 @@ async def pinned_window(log: LogReading, stream: StreamId, leaf: EntryId | None)
 
 
 async def near_pins(
-    log: LogReading, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
+    log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
     """The pinned entries before `window` on its branch, among those that belong to them.
 
@@ -83,7 +83,7 @@ class FollowedWindow:
     another window than the longer one has it read again.
     """
 
-    def __init__(self, log: LogReading, stream: StreamId, history: History = "full") -> None:
+    def __init__(self, log: LogReader, stream: StreamId, history: History = "full") -> None:
         self._log = log
         self._stream = stream
         self._history: History = history

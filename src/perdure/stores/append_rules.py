@@ -56,7 +56,7 @@ class Admission(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Shared(msgspec.Struct, frozen=True):
+class ForkOrigin(msgspec.Struct, frozen=True):
     """What a new fork takes over from its origin.
 
     `head` and `info` are the origin's as they are now. `hash` is its chain after the commit that
@@ -126,8 +126,8 @@ def _check_birth(header: StreamHeader) -> None:
         raise InvalidEntry(reason, told=reason) from error
 
 
-def opened(
-    header: StreamHeader, genesis: bytes, shared: Shared | None = None, sees: Sees | None = None
+def initial_state(
+    header: StreamHeader, genesis: bytes, shared: ForkOrigin | None = None, sees: Sees | None = None
 ) -> StreamState:
     """A stream as it is before its first entry.
 
@@ -141,7 +141,7 @@ def opened(
     if header.fork is not None and shared is not None and sees is not None:
         _check_fork(header.fork, shared.head, sees)
         leaf = header.fork.leaf
-        info = info_of(header, _inherited(shared))
+        info = info_of(header, _inherited_info(shared))
     return StreamState(header, EMPTY, leaf, genesis, 0, None, info)
 
 
@@ -155,7 +155,7 @@ def _check_fork(fork: ForkPoint, head: int, sees: Sees) -> None:
         raise InvalidParent(fork.leaf, fork.stream, "no tree entry it sees where it is forked")
 
 
-def _inherited(shared: Shared) -> SessionInfo:
+def _inherited_info(shared: ForkOrigin) -> SessionInfo:
     first_text = shared.info.first_text if shared.messages else None
     return msgspec.structs.replace(shared.info, messages=shared.messages, first_text=first_text)
 
@@ -208,7 +208,7 @@ def plan_append(
     )
 
 
-def advanced(state: StreamState, admission: Admission, chain: bytes) -> StreamState:
+def state_after(state: StreamState, admission: Admission, chain: bytes) -> StreamState:
     """Where the stream stands after `admission`; `chain` is its new ``commit_hash``."""
     return StreamState(
         header=state.header,

@@ -54,11 +54,14 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
 
 def fingerprint(commit: Commit) -> bytes:
     """What an idempotency key is bound to: all the caller asked to append, but for times."""
-    asked = [(write.stream, [_asked(new) for new in write.entries]) for write in commit.writes]
+    asked = [
+        (write.stream, [_fingerprint_fields(new) for new in write.entries])
+        for write in commit.writes
+    ]
     return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=16).digest()
 
 
-def _asked(new: NewEntry) -> tuple[object, ...]:
+def _fingerprint_fields(new: NewEntry) -> tuple[object, ...]:
     alias = new.alias and new.alias.encode(errors="surrogatepass")
     return (new.kind, new.v, new.lane, new.body, _place(new.parent), _place(new.about), alias)
 

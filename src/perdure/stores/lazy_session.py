@@ -27,7 +27,7 @@ from perdure.session.messages import decode_message
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.loop_lock import LoopLock
 from perdure.stores.access.process import running_loop
-from perdure.stores.protocol import Commit, Committed, LogReading, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, LogReader, SessionStore, Write
 from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ else:
     in_memory_store = Later("perdure.stores.in_memory.store")
 
 
-class Backing(Protocol):
+class SessionStorage(Protocol):
     """Where one session is read from and written to."""
 
     @property
@@ -45,7 +45,7 @@ class Backing(Protocol):
         ...
 
     @property
-    def log(self) -> LogReading:
+    def log(self) -> LogReader:
         """Where the session is read from now."""
         ...
 
@@ -54,7 +54,7 @@ class Backing(Protocol):
         """Whether nothing of the session is stored yet."""
         ...
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         """Append `commit`, which writes to the session."""
         ...
 
@@ -67,15 +67,15 @@ class Backing(Protocol):
         ...
 
 
-class Stored:
+class StoredSession:
     """A session that is in its store."""
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
-        self.log: LogReading = store
+        self.log: LogReader = store
         self.is_draft = False
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         return await self.store.commit(commit)
 
     async def flush(self) -> None:
@@ -102,7 +102,7 @@ class LazySession:
         self.is_draft = True
 
     @classmethod
-    async def begun(
+    async def create(
         cls, store: SessionStore, birth: Write, clock: Clock, random: RandomSource
     ) -> LazySession:
         """A draft of the session that `birth` creates; nothing is written to `store`."""
@@ -111,17 +111,17 @@ class LazySession:
         return cls(store, memory, birth, clock)
 
     @property
-    def log(self) -> LogReading:
+    def log(self) -> LogReader:
         return self._memory if self.is_draft else self.store
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         # Shielded: a caller that gives up must not leave a draft whose log is in the store.
         return await asyncio.shield(self._commit(commit))
 
     async def flush(self) -> None:
         await asyncio.shield(self._flush())
 
-    async def _commit(self, commit: Commit) -> Committed:
+    async def _commit(self, commit: Commit) -> CommitResult:
         async with self._writing:
             if self.is_draft and _needs_a_stored_log(commit, self._birth.stream):
                 await self._move(Commit(writes=(), at=commit.at))
@@ -155,7 +155,7 @@ class LazySession:
         async for _ in following:
             yield
 
-    async def _move(self, commit: Commit) -> Committed:
+    async def _move(self, commit: Commit) -> CommitResult:
         """Store the draft's entries and those of `commit` in one commit; what the latter gave."""
         own = self._birth.stream
         aliases = {entry: alias for alias, entry in (await self._memory.aliases(own)).items()}
@@ -169,7 +169,7 @@ class LazySession:
         self.is_draft = False
         self._wake()
         await self._memory.close()
-        return Committed(entries=(committed.entries[0][len(drafted) :],))
+        return CommitResult(entries=(committed.entries[0][len(drafted) :],))
 
     def _wake(self) -> None:
         self._version += 1
@@ -218,13 +218,13 @@ def _behind(new: NewEntry, drafted: int, own: StreamId) -> NewEntry:
     """`new` in a write in which `drafted` entries of the draft come first."""
     parent, about = new.parent, new.about
     if not isinstance(parent, Here | None):
-        parent = _moved(parent, drafted, own)
+        parent = _shifted_ref(parent, drafted, own)
     if about is not None:
-        about = _moved(about, drafted, own)
+        about = _shifted_ref(about, drafted, own)
     return msgspec.structs.replace(new, parent=parent, about=about)
 
 
-def _moved(reference: Ref, drafted: int, own: StreamId) -> Ref:
+def _shifted_ref(reference: Ref, drafted: int, own: StreamId) -> Ref:
     if isinstance(reference, Sibling):
         return Sibling(reference.index + drafted)
     stream, seq = entry_place(reference)

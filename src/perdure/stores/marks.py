@@ -91,7 +91,7 @@ class _Body(Protocol):
     def body(self) -> bytes: ...
 
 
-class Trusted(msgspec.Struct, frozen=True):
+class TrustState(msgspec.Struct, frozen=True):
     """What gives authority in a store now: what was judged under another one may be outdated."""
 
     marks: Marks
@@ -122,17 +122,18 @@ class Marks:
         return self._find_key()
 
     @property
-    def trusted(self) -> Trusted:
+    def trust_state(self) -> TrustState:
         """What gives authority now."""
-        return Trusted(self, frozenset() if self.is_trusted else self._endorsed())
+        return TrustState(self, frozenset() if self.is_trusted else self._endorsed())
 
-    def marked(self, commit: Commit) -> Commit:
+    def with_marks(self, commit: Commit) -> Commit:
         """`commit` with marks in what gives authority; what was received stays as it is."""
         if not any(_has_authority(write) for write in commit.writes) or self._key is None:
             return commit
         key = self._key
         writes = tuple(
-            self._marked(write, key) if _has_authority(write) else write for write in commit.writes
+            self._mark_write(write, key) if _has_authority(write) else write
+            for write in commit.writes
         )
         return msgspec.structs.replace(commit, writes=writes)
 
@@ -140,8 +141,8 @@ class Marks:
         """`marked`, in a thread where `commit` is so large that its digest takes a while."""
         sizes = [len(new.body) for write in commit.writes for new in write.entries]
         if sum(sizes) < _LARGE_BYTES:
-            return self.marked(commit)
-        return await asyncio.to_thread(self.marked, commit)
+            return self.with_marks(commit)
+        return await asyncio.to_thread(self.with_marks, commit)
 
     def is_own(self, entry: Entry) -> bool:
         """Whether the user's perdure wrote `entry`, or the user trusts it."""
@@ -154,7 +155,7 @@ class Marks:
         if self._key is None:
             return frozenset()
         by_seq = {entry.seq: entry for entry in entries}
-        own = {seq for entry in entries for seq in _covered(entry, by_seq, self._key)}
+        own = {seq for entry in entries for seq in _covered_seqs(entry, by_seq, self._key)}
         if len(own) < len(by_seq) and (endorsed := self._endorsed()):
             own |= {e.seq for e in entries if endorsement(e, self._key) in endorsed}
         return frozenset(own)
@@ -163,7 +164,7 @@ class Marks:
         """What `endorsed` has to give for `entries` to be trusted."""
         return [] if self._key is None else [endorsement(entry, self._key) for entry in entries]
 
-    def _marked(self, write: Write, key: bytes) -> Write:
+    def _mark_write(self, write: Write, key: bytes) -> Write:
         if write.expected_head is None or (write.lease is None and write.taking is None):
             entries = tuple(
                 _with_mark(new, _alone(write.stream, _about(new), new, key).hex())
@@ -185,7 +186,7 @@ TRUSTED = Marks()
 
 
 @runtime_checkable
-class Marked(Protocol):
+class MarkedStore(Protocol):
     """What a store of perdure's has besides what it promises as a `SessionStore`."""
 
     marks: Marks
@@ -193,19 +194,19 @@ class Marked(Protocol):
 
 def marks_of(store: object) -> Marks:
     """The marks of `store`; one that has none is trusted."""
-    return store.marks if isinstance(store, Marked) else TRUSTED
+    return store.marks if isinstance(store, MarkedStore) else TRUSTED
 
 
 def endorsement(entry: Entry, key: bytes) -> str:
     """The digest by which `entry` alone, at its place, is trusted."""
-    return _mac(key, "endorsed", entry.stream, entry.seq, [_told(entry)]).hex()
+    return _mac(key, "endorsed", entry.stream, entry.seq, [_mac_fields(entry)]).hex()
 
 
 def _has_authority(write: Write) -> bool:
     return not write.is_received and any(new.kind in AUTHORITY_KINDS for new in write.entries)
 
 
-def _covered(entry: Entry, by_seq: Mapping[int, Entry], key: bytes) -> Iterable[int]:
+def _covered_seqs(entry: Entry, by_seq: Mapping[int, Entry], key: bytes) -> Iterable[int]:
     """The seqs that the mark of `entry` covers; none where it has no valid one."""
     found = _MARK.search(entry.body)
     if found is None or entry.lane != "side":
@@ -234,16 +235,16 @@ def _about(entry: Entry | NewEntry) -> str | None:
 
 
 def _alone(stream: StreamId, about: str | None, entry: _Body, key: bytes) -> bytes:
-    return _mac(key, "alone", stream, about, [_told(entry)])
+    return _mac(key, "alone", stream, about, [_mac_fields(entry)])
 
 
 def _together(stream: StreamId, first: int, entries: Iterable[_Body], key: bytes) -> bytes:
-    all_told = [_told(entry) for entry in entries]
+    all_told = [_mac_fields(entry) for entry in entries]
     size = sum(len(body) + _HEAD_BYTES for *_, body in all_told)
     return _mac(key, "together", stream, first, all_told, size=size)
 
 
-def _told(entry: _Body) -> tuple[str, str, int, bytes]:
+def _mac_fields(entry: _Body) -> tuple[str, str, int, bytes]:
     return entry.lane, entry.kind, entry.v, entry.body
 
 

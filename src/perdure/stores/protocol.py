@@ -56,7 +56,7 @@ class Lease(msgspec.Struct, frozen=True):
     until: int
 
 
-class Taking(msgspec.Struct, frozen=True):
+class LeaseRequest(msgspec.Struct, frozen=True):
     """The wish to take a lease, as ``acquire_lease`` is told it."""
 
     owner: str
@@ -84,7 +84,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     expected_head: int | None = None
     expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET
     lease: Lease | None = None
-    taking: Taking | None = None
+    taking: LeaseRequest | None = None
     is_releasing: bool = False
     is_received: bool = False
 
@@ -105,7 +105,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     blobs: tuple[bytes, ...] = ()
 
 
-class Committed(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """What a commit appended.
 
     Shape: one tuple of entries per write, in the order given. `is_replay`: the idempotency key was
@@ -187,7 +187,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     its origin's entries, under their ids; without it a fork gets copies, entries of its own with
     ids of its own, and its header has a `parent` and no `fork`. `encryption`: the store can be
     encrypted at rest. `erase`: content can be taken out of a stream that stays; without it a
-    stream can only be removed whole. `search`: the store is also `Searching`.
+    stream can only be removed whole. `search`: the store is also `SearchService`.
     `leases_in_commits`: a commit can take a lease, and give one back.
     """
 
@@ -199,10 +199,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     leases_in_commits: bool = False
 
 
-class LogWriting(Protocol):
+class LogWriter(Protocol):
     """Appending to streams, and the right to do so."""
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         """Append `commit`, all or nothing.
 
         Durable: on return it survives ``kill -9`` and, at durability "full", power loss.
@@ -248,7 +248,7 @@ class LogWriting(Protocol):
         ...
 
 
-class LogReading(Protocol):
+class LogReader(Protocol):
     """Reading one stream."""
 
     async def state(self, stream: StreamId) -> StreamState:
@@ -278,7 +278,7 @@ class LogReading(Protocol):
         """
         ...
 
-    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+    async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
         """Those of `entries` that `stream` sees, found in one read. Raises: SessionNotFound."""
         ...
 
@@ -356,7 +356,7 @@ class LogReading(Protocol):
 
 
 @runtime_checkable
-class ReadingAtOnce(Protocol):
+class SnapshotReader(Protocol):
     """What a backend has besides where every read is a way of its own, to another thread."""
 
     async def newest(
@@ -366,7 +366,7 @@ class ReadingAtOnce(Protocol):
         ...
 
 
-class NamespaceReading(Protocol):
+class NamespaceReader(Protocol):
     """Reading across the streams of the namespace."""
 
     async def find(self, prefix: str) -> StreamId:
@@ -431,7 +431,7 @@ class NamespaceReading(Protocol):
 
 
 @runtime_checkable
-class Searching(Protocol):
+class SearchService(Protocol):
     """Full text over the namespace: what a backend with the capability ``search`` has besides."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
@@ -454,16 +454,16 @@ OnProgress = Callable[[int, int], None]
 
 
 @runtime_checkable
-class Scanning(Searching, Protocol):
+class ScanSearchService(SearchService, Protocol):
     """A backend that can search without an index: the more there is, the longer it takes."""
 
     async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        """As ``Searching.search``, without an index."""
+        """As ``SearchService.search``, without an index."""
         ...
 
 
 @runtime_checkable
-class Indexing(Searching, Protocol):
+class IndexedSearchService(SearchService, Protocol):
     """A backend whose searches go by an index: what was appended gets into it in steps."""
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
@@ -474,11 +474,11 @@ class Indexing(Searching, Protocol):
         ...
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        """As ``Searching.reindex``."""
+        """As ``SearchService.reindex``."""
         ...
 
 
-class SessionStore(LogWriting, LogReading, NamespaceReading, Protocol):
+class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
     """One namespace of a store. Every method may be called from any task of one event loop."""
 
     address: str

@@ -77,7 +77,7 @@ def hits_among(
     sought: Sought,
     is_on_branch: Callable[[Found], bool],
 ) -> list[Hit]:
-    """What ``Searching.search`` promises, given the newest ``MOST_RANKED`` that fit."""
+    """What ``SearchService.search`` promises, given the newest ``MOST_RANKED`` that fit."""
     hits = (
         hit_of(found, score, sought, is_on_branch=is_on_branch(found))
         for found, score in best_of(fits)

@@ -112,10 +112,10 @@ def _commit_problems(
         return
     lines = [header_line(row.entry, row.digest) for row in rows]
     if commit_hash(before, commit.at, commit.epoch, lines) != commit.hash:
-        yield Problem(stream, commit.first, _altered(commit))
+        yield Problem(stream, commit.first, _altered_message(commit))
 
 
-def _altered(commit: StoredCommit) -> str:
+def _altered_message(commit: StoredCommit) -> str:
     last = commit.first + commit.count - 1
     which = "this entry" if commit.count == 1 else f"one of the entries {commit.first} to {last}"
     before = "the session" if commit.first == 0 else "the commit before"

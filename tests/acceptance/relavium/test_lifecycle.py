@@ -13,7 +13,7 @@ from perdure.errors import InvalidTransition, ModelUnavailable, TurnFailed
 from perdure.models.protocol import Finished, TextDelta
 from perdure.session.ledger import ModelFinished, TurnFinished, TurnStarted
 from perdure.session.messages import ThinkingPart, ToolCallPart, ToolResultPart
-from perdure.stores.protocol import Commit, Committed
+from perdure.stores.protocol import Commit, CommitResult
 from perdure.tools.decorator import tool
 from tests.fakes.players import USED, Hold, Theatre, asks, words
 
@@ -92,7 +92,7 @@ async def test_06_cancelled_as_the_turn_starts_nothing_is_sent_and_there_is_one_
     chat = await theatre.chat()
     commit = theatre.memory.commit
 
-    async def commit_and_tell(asked: Commit) -> Committed:
+    async def commit_and_tell(asked: Commit) -> CommitResult:
         committed = await commit(asked)
         if any(entry.kind == TurnStarted.kind for entry in committed.entries[0]):
             turn.cancel()  # as somebody does who is told of it at once

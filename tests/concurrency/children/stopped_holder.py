@@ -30,7 +30,7 @@ def stop() -> None:
 
 def hold(what: str, where: str, *how: str) -> None:
     if what == "folder":
-        with Folder(Path(where), is_synced=False).locked(*how):
+        with Folder(Path(where), is_synced=False).hold_lock(*how):
             stop()
     elif what == "sqlite":
         db: Any = apsw.Connection(where)

@@ -11,7 +11,7 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Searching, SessionStore
+from perdure.stores.protocol import SearchService, SessionStore
 from tests.conformance.store.building import append, create, fork, header, labelled
 from tests.fakes.clock import ManualClock, SeededRandom
 
@@ -32,7 +32,7 @@ FILTERED = (
 
 async def check_it_finds_what_memory_finds(store: SessionStore, seed: int) -> None:
     """Write the same log into `store` and into memory, and ask both the same."""
-    assert isinstance(store, Searching)
+    assert isinstance(store, SearchService)
     plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     for each in (plain, store):
         await _write(each, random.Random(seed), has_forks=store.capabilities.pointer_fork)

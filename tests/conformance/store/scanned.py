@@ -21,9 +21,9 @@ from perdure.session.notes import (
     unanswered,
 )
 from perdure.stores.protocol import SessionStore
-from perdure.stores.retention.erase import EraseRequest, Erasing
-from perdure.stores.retention.policy import Retaining, Retention, expiring
-from perdure.stores.retention.quotas import Limiting, Usage
+from perdure.stores.retention.erase import EraseRequest, EraseService
+from perdure.stores.retention.policy import Retention, RetentionService, expiring
+from perdure.stores.retention.quotas import QuotaService, Usage
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import append, create, fork, header, replied, said
 from tests.fakes.clock import START_MS
@@ -65,7 +65,7 @@ class Namespace:
         elif act == "erase":
             await self._erase(stream)
         elif act == "remove":
-            if await cast("Retaining", self.store).remove(stream):
+            if await cast("RetentionService", self.store).remove(stream):
                 self.there.remove(stream)
         else:
             for entry in await self._entries(act, number, stream):
@@ -105,7 +105,7 @@ class Namespace:
         request = EraseRequest(
             id=f"e{self.at}", scope="session", by="me", at=self.at, name=stream, forks="erase"
         )
-        done = await cast("Erasing", self.store).erase(request)
+        done = await cast("EraseService", self.store).erase(request)
         if not self.store.capabilities.erase:
             gone = {each.session for each in done.sessions}
             self.there = [each for each in self.there if each not in gone]
@@ -147,7 +147,7 @@ class Namespace:
         await self.check_counts()
 
     async def _check_retention(self) -> None:
-        retaining = cast("Retaining", self.store)
+        retaining = cast("RetentionService", self.store)
         holdings = await retaining.holdings()
         for seconds in (0, 10_000):
             for policy in (
@@ -161,7 +161,7 @@ class Namespace:
                     assert await retaining.is_due(policy)
 
     async def check_counts(self) -> None:
-        info, (_, used) = await self.store.info(), await cast("Limiting", self.store).quota()
+        info, (_, used) = await self.store.info(), await cast("QuotaService", self.store).quota()
         logs = [await self.store.entries(stream) for stream in self.there]
         states = [await self.store.state(stream) for stream in self.there]
         size = sum(len(entry.body) for log in logs for entry in log)

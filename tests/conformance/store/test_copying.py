@@ -19,8 +19,8 @@ from perdure.session.messages import MediaPart, Message, TextPart
 from perdure.session.search.values import SearchQuery
 from perdure.stores.maintenance.copy import CopyReport
 from perdure.stores.maintenance.segments import SegmentState
-from perdure.stores.protocol import Commit, Searching, SessionStore, Write
-from perdure.stores.retention.erase import EraseRequest, Erasing
+from perdure.stores.protocol import Commit, SearchService, SessionStore, Write
+from perdure.stores.retention.erase import EraseRequest, EraseService
 from tests.conformance.store.backends import BACKENDS, Backend
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -75,14 +75,14 @@ async def copied(
     source: SessionStore, target: SessionStore, moment: list[SegmentState] | None = None
 ) -> CopyReport:
     if moment is None:
-        moment = await as_sealing(source).standings()
+        moment = await as_sealing(source).segment_states()
     return await copy_of(copying(source), copying(target)).run(moment)
 
 
 async def shown(store: SessionStore) -> object:
     """What a reader sees of each session, whatever its entries are called."""
     found: dict[str, object] = {}
-    for standing in await as_sealing(store).standings():
+    for standing in await as_sealing(store).segment_states():
         state = await store.state(standing.stream)
         branch = await store.branch(standing.stream, state.leaf)
         window = await store.context_window(standing.stream, state.leaf)
@@ -123,14 +123,14 @@ async def test_a_second_copy_adds_only_what_is_new(
     await filled(store)
     await copied(store, target)
     again = await copied(store, target)
-    assert again.added == 0
+    assert again.added_entries == 0
     assert set(outcomes(again).values()) == {"present"}
 
     await append(store, S, said("new"))
     await append(store, StreamId("f"), said("new too"))
     later = await copied(store, target)
     assert later.is_whole
-    assert later.added == 2
+    assert later.added_entries == 2
     assert await shown(target) == await shown(store)
     assert (await target.verify()).problems == ()
 
@@ -139,12 +139,12 @@ async def test_only_what_was_there_at_the_moment_is_copied(
     store: SessionStore, target: SessionStore
 ) -> None:
     await create(store, S, said("a"))
-    moment = await as_sealing(store).standings()
+    moment = await as_sealing(store).segment_states()
     await append(store, S, said("later"))
     await create(store, StreamId("late"))
     await copied(store, target, moment)
 
-    assert [each.stream for each in await as_sealing(target).standings()] == ["s"]
+    assert [each.stream for each in await as_sealing(target).segment_states()] == ["s"]
     assert (await target.state(S)).head == 0
     finished = await copied(store, target)
     assert finished.is_whole
@@ -184,7 +184,7 @@ async def test_every_damage_of_the_way_is_told(backend: Backend) -> None:
     store, target = await first.open(), await second.open()
     await create(store, S, said("a"))
     await append(store, S, said("b"))
-    (standing,) = await as_sealing(store).standings()
+    (standing,) = await as_sealing(store).segment_states()
     lying = msgspec.structs.replace(standing, hash=bytes(32))
     report = await copied(store, target, [lying])
 
@@ -201,7 +201,7 @@ async def erased_in(store: SessionStore) -> None:
         request = EraseRequest(
             id=f"e-{name}", scope="session", by="me", at=START_MS, name=name, forks="keep"
         )
-        await cast("Erasing", store).erase(request)
+        await cast("EraseService", store).erase(request)
 
 
 async def test_what_is_erased_stays_erased_in_a_copy(
@@ -209,19 +209,19 @@ async def test_what_is_erased_stays_erased_in_a_copy(
 ) -> None:
     await filled(store)
     await erased_in(store)
-    moment = await as_sealing(store).standings()
+    moment = await as_sealing(store).segment_states()
 
     report = await copied(store, target)
     again = await copied(store, target)
 
     assert report.is_whole
-    assert again.added == 0
+    assert again.added_entries == 0
     assert (await target.verify()).problems == ()
     assert {info.id for info in await target.sessions(scope="all")} == {
         info.id for info in await store.sessions(scope="all")
     }
     if target.capabilities.erase and store.capabilities.erase:
-        assert {each.hash for each in await as_sealing(target).standings()} == {
+        assert {each.hash for each in await as_sealing(target).segment_states()} == {
             each.hash for each in moment
         }
         for name in ("gone", S):
@@ -231,8 +231,8 @@ async def test_what_is_erased_stays_erased_in_a_copy(
                 await target.acquire_lease(StreamId(name), "me", MINUTE_MS)
             with pytest.raises(Erased):
                 await fork(target, StreamId(name), "late")
-    for each in await as_sealing(target).standings():
+    for each in await as_sealing(target).segment_states():
         for entry in await target.entries(each.stream):
             assert b"secret" not in entry.body
-    if isinstance(target, Searching):
+    if isinstance(target, SearchService):
         assert await target.search(SearchQuery(text="secret")) == []

@@ -16,13 +16,13 @@ from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.messages import user
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.session.search.values import SearchQuery
-from perdure.stores.protocol import Commit, Searching, SessionStore, Write
-from perdure.stores.retention.backups import Backup, Remembering
+from perdure.stores.protocol import Commit, SearchService, SessionStore, Write
+from perdure.stores.retention.backups import Backup, BackupRegistry
 from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
     EraseScope,
-    Erasing,
+    EraseService,
     ForkPolicy,
 )
 from tests.conformance.store.backends import Data
@@ -55,7 +55,7 @@ async def erase(
     id: str = "e1",
 ) -> Certificate:
     request = EraseRequest(id=id, scope=scope, by="me", at=START_MS, name=name, forks=forks)
-    return await cast("Erasing", store).erase(request)
+    return await cast("EraseService", store).erase(request)
 
 
 async def bodies(store: SessionStore, stream: StreamId = S) -> list[bytes]:
@@ -134,7 +134,7 @@ async def test_the_certificate_says_what_was_removed(store: SessionStore) -> Non
     assert session.hash_before == before.hash.hex()
     assert session.hash_after == (await store.state(S)).hash.hex() != session.hash_before
     assert (certificate.by, certificate.at, certificate.scope) == ("me", START_MS, "session")
-    assert await cast("Erasing", store).erasures() == [certificate]
+    assert await cast("EraseService", store).erasures() == [certificate]
     assert msgspec.json.decode(msgspec.json.encode(certificate), type=Certificate) == certificate
 
 
@@ -158,7 +158,7 @@ async def test_erasing_again_gives_the_same_certificate(store: SessionStore) -> 
     first = await erase(store)
 
     assert await erase(store, id="e2") == first
-    assert await cast("Erasing", store).erasures() == [first]
+    assert await cast("EraseService", store).erasures() == [first]
 
 
 async def test_only_an_erasure_says_that_something_was_erased(store: SessionStore) -> None:
@@ -220,13 +220,13 @@ async def test_what_lies_outside_of_the_store_is_named(store: SessionStore) -> N
     named = {copy.kind: copy.what for copy in certificate.copies}
     assert "old.jsonl" in named["original"]
     assert "/tmp/trip.yaml" in named["export"]
-    (kept,) = await cast("Erasing", store).erasures()
+    (kept,) = await cast("EraseService", store).erasures()
     assert b"trip.yaml" not in msgspec.json.encode(kept)
     assert [copy.kind for copy in kept.copies] == [copy.kind for copy in certificate.copies]
 
 
 async def test_search_finds_nothing_of_it(store: SessionStore) -> None:
-    if not isinstance(store, Searching):
+    if not isinstance(store, SearchService):
         pytest.skip("it has no search")
     born = header("s", title="marmalade")
     await create(store, born, said("marmalade"), labelled("marmalade", EntryId("s/0")))
@@ -410,7 +410,7 @@ async def test_all_there_is_about_a_subject_is_erased(store: SessionStore) -> No
     certificate = await erase(store, "ann", scope="subject")
 
     assert {session.session for session in certificate.sessions} == {"s", "f"}
-    assert b"ann" not in msgspec.json.encode(await cast("Erasing", store).erasures())
+    assert b"ann" not in msgspec.json.encode(await cast("EraseService", store).erasures())
     assert await store.sessions(subject="ann", scope="all") == []
     assert (await store.state(S)).info.subject is None
     assert [info.subject for info in await store.sessions()] == ["bob"]
@@ -432,14 +432,14 @@ async def test_a_namespace_is_erased_and_its_neighbour_is_not(data: Data) -> Non
     assert await sound(here) == 2
     assert await sound(there) == 0
     assert texts(await there.entries(S)) == ["a"]
-    assert await cast("Erasing", there).erasures() == []
+    assert await cast("EraseService", there).erasures() == []
 
 
 async def test_a_namespace_that_nobody_wrote_to_is_erased_too(store: SessionStore) -> None:
     certificate = await erase(store, None, scope="namespace")
 
     assert (certificate.sessions, certificate.is_complete) == ((), True)
-    assert await cast("Erasing", store).erasures() == [certificate]
+    assert await cast("EraseService", store).erasures() == [certificate]
 
 
 async def test_a_large_session_is_erased_in_steps_while_others_write(store: SessionStore) -> None:
@@ -456,7 +456,7 @@ async def test_a_large_session_is_erased_in_steps_while_others_write(store: Sess
 
 
 async def test_backups_that_were_made_are_named(store: SessionStore) -> None:
-    if not isinstance(store, Remembering):
+    if not isinstance(store, BackupRegistry):
         pytest.skip("nobody backs it up")
     await create(store, S, said("a"))
     for at, path in ((1, "/b/one"), (2, "/b/two"), (3, "/b/one")):

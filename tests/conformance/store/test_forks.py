@@ -462,7 +462,7 @@ async def test_seen_entries_of_fork_are_those_that_entry_returns(
         for each in every:
             with suppress(EntryNotFound):
                 found.add((await store.entry(stream, each)).id)
-        assert await store.seen(stream, every) == found
+        assert await store.visible_ids(stream, every) == found
         assert {entry.id for entry in await store.tree(stream)} <= found
 
 

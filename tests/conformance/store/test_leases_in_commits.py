@@ -18,8 +18,8 @@ from perdure.errors import (
 )
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Taking, Write
-from perdure.stores.retention.erase import EraseRequest, Erasing
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, SessionStore, Write
+from perdure.stores.retention.erase import EraseRequest, EraseService
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -35,19 +35,19 @@ from tests.conformance.store.building import (
 from tests.fakes.clock import START_MS, ManualClock
 
 TTL_MS = 30_000
-MINE = Taking("me", TTL_MS)
+MINE = LeaseRequest("me", TTL_MS)
 able = pytest.mark.needs("leases_in_commits")
 
 
 async def commit(
     store: SessionStore,
     *entries: NewEntry,
-    taking: Taking | None = None,
+    taking: LeaseRequest | None = None,
     lease: Lease | None = None,
     is_releasing: bool = False,
     expected_head: int | None = None,
     key: str | None = None,
-) -> Committed:
+) -> CommitResult:
     """`entries` appended to "s" as the writer who leads it, or is to."""
     write = Write(
         stream=S,
@@ -129,7 +129,7 @@ async def test_the_lease_of_the_dead_is_taken_in_a_commit_too(store: SessionStor
     await create(store)
     old = await store.acquire_lease(S, "you", TTL_MS)
 
-    done = await commit(store, said("x"), taking=Taking("me", TTL_MS, dead_owner="you"))
+    done = await commit(store, said("x"), taking=LeaseRequest("me", TTL_MS, dead_owner="you"))
 
     assert done.leases[0].epoch == 2
     with pytest.raises(LeaseLost):
@@ -245,7 +245,7 @@ async def test_of_many_commits_that_want_the_lease_one_gets_it(data: Data) -> No
     left, right = await data.open(), await data.open()
     await create(left)
     wanted = [
-        commit(store, said(f"{n}"), taking=Taking(str(n), TTL_MS))
+        commit(store, said(f"{n}"), taking=LeaseRequest(str(n), TTL_MS))
         for n in range(8)
         for store in (left, right)
     ]
@@ -263,7 +263,7 @@ async def test_no_lease_is_taken_of_what_is_not_there_or_was_erased(store: Sessi
     with pytest.raises(SessionNotFound):
         await commit(store, said("x"), taking=MINE)
     await create(store, S, said("a"))
-    assert isinstance(store, Erasing)
+    assert isinstance(store, EraseService)
     await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S))
     with pytest.raises((Erased, SessionNotFound)):
         await commit(store, said("x"), taking=MINE)

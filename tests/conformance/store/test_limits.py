@@ -15,10 +15,10 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.notes import Answer, Question, QuestionWithdrawn
 from perdure.session.search.values import SearchQuery
-from perdure.stores.protocol import Commit, Searching, SessionStore, Write
-from perdure.stores.retention.erase import EraseRequest, Erasing
-from perdure.stores.retention.policy import Retaining, Retention, expiring
-from perdure.stores.retention.quotas import Limiting, Quota, Usage
+from perdure.stores.protocol import Commit, SearchService, SessionStore, Write
+from perdure.stores.retention.erase import EraseRequest, EraseService
+from perdure.stores.retention.policy import Retention, RetentionService, expiring
+from perdure.stores.retention.quotas import Quota, QuotaService, Usage
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -38,15 +38,15 @@ T = StreamId("t")
 
 
 @pytest.fixture
-def retaining(store: SessionStore) -> Retaining:
-    if not isinstance(store, Retaining):
+def retaining(store: SessionStore) -> RetentionService:
+    if not isinstance(store, RetentionService):
         pytest.skip("it has no retention")
     return store
 
 
 @pytest.fixture
-def limiting(store: SessionStore) -> Limiting:
-    if not isinstance(store, Limiting):
+def limiting(store: SessionStore) -> QuotaService:
+    if not isinstance(store, QuotaService):
         pytest.skip("it has no quotas")
     return store
 
@@ -54,18 +54,18 @@ def limiting(store: SessionStore) -> Limiting:
 # ---------------------------------------------------------------- retention
 
 
-async def test_a_policy_is_kept(retaining: Retaining, data: Data) -> None:
+async def test_a_policy_is_kept(retaining: RetentionService, data: Data) -> None:
     assert await retaining.retention() == Retention()
 
     await retaining.set_retention(Retention(max_idle_s=60, max_bytes=5))
 
     assert await retaining.retention() == Retention(max_idle_s=60, max_bytes=5)
-    other = cast("Retaining", await data.open("other"))
+    other = cast("RetentionService", await data.open("other"))
     assert await other.retention() == Retention()
 
 
 async def test_a_removed_session_leaves_nothing_and_no_position_is_given_twice(
-    store: SessionStore, retaining: Retaining
+    store: SessionStore, retaining: RetentionService
 ) -> None:
     await create(store, T, said("stays, marmalade"))
     await create(store, header("s", title="marmalade"), said("marmalade", alias="x"))
@@ -77,11 +77,11 @@ async def test_a_removed_session_leaves_nothing_and_no_position_is_given_twice(
     with pytest.raises(SessionNotFound):
         await store.state(S)
     assert [each.entry.stream for each in await store.feed(0)] == ["t"]
-    if isinstance(store, Searching):
+    if isinstance(store, SearchService):
         hits = await store.search(SearchQuery(text="marmalade"))
         assert [hit.stream for hit in hits] == ["t"]
     assert (await store.verify()).problems == ()
-    assert await cast("Erasing", store).erasures() == []
+    assert await cast("EraseService", store).erasures() == []
     await create(store, S, said("another"))
     await append(store, T, said("b"), key="k")
     assert (await store.feed(0))[-1].position > newest
@@ -90,7 +90,7 @@ async def test_a_removed_session_leaves_nothing_and_no_position_is_given_twice(
 
 
 async def test_forks_turns_questions_and_leases_hold_a_session(
-    store: SessionStore, retaining: Retaining
+    store: SessionStore, retaining: RetentionService
 ) -> None:
     for name in ("forked", "turn", "asked", "led", "answered", "withdrawn"):
         await create(store, name, said("a"))
@@ -130,7 +130,7 @@ async def test_forks_turns_questions_and_leases_hold_a_session(
 
 
 async def test_a_large_session_goes_in_steps_and_its_space_is_given_back(
-    store: SessionStore, retaining: Retaining
+    store: SessionStore, retaining: RetentionService
 ) -> None:
     await create(store, T, said("stays"))
     chance = Random(0)
@@ -153,7 +153,9 @@ async def _is_there(store: SessionStore) -> bool:
     return S in {info.id for info in await store.sessions()}
 
 
-async def test_keys_are_forgotten_by_their_age(store: SessionStore, retaining: Retaining) -> None:
+async def test_keys_are_forgotten_by_their_age(
+    store: SessionStore, retaining: RetentionService
+) -> None:
     await create(store, S)
     await append(store, S, said("old"), key="old", at=START_MS)
     await append(store, S, said("new"), key="new", at=START_MS + 10)
@@ -169,7 +171,7 @@ async def test_keys_are_forgotten_by_their_age(store: SessionStore, retaining: R
 
 
 async def test_a_commit_over_a_quota_is_refused_whole(
-    store: SessionStore, limiting: Limiting
+    store: SessionStore, limiting: QuotaService
 ) -> None:
     await create(store, S, said("a"))
     await limiting.set_quota(Quota(max_entries=3, max_sessions=2))
@@ -191,7 +193,7 @@ async def test_a_commit_over_a_quota_is_refused_whole(
 
 
 async def test_bytes_count_bodies_and_contents_once(
-    store: SessionStore, limiting: Limiting
+    store: SessionStore, limiting: QuotaService
 ) -> None:
     await create(store, S)
     await limiting.set_quota(Quota(max_bytes=100_000))
@@ -207,12 +209,12 @@ async def test_bytes_count_bodies_and_contents_once(
     assert 0 < used.bytes < 2 * len(content)
 
 
-async def test_what_is_erased_no_longer_counts(store: SessionStore, limiting: Limiting) -> None:
+async def test_what_is_erased_no_longer_counts(store: SessionStore, limiting: QuotaService) -> None:
     await limiting.set_quota(Quota(max_entries=3, max_sessions=1))
     await create(store, S, said("a"), said("b"), said("c"))
 
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-    await cast("Erasing", store).erase(request)
+    await cast("EraseService", store).erase(request)
 
     assert (await limiting.quota())[1].sessions == 0
     await create(store, T, said("a"))
@@ -222,7 +224,7 @@ async def test_what_is_erased_no_longer_counts(store: SessionStore, limiting: Li
 
 
 async def test_what_was_removed_no_longer_counts(
-    store: SessionStore, limiting: Limiting, retaining: Retaining
+    store: SessionStore, limiting: QuotaService, retaining: RetentionService
 ) -> None:
     await create(store, S, said("a"), said("b"))
     await limiting.set_quota(Quota(max_entries=2))
@@ -233,7 +235,7 @@ async def test_what_was_removed_no_longer_counts(
 
 
 async def test_a_quota_is_of_one_namespace_and_of_every_handle(
-    data: Data, store: SessionStore, limiting: Limiting
+    data: Data, store: SessionStore, limiting: QuotaService
 ) -> None:
     await create(store, S)
     await limiting.set_quota(Quota(max_entries=0))
@@ -245,7 +247,7 @@ async def test_a_quota_is_of_one_namespace_and_of_every_handle(
 
 
 async def test_what_is_over_a_quota_already_stands_in_nobody_elses_way(
-    store: SessionStore, limiting: Limiting
+    store: SessionStore, limiting: QuotaService
 ) -> None:
     await create(store, S)
     await create(store, T)
@@ -258,7 +260,7 @@ async def test_what_is_over_a_quota_already_stands_in_nobody_elses_way(
 
 
 async def test_commits_at_one_time_never_go_over_a_quota(
-    data: Data, store: SessionStore, limiting: Limiting
+    data: Data, store: SessionStore, limiting: QuotaService
 ) -> None:
     others = [store, await data.open(), await data.open()]
     for number in range(len(others)):
@@ -281,5 +283,5 @@ async def test_commits_at_one_time_never_go_over_a_quota(
 
 
 def test_every_backend_has_both(store: SessionStore) -> None:
-    assert isinstance(store, Retaining)
-    assert isinstance(store, Limiting)
+    assert isinstance(store, RetentionService)
+    assert isinstance(store, QuotaService)

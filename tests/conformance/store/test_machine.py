@@ -25,7 +25,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint
 from perdure.session.kinds import Compaction, ModelChange
 from perdure.session.notes import CompactionUndone
-from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import (
     header,
@@ -71,7 +71,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.stores = [self.run(self.data.open()) for _ in range(2)]
         self.model = Model()
         self.leases: list[Lease] = []
-        self.keyed: list[tuple[Commit, Committed]] = []
+        self.keyed: list[tuple[Commit, CommitResult]] = []
         self.can = self.stores[0].capabilities
         self.commit_of(Write(stream=StreamId("s0"), create=header("s0")))
 
@@ -126,7 +126,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.run(store.commit(commit))
             return
         committed = self.run(store.commit(commit))
-        assert committed == Committed(appended)
+        assert committed == CommitResult(appended)
         self.model = model
         if key is not None:
             self.keyed.append((commit, committed))
@@ -218,7 +218,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.run(store.commit(other))
             return
         again = self.run(store.commit(commit))
-        assert again == Committed(committed.entries, is_replay=True)
+        assert again == CommitResult(committed.entries, is_replay=True)
 
     @precondition(lambda self: not self.can.multi_stream_commit)
     @rule()

@@ -17,7 +17,7 @@ from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
     EraseScope,
-    Erasing,
+    EraseService,
     ForkPolicy,
 )
 from tests.conformance.store.building import (
@@ -50,7 +50,7 @@ async def erase(
     id: str = "e1",
 ) -> Certificate:
     request = EraseRequest(id=id, scope=scope, by="me", at=START_MS, name=name, forks=forks)
-    return await cast("Erasing", store).erase(request)
+    return await cast("EraseService", store).erase(request)
 
 
 async def test_the_session_is_gone_and_the_others_are_as_they_were(store: SessionStore) -> None:
@@ -67,7 +67,7 @@ async def test_the_session_is_gone_and_the_others_are_as_they_were(store: Sessio
     assert (session.erased, session.digests, session.hash_after) == (((0, 1),), 0, None)
     assert certificate.is_complete
     assert (await store.verify()).problems == ()
-    assert await cast("Erasing", store).erasures() == [certificate]
+    assert await cast("EraseService", store).erasures() == [certificate]
     assert await erase(store, id="e2") == certificate
 
 

@@ -11,7 +11,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE, Compaction, ModelChange
 from perdure.session.notes import CompactionUndone
-from perdure.stores.maintenance.segments import SealedCommit, Sealing, StreamSegment
+from perdure.stores.maintenance.segments import SealedCommit, SegmentService, StreamSegment
 from perdure.stores.protocol import EMPTY, SessionStore
 from perdure.stores.verification import StoredEntry
 from tests.conformance.store.backends import Backend
@@ -46,7 +46,7 @@ async def filled(store: SessionStore) -> None:
 
 async def everything(store: SessionStore) -> object:
     """All that can be read of the store, but for epochs, leases and positions."""
-    streams = [each.stream for each in await as_sealing(store).standings()]
+    streams = [each.stream for each in await as_sealing(store).segment_states()]
     states = [
         msgspec.structs.replace(await store.state(each), epoch=0, lease=None) for each in streams
     ]
@@ -107,7 +107,7 @@ async def test_a_new_lease_is_above_every_epoch_that_was_passed_on(backend: Back
 
 async def part(store: SessionStore, after: int = EMPTY, limit: int = 100) -> StreamSegment:
     head = (await store.state(S)).head
-    return await as_sealing(store).sealed(S, after=after, upto=head, limit=limit)
+    return await as_sealing(store).read_segment(S, after=after, upto=head, limit=limit)
 
 
 async def test_parts_begin_and_end_with_commits(store: SessionStore) -> None:
@@ -119,7 +119,7 @@ async def test_parts_begin_and_end_with_commits(store: SessionStore) -> None:
     assert (first.first, first.commits[-1].last) == (0, 3)
     assert second.before == first.hash
     assert second.commits == whole.commits[2:3]
-    early = await as_sealing(store).sealed(S, after=EMPTY, upto=2, limit=9)
+    early = await as_sealing(store).read_segment(S, after=EMPTY, upto=2, limit=9)
     assert early.commits == whole.commits[:1]
     with pytest.raises(CorruptLog):
         await part(store, after=2)
@@ -147,7 +147,7 @@ async def test_a_later_part_needs_what_comes_before_it(backend: Backend) -> None
     await filled(store)
     with pytest.raises(CopyConflict):
         await as_sealing(copy).receive(await part(store, after=1), ())
-    assert await as_sealing(copy).standings() == []
+    assert await as_sealing(copy).segment_states() == []
     await first.close()
     await second.close()
 
@@ -182,7 +182,7 @@ async def test_what_does_not_fit_its_hashes_is_refused_whole(backend: Backend) -
     for share in altered(await part(store, limit=1)):
         with pytest.raises(PerdureError):
             await as_sealing(copy).receive(share, ())
-        assert await as_sealing(copy).standings() == []
+        assert await as_sealing(copy).segment_states() == []
     await first.close()
     await second.close()
 
@@ -199,4 +199,4 @@ async def test_contents_come_along(backend: Backend) -> None:
 
 
 def test_every_backend_can(store: SessionStore) -> None:
-    assert isinstance(store, Sealing)
+    assert isinstance(store, SegmentService)

@@ -26,8 +26,8 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import SessionInfoChanged
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery, SearchRole
-from perdure.stores.protocol import Searching, SessionStore
-from perdure.stores.retention.erase import EraseRequest, Erasing
+from perdure.stores.protocol import SearchService, SessionStore
+from perdure.stores.retention.erase import EraseRequest, EraseService
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -56,8 +56,8 @@ class Filters(TypedDict, total=False):
     limit: int
 
 
-def searching(store: SessionStore) -> Searching:
-    assert isinstance(store, Searching)
+def searching(store: SessionStore) -> SearchService:
+    assert isinstance(store, SearchService)
     return store
 
 
@@ -446,7 +446,7 @@ async def test_out_of_many_texts_what_is_erased_is_gone_and_the_others_are_found
     await create(store, StreamId("gone"), *[said(f"word goes{number}") for number in range(9)])
     assert len(await search(store, "word", limit=1_000)) == 609
 
-    assert isinstance(store, Erasing)
+    assert isinstance(store, EraseService)
     await store.erase(
         EraseRequest(id="e", scope="session", by="me", at=START_MS, name=StreamId("gone"))
     )

@@ -13,10 +13,10 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.maintenance.protocol import Vacuumed, Vacuuming
+from perdure.stores.maintenance.protocol import VacuumReport, VacuumService
 from perdure.stores.protocol import Commit, SessionStore, Write
 from perdure.stores.retention.policy import KEY_WINDOW_MS
-from perdure.stores.retention.quotas import Limiting, Quota
+from perdure.stores.retention.quotas import Quota, QuotaService
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -36,8 +36,8 @@ _numbers = count()
 
 
 @pytest.fixture(autouse=True)
-async def vacuuming(store: SessionStore) -> Vacuuming:
-    if not isinstance(store, Vacuuming):
+async def vacuuming(store: SessionStore) -> VacuumService:
+    if not isinstance(store, VacuumService):
         pytest.skip("it has no vacuum")
     return store
 
@@ -56,7 +56,9 @@ async def leave(store: SessionStore, *contents: bytes) -> None:
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
 
 
-async def test_what_nothing_refers_to_is_removed(store: SessionStore, vacuuming: Vacuuming) -> None:
+async def test_what_nothing_refers_to_is_removed(
+    store: SessionStore, vacuuming: VacuumService
+) -> None:
     await create(store)
     await attach(store, TEXT)
     await leave(store, NOISE, b"another", TEXT)
@@ -68,21 +70,21 @@ async def test_what_nothing_refers_to_is_removed(store: SessionStore, vacuuming:
     with pytest.raises(EntryNotFound):
         await store.blob(blob_hash(NOISE))
     again = await vacuuming.vacuum()
-    assert again == Vacuumed(0, 0, again.freed_bytes)
+    assert again == VacuumReport(0, 0, again.freed_bytes)
 
 
 async def test_a_store_without_contents_has_nothing_to_remove(
-    store: SessionStore, vacuuming: Vacuuming
+    store: SessionStore, vacuuming: VacuumService
 ) -> None:
     empty = await vacuuming.vacuum()
     await create(store)
     created = await vacuuming.vacuum()
 
-    assert [empty, created] == [Vacuumed(0, 0, each.freed_bytes) for each in (empty, created)]
+    assert [empty, created] == [VacuumReport(0, 0, each.freed_bytes) for each in (empty, created)]
 
 
 async def test_contents_named_in_headers_and_partial_answers_stay(
-    store: SessionStore, vacuuming: Vacuuming
+    store: SessionStore, vacuuming: VacuumService
 ) -> None:
     born = StreamHeader(S, START_MS, metadata={"picture": blob_hash(TEXT)})
     write = Write(stream=S, create=born)
@@ -97,7 +99,7 @@ async def test_contents_named_in_headers_and_partial_answers_stay(
 
 
 async def test_contents_of_other_namespaces_are_no_concern(
-    data: Data, store: SessionStore, vacuuming: Vacuuming
+    data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
     other = await data.open("other")
     for each in (store, other):
@@ -110,7 +112,7 @@ async def test_contents_of_other_namespaces_are_no_concern(
 
 
 async def test_what_is_used_again_while_it_is_collected_stays(
-    data: Data, store: SessionStore, vacuuming: Vacuuming
+    data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
     writer = await data.open()
     await create(store)
@@ -129,7 +131,7 @@ async def test_what_is_used_again_while_it_is_collected_stays(
 
 
 async def test_others_write_while_it_runs(
-    data: Data, store: SessionStore, vacuuming: Vacuuming
+    data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
     writer = await data.open()
     await create(store)
@@ -144,9 +146,9 @@ async def test_others_write_while_it_runs(
 
 
 async def test_two_at_once_tell_together_what_was_removed(
-    data: Data, store: SessionStore, vacuuming: Vacuuming
+    data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
-    other = cast("Vacuuming", await data.open())
+    other = cast("VacuumService", await data.open())
     await leave(store, *(b"%d " % number * 100 for number in range(300)))
 
     done = await asyncio.gather(vacuuming.vacuum(), other.vacuum())
@@ -156,9 +158,9 @@ async def test_two_at_once_tell_together_what_was_removed(
 
 
 async def test_old_keys_are_forgotten_and_a_quota_counts_what_is_gone(
-    store: SessionStore, vacuuming: Vacuuming, clock: ManualClock
+    store: SessionStore, vacuuming: VacuumService, clock: ManualClock
 ) -> None:
-    limiting = cast("Limiting", store)
+    limiting = cast("QuotaService", store)
     await limiting.set_quota(Quota(max_bytes=10_000_000))
     await create(store)
     await append(store, S, said("a"), key="old")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import SessionStore
-from perdure.stores.retention.policy import Retaining
+from perdure.stores.retention.policy import RetentionService
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import S, append, create, said, texts
 
@@ -110,7 +110,7 @@ async def test_commit_in_a_namespace_wakes_no_watcher_of_another(data: Data) -> 
 
 async def test_removed_stream_wakes_its_watchers(data: Data) -> None:
     here, there = await data.open(), await data.open()
-    assert isinstance(there, Retaining)
+    assert isinstance(there, RetentionService)
     await create(there, S, said("a"))
     watched = await counters(here, S)
     watched += await counters(there, S)

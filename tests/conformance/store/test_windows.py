@@ -301,7 +301,7 @@ async def test_seen_are_own_entries_of_either_lane(store: SessionStore) -> None:
     await create(store, StreamId("other"), said("b"))
     own = [EntryId("s/0"), EntryId("s/1")]
     others = [EntryId("s/2"), EntryId("other/0"), EntryId("none/0"), EntryId("no id")]
-    assert await store.seen(S, [*own, *others]) == set(own)
-    assert await store.seen(S, []) == frozenset()
+    assert await store.visible_ids(S, [*own, *others]) == set(own)
+    assert await store.visible_ids(S, []) == frozenset()
     with pytest.raises(SessionNotFound):
-        await store.seen(StreamId("none"), own)
+        await store.visible_ids(StreamId("none"), own)

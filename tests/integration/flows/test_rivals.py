@@ -26,7 +26,7 @@ from perdure.session.flows.kinds import RoleConfigured
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Lease
+from perdure.stores.protocol import Commit, CommitResult, Lease
 from tests.fakes.chats import until
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import FLOW, graph
@@ -108,7 +108,7 @@ def meanwhile(
     commit_as_it_is = store.commit
     waiting = [act]
 
-    async def commit(commit: Commit) -> Committed:
+    async def commit(commit: Commit) -> CommitResult:
         kinds = {entry.kind for write in commit.writes for entry in write.entries}
         now = waiting.pop() if waiting and kind in kinds else None
         if now is not None and not is_after:

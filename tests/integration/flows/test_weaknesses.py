@@ -19,7 +19,7 @@ from perdure.session.codec import body_of
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.kinds import Compaction
 from perdure.session.messages import ToolResultPart, Usage
-from perdure.stores.protocol import Commit, Committed
+from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.chats import until
 from tests.fakes.flow_stage import FlowStage, ends, writes
 
@@ -80,7 +80,7 @@ async def test_04_a_claim_and_its_turn_are_one_commit_and_so_are_an_end_and_what
     together: list[set[str]] = []
     commit_as_it_is = stage.memory.commit
 
-    async def commit(commit: Commit) -> Committed:
+    async def commit(commit: Commit) -> CommitResult:
         together.append({entry.kind for write in commit.writes for entry in write.entries})
         return await commit_as_it_is(commit)
 

@@ -434,7 +434,7 @@ async def test_who_is_cancelled_as_it_takes_the_lock_lets_go_of_it(
 ) -> None:
     store = await open_store()
     await fill(store, "a")
-    tried, is_tried = Folder.tried, threading.Event()
+    tried, is_tried = Folder.try_lock, threading.Event()
 
     def slow(folder: Folder, kind: str, name: str) -> int | None:
         lock = tried(folder, kind, name)
@@ -442,7 +442,7 @@ async def test_who_is_cancelled_as_it_takes_the_lock_lets_go_of_it(
         time.sleep(0.05)
         return lock
 
-    monkeypatch.setattr(Folder, "tried", slow)
+    monkeypatch.setattr(Folder, "try_lock", slow)
     searching = asyncio.create_task(search(store, "word"))
     await asyncio.to_thread(is_tried.wait)
     searching.cancel()
@@ -569,7 +569,7 @@ async def test_a_process_that_was_stopped_while_it_indexed_keeps_nobody_from_sea
     monkeypatch.setattr("perdure.stores.jsonl.search.search.STUCK_S", 0.2)
     await fill(store, "s", count=sizes.MOST_LOOSE + MANY)
     (folder / ".perdure" / "search").mkdir()
-    lock = Folder(folder, is_synced=False).tried(BUILDING, "")
+    lock = Folder(folder, is_synced=False).try_lock(BUILDING, "")
     assert lock is not None
 
     wanted = SearchQuery(text="word", limit=5_000)

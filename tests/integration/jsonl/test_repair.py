@@ -14,7 +14,7 @@ from perdure.errors import ConfigError, StoreCorrupt
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.jsonl.store import DialectName
-from perdure.stores.maintenance.segments import Sealing
+from perdure.stores.maintenance.segments import SegmentService
 from tests.fakes.session_files import file_of, files_below
 
 TURNS = 8
@@ -43,10 +43,10 @@ async def filled(address: str) -> None:
 async def content(address: str) -> Held:
     async with open_by_address(address) as store:
         backend = store.backend
-        assert isinstance(backend, Sealing)
+        assert isinstance(backend, SegmentService)
         return {
             entry.id: (entry.kind, entry.body)
-            for each in await backend.standings()
+            for each in await backend.segment_states()
             for entry in await backend.entries(each.stream)
         }
 

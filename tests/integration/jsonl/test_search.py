@@ -24,7 +24,7 @@ from perdure.session.search.values import MOST_RANKED, SearchQuery
 from perdure.session.search.words import terms
 from perdure.stores.jsonl.disk.feed import Span
 from perdure.stores.jsonl.search.positions import Places
-from perdure.stores.jsonl.search.prefilter import Looking, Prefilter
+from perdure.stores.jsonl.search.prefilter import Prefilter, PrefilterMatch
 from tests.conformance.store.building import append, create, said
 from tests.integration.jsonl.conftest import Opener, opened
 
@@ -129,11 +129,11 @@ def test_what_fits_is_never_passed_over(parts: tuple[Any, ...], data: st.DataObj
     ):
         for line in spelled_otherwise(body):
             if counts_in(words_in(body), query) is not None:
-                assert Looking(Prefilter(query)).take(line), (query, line)
+                assert PrefilterMatch(Prefilter(query)).take(line), (query, line)
 
 
 def may_hold(line: bytes, *row: str) -> bool:
-    return Looking(Prefilter(sought(row))).take(line)
+    return PrefilterMatch(Prefilter(sought(row))).take(line)
 
 
 def test_what_holds_none_of_the_words_is_passed_over() -> None:
@@ -154,7 +154,7 @@ def test_what_holds_the_words_of_a_phrase_elsewhere_is_passed_over() -> None:
 
 
 def test_words_of_one_entry_may_stand_in_several_lines() -> None:
-    looking = Looking(Prefilter(sought(["tide"], ["moon"])))
+    looking = PrefilterMatch(Prefilter(sought(["tide"], ["moon"])))
     assert not looking.take(b'{"text":"tide"}\n')
     assert looking.take(b'{"text":"moon"}\n')
 

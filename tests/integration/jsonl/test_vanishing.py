@@ -19,7 +19,7 @@ from perdure.session.info import ForkPoint
 from perdure.session.messages import MediaPart, user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.jsonl.disk.feed import Feed
-from perdure.stores.jsonl.disk.folder import hashed
+from perdure.stores.jsonl.disk.folder import file_name_of
 from perdure.stores.jsonl.retention.content_gc import LOCK
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
@@ -79,7 +79,7 @@ ACROSS: dict[str, Reading] = {
     "holdings": lambda store: store.holdings(),
     "quota": lambda store: store.quota(),
     "info": lambda store: store.info(),
-    "standings": lambda store: store.standings(),
+    "standings": lambda store: store.segment_states(),
     "keys": lambda store: store.forget_keys(START_MS + 1),
     "vacuum": vacuumed,
     "erase": erased,
@@ -96,7 +96,7 @@ OF_ONE: dict[str, Reading] = {
     "notes": lambda store: store.notes(GONE, ("label",)),
     "lease": lambda store: store.acquire_lease(GONE, "me", 1000),
     "remove": lambda store: store.remove(GONE),
-    "sealed": lambda store: store.sealed(GONE, after=-1, upto=1),
+    "sealed": lambda store: store.read_segment(GONE, after=-1, upto=1),
 }
 """What looks at the one session that is erased meanwhile."""
 
@@ -169,7 +169,7 @@ async def test_what_a_fork_shows_stays_though_its_origin_is_erased_meanwhile(
         eraser.start()
         eraser.join(0.3 if is_held else 60)  # who comes after the fork has to wait for it
 
-    lock = folder / ".perdure" / "locks" / f"{LOCK}-{hashed('')}"
+    lock = folder / ".perdure" / "locks" / f"{LOCK}-{file_name_of('')}"
     write = Write(stream=fork.id, create=fork)
     with meanwhile(lock, 2 if is_held else 1, erase):
         try:

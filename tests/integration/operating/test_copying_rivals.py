@@ -15,7 +15,7 @@ from perdure.client.retention import apply_retention
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
-from perdure.stores.retention.policy import Retaining, Retention
+from perdure.stores.retention.policy import Retention, RetentionService
 from tests.fakes.sealing import as_sealing
 
 KINDS = ("sqlite", "jsonl")
@@ -48,7 +48,7 @@ def first(act: Callable[[], Awaitable[object]], real: Any) -> Any:
 
 
 async def remove(store: Store, session: str) -> None:
-    assert isinstance(store.backend, Retaining)
+    assert isinstance(store.backend, RetentionService)
     assert await store.backend.remove(StreamId(session))
 
 
@@ -92,7 +92,7 @@ async def test_a_session_that_is_removed_while_a_copy_is_made_is_left_out(
             await remove(source, "s0")
 
         giving = as_sealing(source.backend)
-        monkeypatch.setattr(giving, "sealed", first(rival, giving.sealed))
+        monkeypatch.setattr(giving, "read_segment", first(rival, giving.read_segment))
         report = await copy_sessions(source, target)
 
         assert report.is_whole, report
@@ -107,7 +107,7 @@ async def test_a_retention_goes_on_where_another_was_faster(
     async with open_store(address(kind, tmp_path / "here")) as store:
         await fill(store)
         backend = store.backend
-        assert isinstance(backend, Retaining)
+        assert isinstance(backend, RetentionService)
         real = backend.remove
 
         async def rival() -> None:
@@ -130,7 +130,7 @@ async def test_figures_leave_out_what_is_removed_while_they_are_taken(
             await remove(store, "s1")
 
         giving = as_sealing(store.backend)
-        monkeypatch.setattr(giving, "sealed", first(rival, giving.sealed))
+        monkeypatch.setattr(giving, "read_segment", first(rival, giving.read_segment))
         (found,) = (await figures(store)).namespaces
         assert found.entries == 6
 
@@ -155,11 +155,11 @@ async def test_copy_with_nothing_new_asks_each_store_once(
             return call
 
         for backend in (giving.backend, taking.backend):
-            for name in ("standings", "state", "sealed", "receive", "entries", "blob"):
+            for name in ("segment_states", "state", "read_segment", "receive", "entries", "blob"):
                 monkeypatch.setattr(backend, name, counted(name, getattr(backend, name)))
         again = await copy_sessions(giving, taking)
 
-    assert before.added > 0
+    assert before.added_entries > 0
     assert {each.outcome for each in again.streams} == {"present"}
     assert len(again.streams) == len(before.streams)
-    assert asked == ["standings", "standings"]
+    assert asked == ["segment_states", "segment_states"]

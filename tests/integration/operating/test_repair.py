@@ -16,7 +16,7 @@ from perdure.client.store import Store
 from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreFull, StoreInUse
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
-from perdure.stores.maintenance.segments import Sealing
+from perdure.stores.maintenance.segments import SegmentService
 from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import ALL_ONLY
@@ -56,10 +56,10 @@ def address(path: Path) -> str:
 async def bodies(store: Store) -> dict[str, bytes]:
     """Every entry by its id."""
     backend = store.backend
-    assert isinstance(backend, Sealing)
+    assert isinstance(backend, SegmentService)
     return {
         entry.id: entry.body
-        for each in await backend.standings()
+        for each in await backend.segment_states()
         for entry in await backend.entries(each.stream)
     }
 
@@ -173,8 +173,10 @@ async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(
     await check_repaired(path, before, done)
     async with open_store(address(path)) as store:
         backend = store.backend
-        assert isinstance(backend, Sealing)
-        kept = await backend.sealed(state.header.id, after=state.head, upto=state.head, limit=1)
+        assert isinstance(backend, SegmentService)
+        kept = await backend.read_segment(
+            state.header.id, after=state.head, upto=state.head, limit=1
+        )
     assert kept.before == state.hash  # the chain is the old one, and goes on
 
 

@@ -104,13 +104,13 @@ async def test_two_repairs_of_a_store_that_nobody_can_open_do_not_disturb_each_o
     content[100:4_096] = os.urandom(3_996)
     path.write_bytes(content)
     others: list[subprocess.CompletedProcess[str]] = []
-    salvaged = repairing.salvaged
+    salvaged = repairing.salvage_file
 
     def rival(*arguments: Any) -> Any:
         others.append(other_process("repair", "--store", address(path)))
         return salvaged(*arguments)
 
-    monkeypatch.setattr(repairing, "salvaged", rival)
+    monkeypatch.setattr(repairing, "salvage_file", rival)
     done = await repair(address(path))
 
     (other,) = others

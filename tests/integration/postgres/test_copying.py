@@ -20,7 +20,7 @@ T = StreamId("t")
 
 
 async def copied(source: PostgresStore, target: PostgresStore) -> CopyReport:
-    return await copy_of(copying(source), copying(target)).run(await source.standings())
+    return await copy_of(copying(source), copying(target)).run(await source.segment_states())
 
 
 async def test_two_copies_that_make_the_same_session_at_once_both_come_to_an_end(
@@ -34,9 +34,9 @@ async def test_two_copies_that_make_the_same_session_at_once_both_come_to_an_end
     reports = await asyncio.gather(*(copied(store, target) for target in targets))
 
     assert all(report.is_whole for report in reports), reports
-    assert sum(report.added for report in reports) >= 4
+    assert sum(report.added_entries for report in reports) >= 4
     assert (await targets[0].verify()).problems == ()
-    assert len(await targets[0].standings()) == 2
+    assert len(await targets[0].segment_states()) == 2
 
 
 async def test_a_session_that_is_removed_while_it_is_read_is_gone_and_not_damaged(
@@ -55,4 +55,4 @@ async def test_a_session_that_is_removed_while_it_is_read_is_gone_and_not_damage
 
     monkeypatch.setattr(Database, "ask", then_removed)
     with pytest.raises(SessionNotFound):
-        await store.sealed(S, after=-1, upto=0)
+        await store.read_segment(S, after=-1, upto=0)

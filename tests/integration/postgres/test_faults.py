@@ -25,7 +25,7 @@ from perdure.errors import (
 from perdure.session.ids import StreamId
 from perdure.stores.postgres.faults import meaning_of
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.protocol import Commit, CommitResult, Write
 from tests.conformance.store.building import S, append, create, header, said, texts
 from tests.fakes.postgres import PostgresServer, name_of, serving
 from tests.integration.postgres.conftest import Database, Open
@@ -69,7 +69,7 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def committed_at_last(store: PostgresStore, commit: Commit) -> Committed:
+async def committed_at_last(store: PostgresStore, commit: Commit) -> CommitResult:
     """Repeat `commit` until the store is back."""
     clock = SystemClock()
     until = clock.steady_s() + DEADLINE_S

@@ -41,7 +41,7 @@ OPERATIONS: dict[str, Operation] = {
     "find_entry": lambda store: store.find_entry(S, "7"),
     "window": lambda store: store.context_window(S, LAST),
     "notes": lambda store: store.notes(S, ("label",)),
-    "seen": lambda store: store.seen(S, [LAST, EntryId("s/7"), EntryId("other/7")]),
+    "seen": lambda store: store.visible_ids(S, [LAST, EntryId("s/7"), EntryId("other/7")]),
     "around": lambda store: store.around(S, LAST, [EntryId("s/7"), EntryId("s/700")], 4),
     "fork": lambda store: fork(store, S, "new", at=LAST),
     "path": lambda store: fork(store, S, "old", at=EntryId("s/700"), head=700, scope="path"),

@@ -17,7 +17,7 @@ from perdure.client.open import open as open_by_address
 from perdure.client.store import Store
 from perdure.errors import ConfigError, StoreExists, Unsupported
 from perdure.session.messages import assistant, user
-from perdure.stores.maintenance.segments import Sealing
+from perdure.stores.maintenance.segments import SegmentService
 from tests.fakes.postgres import PostgresServer, serving
 
 Held = dict[str, tuple[str, bytes]]
@@ -42,10 +42,10 @@ async def filled(address: str) -> None:
 async def held(store: Store) -> Held:
     """Every entry by its id."""
     backend = store.backend
-    assert isinstance(backend, Sealing)
+    assert isinstance(backend, SegmentService)
     return {
         entry.id: (entry.kind, entry.body)
-        for each in await backend.standings()
+        for each in await backend.segment_states()
         for entry in await backend.entries(each.stream)
     }
 

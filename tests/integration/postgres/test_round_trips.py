@@ -11,7 +11,7 @@ from perdure.session.kinds import ModelChange
 from perdure.stores.postgres import append as appends
 from perdure.stores.postgres.append import Appender, Request
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import Committed
+from perdure.stores.protocol import CommitResult
 from tests.conformance.store.building import (
     MINUTE_MS,
     S,
@@ -32,7 +32,7 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     requests: list[Request] = []
     real = Appender._locking  # pyright: ignore[reportPrivateUsage] - it is what is counted
 
-    async def counting(appender: Appender, request: Request) -> Committed:
+    async def counting(appender: Appender, request: Request) -> CommitResult:
         requests.append(request)
         return await real(appender, request)
 

@@ -101,7 +101,7 @@ async def test_verify_finds_a_count_that_is_wrong(open_store: Open, db: Database
     store = await open_store()
     await create(store, S, *[said(f"{number}") for number in range(400)])
     await store.info()
-    for name in usage.Held._fields:
+    for name in usage.NamespaceTotals._fields:
         column = sql.Identifier(name)
         more = sql.SQL("UPDATE perdure.usage SET {0} = {0} + %s").format(column)
         db.execute(more, (1,))

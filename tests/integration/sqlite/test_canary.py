@@ -21,7 +21,7 @@ from perdure.session.messages import user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite.maintenance.migration_rehearsal import rehearsed
+from perdure.stores.sqlite.maintenance.migration_rehearsal import rehearse_migration
 from perdure.stores.sqlite.maintenance.rekey import rekey
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
@@ -111,7 +111,7 @@ async def test_the_word_is_nowhere_in_the_life_of_an_encrypted_store(path: Path)
         assert (await store.vacuum()).blobs == 1
         assert leaks_in(path.parent) == []
         await store.close()
-        rehearsed(path, KEY)
+        rehearse_migration(path, KEY)
         rekey(path, KEY, OTHER, quietly)
         assert leaks_in(path.parent) == []
         store = await opened(path, OTHER)

@@ -13,9 +13,15 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.maintenance.protocol import Vacuumed
+from perdure.stores.maintenance.protocol import VacuumReport
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite.payload.contents import AS_IT_IS, BY_ZLIB, Packed, content_in, packed
+from perdure.stores.sqlite.payload.contents import (
+    AS_IT_IS,
+    BY_ZLIB,
+    PackedContent,
+    content_in,
+    pack_content,
+)
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import START_MS
 from tests.fakes.raw_database import raw_database
@@ -35,15 +41,15 @@ async def attach(store: SqliteStore, *contents: bytes, stream: StreamId = S) -> 
 
 @pytest.mark.parametrize("content", [b"", b"x", TEXT, NOISE, NOISE + TEXT * 100, TEXT + NOISE])
 def test_a_content_comes_out_as_it_went_in(content: bytes) -> None:
-    kept = packed(content)
+    kept = pack_content(content)
     assert content_in(kept) == content
     assert kept.size == len(content)
     assert len(kept.kept) <= len(content)
 
 
 def test_only_what_shrinks_is_compressed() -> None:
-    assert (packed(TEXT).packing, packed(NOISE).packing) == (BY_ZLIB, AS_IT_IS)
-    assert len(packed(TEXT).kept) < len(TEXT) / 10
+    assert (pack_content(TEXT).packing, pack_content(NOISE).packing) == (BY_ZLIB, AS_IT_IS)
+    assert len(pack_content(TEXT).kept) < len(TEXT) / 10
 
 
 @pytest.mark.parametrize(
@@ -58,12 +64,12 @@ def test_only_what_shrinks_is_compressed() -> None:
 )
 def test_what_is_not_the_content_any_more_is_refused(kept: bytes) -> None:
     with pytest.raises(CorruptLog):
-        content_in(packed(TEXT)._replace(kept=kept))
+        content_in(pack_content(TEXT)._replace(kept=kept))
 
 
 def test_a_packing_of_the_future_is_refused() -> None:
     with pytest.raises(CorruptLog):
-        content_in(Packed(blob_hash(b"x"), 1, 9, b"x"))
+        content_in(PackedContent(blob_hash(b"x"), 1, 9, b"x"))
 
 
 async def test_a_content_is_kept_once_for_all_who_use_it(open_store: Opener, path: Path) -> None:
@@ -107,6 +113,6 @@ async def test_the_space_of_contents_that_are_removed_is_given_back(
     done = await store.vacuum()
 
     assert done.freed_bytes > 0.9 * len(NOISE)
-    assert await store.vacuum() == Vacuumed(0, 0, 0)
+    assert await store.vacuum() == VacuumReport(0, 0, 0)
     with raw_database(path) as db:
         assert db.pragma("freelist_count") == 0

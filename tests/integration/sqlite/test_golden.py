@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import StoreReadOnly
-from perdure.stores.sqlite.maintenance.migration_rehearsal import rehearsed
+from perdure.stores.sqlite.maintenance.migration_rehearsal import rehearse_migration
 from perdure.stores.sqlite.migrate import latest_version
 from tests.fakes.planted import content_of
 from tests.fakes.raw_database import raw_database
@@ -57,7 +57,7 @@ def test_a_rehearsal_tells_the_steps_and_leaves_the_store_as_it_was(
 ) -> None:
     before = path.read_bytes()
 
-    plan = rehearsed(path)
+    plan = rehearse_migration(path)
 
     assert (plan.current, plan.latest) == (schema_in(golden), latest_version())
     assert len(plan.steps) == plan.latest - plan.current
@@ -68,7 +68,7 @@ def test_a_rehearsal_tells_the_steps_and_leaves_the_store_as_it_was(
 
 async def test_a_store_that_is_up_to_date_needs_no_step(open_store: Opener, path: Path) -> None:
     await (await open_store()).close()
-    assert rehearsed(path).steps == ()
+    assert rehearse_migration(path).steps == ()
 
 
 async def test_an_old_store_that_cannot_be_written_is_not_opened_and_can_be_rehearsed(
@@ -80,4 +80,4 @@ async def test_an_old_store_that_cannot_be_written_is_not_opened_and_can_be_rehe
     monkeypatch.setattr("os.access", may_read)  # modes do not keep root from writing
     with pytest.raises(StoreReadOnly):
         await open_store()
-    assert rehearsed(path).current == schema_in(golden)
+    assert rehearse_migration(path).current == schema_in(golden)

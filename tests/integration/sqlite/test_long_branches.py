@@ -138,10 +138,10 @@ async def test_labels_of_fork_are_one_read_however_many(
         await session.label(beside, "beside")
         fork = await session.fork(f"{session.id}/299")
         reads: list[str] = []
-        for name in ("entry", "entries", "notes", "seen", "branch", "state"):
+        for name in ("entry", "entries", "notes", "visible_ids", "branch", "state"):
             monkeypatch.setattr(store.backend, name, counting(reads, name, store.backend))
         assert len(await fork.labels()) == 200
-        assert reads == ["notes", "seen"]
+        assert reads == ["notes", "visible_ids"]
 
 
 def counting(reads: list[str], name: str, backend: object) -> Callable[..., object]:

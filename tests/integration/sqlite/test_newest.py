@@ -9,7 +9,7 @@ from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.notes import LeafMoved
-from perdure.stores.protocol import Commit, ReadingAtOnce, Write
+from perdure.stores.protocol import Commit, SnapshotReader, Write
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.streams import S, append, create, say
 
@@ -17,7 +17,7 @@ FORK = StreamId("fork")
 
 
 async def test_it_is_what_is_told_one_by_one(store: SqliteStore) -> None:
-    assert isinstance(store, ReadingAtOnce)
+    assert isinstance(store, SnapshotReader)
     await create(store)
     assert await store.newest(S) == (await store.state(S), [])
     for number in range(5):

@@ -23,7 +23,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.connections import bare_connection, connection, located
+from perdure.stores.sqlite.connections import bare_connection, connection, locate_site
 from perdure.stores.sqlite.maintenance.rekey import is_encrypted, rekey
 from perdure.stores.sqlite.rekey_copy import copy_held, unfinished_copy
 from perdure.stores.sqlite.store import SqliteStore
@@ -105,7 +105,7 @@ async def test_the_first_who_opens_it_then_needs_no_journal(path: Path) -> None:
     """Who still has the old file open would take that for his own, play it back and remove it."""
     await planted(path, None)
     rekey(path, None, FIRST, quietly)
-    with closing(bare_connection(located(path, key=FIRST), b"")) as db:
+    with closing(bare_connection(locate_site(path, key=FIRST), b"")) as db:
         assert db.pragma("journal_mode") == "wal"
 
 
@@ -202,7 +202,7 @@ async def test_a_store_that_another_process_has_open_is_refused(
 
 async def test_whoever_opened_it_before_learns_that_it_was_replaced(path: Path) -> None:
     await planted(path, None)
-    site = located(path, key=None)
+    site = locate_site(path, key=None)
 
     rekey(path, None, FIRST, quietly)
     with pytest.raises(KeyMissing):
@@ -211,7 +211,7 @@ async def test_whoever_opened_it_before_learns_that_it_was_replaced(path: Path) 
 
 async def test_a_file_that_takes_the_name_of_another_is_told_from_it(path: Path) -> None:
     await planted(path, None)
-    site = located(path, key=None)
+    site = locate_site(path, key=None)
     with raw_database(path) as db:  # so that the system does not give its number away again
         db.pragma("user_version")
         shutil.copyfile(path, path.with_name("copy.db")).replace(path)

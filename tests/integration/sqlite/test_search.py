@@ -81,7 +81,7 @@ async def test_the_index_grows_in_steps_each_whole(
         upto = indexer.progress(tables, 1)
         is_over = False
         while not is_over:
-            step = indexer.made(indexer.next_step(tables, 1, upto))
+            step = indexer.build_part(indexer.next_step(tables, 1, upto))
             db.execute("BEGIN IMMEDIATE")
             is_over = indexer.put_in(tables, 1, step)
             db.execute("COMMIT")

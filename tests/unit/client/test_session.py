@@ -27,7 +27,7 @@ from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Answer, Question
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.protocol import Commit, CommitResult, Write
 from tests.fakes.clock import START_MS, ManualClock
 
 
@@ -351,7 +351,7 @@ async def test_an_answer_that_came_under_no_key_just_before_is_the_first(
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
     commit, freed = memory.commit, list[Entry]()
 
-    async def freed_before(asked: Commit) -> Committed:
+    async def freed_before(asked: Commit) -> CommitResult:
         monkeypatch.undo()
         freed.append(await note(memory, new_side(Answer("yes", "me"), question.id)))
         return await commit(asked)

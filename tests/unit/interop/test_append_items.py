@@ -14,7 +14,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed
+from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import empty_store, growing_files, imported
 
@@ -46,7 +46,7 @@ class Interrupted(MemoryStore):
         super().__init__(clock=ManualClock(), random=SeededRandom(1))
         self.left = fails_at
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         if self.left == 0:
             raise OSError("the machine is gone")
         self.left -= 1

@@ -11,7 +11,7 @@ from perdure.interop import bulk
 from perdure.interop.bulk import Told, import_files, in_order, size_of
 from perdure.interop.reports import FileOutcome
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, SessionStore
+from perdure.stores.protocol import Commit, CommitResult, SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import empty_store, every_file, imported
 
@@ -133,7 +133,7 @@ async def test_who_stops_early_leaves_nothing_running() -> None:
 
 async def test_an_error_that_is_no_error_of_a_file_is_raised(folder: list[Path]) -> None:
     class Closed(MemoryStore):
-        async def commit(self, commit: Commit) -> Committed:
+        async def commit(self, commit: Commit) -> CommitResult:
             raise RuntimeError("closed")
 
     with pytest.raises(RuntimeError, match="closed"):

@@ -19,7 +19,7 @@ from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, SessionStore, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.session_lines import record_line
 from tests.fakes.sources import (
@@ -351,7 +351,7 @@ class RacedStore(MemoryStore):
         super().__init__(clock=ManualClock(), random=SeededRandom(1))
         self.failures: list[Exception] = []
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         if self.failures:
             raise self.failures.pop()
         return await super().commit(commit)

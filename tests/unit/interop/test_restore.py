@@ -21,7 +21,7 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
 from perdure.session.notes import LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.protocol import Commit, CommitResult, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.sources import empty_store, every_file, imported, pi_file
 from tests.fakes.streams import append, create, say
@@ -152,7 +152,7 @@ class DyingStore(MemoryStore):
 
     left = 100
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         if not self.left:
             raise StoreUnavailable(self.address, "it was killed")
         self.left -= 1

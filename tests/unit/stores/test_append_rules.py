@@ -28,18 +28,18 @@ from perdure.session.messages import assistant, user
 from perdure.session.notes import Label, LeafMoved, Queued
 from perdure.stores.append_rules import (
     Admission,
-    Shared,
-    advanced,
+    ForkOrigin,
     check_commit,
+    initial_state,
     is_current,
-    opened,
     plan_append,
+    state_after,
 )
 from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
 
 S = StreamId("s")
 GENESIS = b"g" * 32
-NEW = opened(StreamHeader(S, 5), GENESIS)
+NEW = initial_state(StreamHeader(S, 5), GENESIS)
 LEASE = Lease(S, "me", 2, 0)
 
 
@@ -83,7 +83,7 @@ def test_an_admission_says_where_the_stream_then_stands() -> None:
     assert (admission.leaf, admission.open_turn, admission.epoch) == ("s/5", None, 0)
     assert admission.aliases == (("x", "s/5"), ("y", "s/7"))
     assert admission.info == info_after(state.info, entries)
-    assert advanced(state, admission, b"n" * 32) == StreamState(
+    assert state_after(state, admission, b"n" * 32) == StreamState(
         state.header, 8, EntryId("s/5"), b"n" * 32, 2, None, admission.info
     )
 
@@ -97,7 +97,7 @@ def test_an_empty_write_leaves_all_as_it_was() -> None:
 
     admission = admitted(state=state)
 
-    assert advanced(state, admission, state.hash) == state
+    assert state_after(state, admission, state.hash) == state
 
 
 def test_parents_may_be_shared_own_siblings_or_none() -> None:
@@ -226,7 +226,7 @@ def test_beside_a_turn_tree_entries_wait_with_their_bytes() -> None:
 def test_a_new_stream_stands_before_its_root() -> None:
     header = StreamHeader(S, 5, title="x")
 
-    assert opened(header, GENESIS) == StreamState(
+    assert initial_state(header, GENESIS) == StreamState(
         header, EMPTY, None, GENESIS, 0, None, info_of(header)
     )
 
@@ -236,13 +236,13 @@ def fork_at(leaf: str | None, head: int, stream: str = "o") -> StreamHeader:
     return StreamHeader(StreamId("f"), 5, fork=point)
 
 
-def shared(messages: int = 3) -> Shared:
+def shared(messages: int = 3) -> ForkOrigin:
     info = msgspec.structs.replace(NEW.info, title="T", first_text="hi", messages=9, cwd="/p")
-    return Shared(info, 4, GENESIS, messages)
+    return ForkOrigin(info, 4, GENESIS, messages)
 
 
 def test_a_fork_begins_at_its_leaf_with_what_it_shares() -> None:
-    state = opened(fork_at("o/1", 4), GENESIS, shared(), sees)
+    state = initial_state(fork_at("o/1", 4), GENESIS, shared(), sees)
 
     assert (state.head, state.leaf, state.epoch, state.open_turn) == (EMPTY, "o/1", 0, None)
     info = state.info
@@ -251,7 +251,7 @@ def test_a_fork_begins_at_its_leaf_with_what_it_shares() -> None:
 
 
 def test_a_fork_that_shares_no_message_takes_no_first_words() -> None:
-    info = opened(fork_at(None, 4), GENESIS, shared(0), sees).info
+    info = initial_state(fork_at(None, 4), GENESIS, shared(0), sees).info
 
     assert (info.messages, info.first_text) == (0, None)
 
@@ -259,13 +259,13 @@ def test_a_fork_that_shares_no_message_takes_no_first_words() -> None:
 @pytest.mark.parametrize("head", [-2, 5, 99])
 def test_a_fork_lies_between_the_origins_root_and_head(head: int) -> None:
     with pytest.raises(InvalidEntry):
-        opened(fork_at(None, head), GENESIS, shared(), sees)
+        initial_state(fork_at(None, head), GENESIS, shared(), sees)
 
 
 @pytest.mark.parametrize(("leaf", "head"), [("o/2", 4), ("o/1", 0), ("nonsense", 4)])
 def test_a_forks_leaf_was_seen_at_the_fork(leaf: str, head: int) -> None:
     with pytest.raises(InvalidParent):
-        opened(fork_at(leaf, head), GENESIS, shared(), sees)
+        initial_state(fork_at(leaf, head), GENESIS, shared(), sees)
 
 
 def test_a_commit_has_writes_each_with_something_to_do_each_of_its_own_stream() -> None:

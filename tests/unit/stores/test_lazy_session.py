@@ -16,8 +16,8 @@ from perdure.session.kinds import BranchSummary
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.lazy_session import LazySession, Stored
-from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.lazy_session import LazySession, StoredSession
+from perdure.stores.protocol import Commit, CommitResult, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 S = StreamId("s")
@@ -36,12 +36,14 @@ def store(clock: ManualClock) -> MemoryStore:
 
 @pytest.fixture
 async def draft(store: MemoryStore, clock: ManualClock) -> LazySession:
-    return await LazySession.begun(
+    return await LazySession.create(
         store, Write(stream=HEADER.id, create=HEADER), clock, SeededRandom(1)
     )
 
 
-async def append(draft: LazySession | Stored, *entries: NewEntry, at: int = START_MS) -> Committed:
+async def append(
+    draft: LazySession | StoredSession, *entries: NewEntry, at: int = START_MS
+) -> CommitResult:
     return await draft.commit(Commit(writes=(Write(stream=S, entries=entries),), at=at))
 
 
@@ -218,7 +220,7 @@ async def test_who_follows_the_changes_is_woken_before_and_after_the_draft_is_st
     await draft.flush()
     await anext(changes)
     woken = asyncio.ensure_future(anext(changes))
-    await append(Stored(store), new_tree(user("by another")))
+    await append(StoredSession(store), new_tree(user("by another")))
     await woken
     await store.close()
     assert len([None async for _ in changes]) <= 1
@@ -226,7 +228,7 @@ async def test_who_follows_the_changes_is_woken_before_and_after_the_draft_is_st
 
 async def test_a_stored_session_is_read_and_written_where_it_is(store: MemoryStore) -> None:
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
-    stored = Stored(store)
+    stored = StoredSession(store)
     await append(stored, new_tree(user("a")))
     await stored.flush()
     assert not stored.is_draft

@@ -122,4 +122,4 @@ async def test_endorsed_entries_are_own_as_they_are() -> None:
 
 def test_trusted_marks_without_a_key_change_nothing() -> None:
     commit = Commit(writes=(Write(stream=S, entries=(new_side(STARTED),)),), at=1)
-    assert TRUSTED.marked(commit) is commit
+    assert TRUSTED.with_marks(commit) is commit

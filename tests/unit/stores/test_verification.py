@@ -11,7 +11,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader, info_of
 from perdure.session.messages import user
 from perdure.session.notes import ContentErased, Label, LeafMoved
-from perdure.stores.append_rules import Shared, advanced, opened, plan_append
+from perdure.stores.append_rules import ForkOrigin, initial_state, plan_append, state_after
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import ErasingWrite, Problem, StreamState, Write
 from perdure.stores.verification import (
@@ -32,11 +32,11 @@ S = StreamId("s")
 class Log:
     """A stream as a backend keeps it, to be damaged by hand."""
 
-    def __init__(self, header: StreamHeader, shared: Shared | None = None) -> None:
+    def __init__(self, header: StreamHeader, shared: ForkOrigin | None = None) -> None:
         self.origin_hash = shared.hash if shared else b""
         self.shared_messages = shared.messages if shared else 0
         genesis = genesis_hash(header, self.origin_hash)
-        self.state: StreamState = opened(header, genesis, shared, lambda _: True)
+        self.state: StreamState = initial_state(header, genesis, shared, lambda _: True)
         self.commits: list[StoredCommit] = []
         self.rows: list[StoredEntry] = []
 
@@ -54,7 +54,7 @@ class Log:
         chain = commit_hash(self.state.hash, 9, admission.epoch, lines)
         self.commits.append(StoredCommit(self.state.head + 1, len(rows), 9, admission.epoch, chain))
         self.rows += rows
-        self.state = advanced(self.state, admission, chain)
+        self.state = state_after(self.state, admission, chain)
 
     def problems(self) -> list[Problem]:
         found = stream_problems(
@@ -269,7 +269,7 @@ def test_a_parent_outside_the_tree_is_found(log: Log) -> None:
 
 def test_a_fork_is_checked_against_its_origin() -> None:
     origin = Log(StreamHeader(StreamId("o"), 5)).state
-    shared = Shared(origin.info, 3, b"o" * 32, 2)
+    shared = ForkOrigin(origin.info, 3, b"o" * 32, 2)
     fork = ForkPoint(StreamId("o"), EntryId("o/1"), 3, "tree")
     log = Log(StreamHeader(S, 5, fork=fork), shared)
     assert log.problems() == []
@@ -285,7 +285,7 @@ def test_a_fork_is_checked_against_its_origin() -> None:
 def test_an_empty_fork_whose_origin_was_altered_is_found() -> None:
     fork = ForkPoint(StreamId("o"), None, 3, "tree")
     origin = Log(StreamHeader(StreamId("o"), 5)).state
-    log = Log(StreamHeader(S, 5, fork=fork), Shared(origin.info, 3, b"o" * 32, 0))
+    log = Log(StreamHeader(S, 5, fork=fork), ForkOrigin(origin.info, 3, b"o" * 32, 0))
 
     log.origin_hash = b"p" * 32
 

@@ -102,7 +102,7 @@ def copy_data(report: CopyReport) -> dict[str, object]:
     """`report` as JSON data."""
     return {
         "ok": report.is_whole,
-        "entries": report.added,
+        "entries": report.added_entries,
         "contents": report.contents,
         "lost_contents": list(report.lost_contents),
         "sessions": [msgspec.structs.asdict(each) for each in report.streams],
@@ -112,7 +112,7 @@ def copy_data(report: CopyReport) -> dict[str, object]:
 def copy_lines(report: CopyReport, target: str) -> Iterator[str]:
     """`report` for people."""
     logs = counted(len(report.streams), "log")
-    entries = counted(report.added, "new entry", "new entries")
+    entries = counted(report.added_entries, "new entry", "new entries")
     yield f"{logs}, {entries} and {counted(report.contents, 'content')} in {safe(target)}"
     for each in report.streams:
         if each.reason is not None:

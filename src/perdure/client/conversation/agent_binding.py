@@ -18,7 +18,7 @@ from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.messages import Message
 from perdure.session.notes import AgentBound, SessionStarted
-from perdure.stores.protocol import LogReading
+from perdure.stores.protocol import LogReader
 
 Binding = SessionStarted | AgentBound
 """What binds an agent to a session."""
@@ -55,7 +55,7 @@ def binding_in(notes: Sequence[Entry]) -> Binding | None:
     return None
 
 
-async def model_of(log: LogReading, stream: StreamId, window: ContextWindow) -> str | None:
+async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> str | None:
     """Return the model of the branch of `stream` that `window` is the end of.
 
     Of an agent's session it is the one that the branch was switched to, else the agent's. Any other
@@ -74,7 +74,7 @@ def switched_in(window: ContextWindow) -> str | None:
     return None if switched is None else _said_by(switched)
 
 
-async def _followed(log: LogReading, stream: StreamId, window: ContextWindow) -> str | None:
+async def _followed(log: LogReader, stream: StreamId, window: ContextWindow) -> str | None:
     change = window.state.model_change
     switched = None if change is None else _said_by(change)
     entries = window.entries[-LOOKED_AT:]

@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId, generated_stream_id
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import Delegated, ToolFinished, ToolStarted, TurnFinished
 from perdure.session.notes import Invocation, SessionStarted
-from perdure.stores.protocol import EMPTY, LogReading, StreamState
+from perdure.stores.protocol import EMPTY, LogReader, StreamState
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 
 _RANDOM_BYTES = 10
@@ -38,7 +38,7 @@ class Child(msgspec.Struct, frozen=True):
     call_id: str | None
 
 
-async def first_turn(store: LogReading, child: StreamId) -> TurnState | None:
+async def first_turn(store: LogReader, child: StreamId) -> TurnState | None:
     """The turn that a child was opened for, once it is over; None before."""
     entries = await store.entries(child)
     ends = [place for place, entry in enumerate(entries) if entry.kind == TurnFinished.kind]
@@ -47,7 +47,7 @@ async def first_turn(store: LogReading, child: StreamId) -> TurnState | None:
     return fold(TurnState(stream=child, head=-1), entries[: ends[0] + 1])
 
 
-async def delegated_to(store: LogReading, child: StreamId) -> Delegated | None:
+async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
     """`child` and what was spent in it so far; None where there is no such session."""
     try:
         state = await store.state(child)
@@ -56,13 +56,13 @@ async def delegated_to(store: LogReading, child: StreamId) -> Delegated | None:
     return Delegated(child, (await carried(store, child, state.head)).spent)
 
 
-async def invocations_in(store: LogReading, parent: StreamId) -> int:
+async def invocations_in(store: LogReader, parent: StreamId) -> int:
     """How many sessions the calls in `parent` have opened and heard from."""
     bodies = [body_of(entry) for entry in await store.notes(parent, (ToolFinished.kind,))]
     return sum(isinstance(body, ToolFinished) and body.delegated is not None for body in bodies)
 
 
-async def invocation_of(store: LogReading, state: StreamState) -> Invocation | None:
+async def invocation_of(store: LogReader, state: StreamState) -> Invocation | None:
     """The call that a session was opened for; None where nobody invoked its agent."""
     if state.info.origin != "subagent":
         return None
@@ -70,7 +70,7 @@ async def invocation_of(store: LogReading, state: StreamState) -> Invocation | N
     return None if started is None else started.invoked_by
 
 
-async def children_of(store: LogReading, parent: StreamId, last: int | None = None) -> list[Child]:
+async def children_of(store: LogReader, parent: StreamId, last: int | None = None) -> list[Child]:
     """The sessions that were opened for calls of `parent`, oldest first.
 
     Costs what the calls of its own log are, however many sessions there are. With `last` only calls
@@ -102,7 +102,7 @@ async def children_of(store: LogReading, parent: StreamId, last: int | None = No
     return list(found.values())
 
 
-async def started_in(store: LogReading, session: StreamId) -> SessionStarted | None:
+async def started_in(store: LogReader, session: StreamId) -> SessionStarted | None:
     """With what `session` was opened by a runtime; None where none opened it."""
     for entry in await store.notes(session, (SessionStarted.kind,)):
         body = body_of(entry)

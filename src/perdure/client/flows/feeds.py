@@ -19,13 +19,13 @@ from perdure.session.flows.feed import FeedItem, FeedPoint, begins_turn, changes
 from perdure.session.flows.kinds import FlowCompleted
 from perdure.session.ids import StreamId
 from perdure.session.ledger import TurnStarted
-from perdure.stores.protocol import LogReading, SessionStore
+from perdure.stores.protocol import LogReader, SessionStore
 
 
 class Feeds:
     """The feeds of one flow."""
 
-    def __init__(self, store: LogReading, flow: StreamId) -> None:
+    def __init__(self, store: LogReader, flow: StreamId) -> None:
         self._store = store
         self._flow = flow
 

@@ -41,7 +41,7 @@ from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted, SideBody
 from perdure.stores.access.lease_term import is_running
-from perdure.stores.lazy_session import Stored
+from perdure.stores.lazy_session import StoredSession
 from perdure.stores.protocol import EMPTY
 
 
@@ -282,7 +282,7 @@ class Flow:
         Raises: as `Session.watch`.
         """
         amount("after", after, least=EMPTY)
-        return watch_session(Stored(self._store.backend), self._store.bus, self.id, after)
+        return watch_session(StoredSession(self._store.backend), self._store.bus, self.id, after)
 
     async def _asked(self, state: FlowState) -> list[FlowWait]:
         roles = {session: role for role, session in state.sessions.items()}

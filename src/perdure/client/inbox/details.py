@@ -13,14 +13,14 @@ from perdure.errors import EntryNotFound
 from perdure.secrets.mask import MASK
 from perdure.session.ids import entry_place
 from perdure.session.notes import Question
-from perdure.stores.protocol import LogReading
+from perdure.stores.protocol import LogReader
 from perdure.tools.bound_facts import file_fact
 from perdure.tools.diff import diff_of
 
 CHANGED = "The file has changed since the question was asked: the call will be asked again."
 
 
-async def in_full(log: LogReading, asked: OpenQuestion) -> Question:
+async def in_full(log: LogReader, asked: OpenQuestion) -> Question:
     """The question of `asked` with the call's whole arguments and the whole diff.
 
     The diff is left as it is where the file has changed since; its first line then says so.
@@ -33,7 +33,7 @@ async def in_full(log: LogReading, asked: OpenQuestion) -> Question:
     return msgspec.structs.replace(question, arguments=dict(args), diff=diff or question.diff)
 
 
-async def _arguments(log: LogReading, asked: OpenQuestion) -> Mapping[str, object] | None:
+async def _arguments(log: LogReader, asked: OpenQuestion) -> Mapping[str, object] | None:
     question, about = asked.question, asked.about
     if question.topic != "approval" or about is None:
         return None

@@ -39,12 +39,12 @@ from perdure.stores.maintenance.manifest import (
     MANIFEST_NAME,
     STORE_NAME,
     Manifest,
-    encoded,
+    encode_manifest,
     hash_of,
     heads_of,
 )
 from perdure.stores.regular_files import check_folder
-from perdure.stores.retention.backups import Backup, Remembering
+from perdure.stores.retention.backups import Backup, BackupRegistry
 
 SQLITE = "sqlite:///"
 _PARTIAL = ".partial"
@@ -79,7 +79,7 @@ async def back_up(
             used = configured_key(key, os.environ, address)
             await _collect(address, namespace, file, used, report)
         manifest = await asyncio.to_thread(_manifest_of, file, used, address)
-        _write(partial / MANIFEST_NAME, encoded(manifest))
+        _write(partial / MANIFEST_NAME, encode_manifest(manifest))
     place = await asyncio.to_thread(folder.resolve)
     own = used if address.startswith(SQLITE) else None
     await _remember(address, namespace, own, Backup(str(place), manifest.created_at))
@@ -90,7 +90,7 @@ async def _remember(address: str, namespace: str, key: StoreKey | None, backup: 
     """Keep in the store where its backup is; one that cannot be written does not know it."""
     with suppress(StoreReadOnly, StoreFull):
         async with open_store(address, namespace=namespace, key=key) as store:
-            if isinstance(store.backend, Remembering):
+            if isinstance(store.backend, BackupRegistry):
                 await store.backend.remember_backup(backup)
 
 
@@ -125,7 +125,9 @@ async def _collect(
         open_store(SQLITE + str(file), namespace=namespace, key=key, durability="normal") as there,
     ):
         giving = copying(source.backend)
-        done = await copy_of(giving, copying(there.backend), report).run(await giving.standings())
+        done = await copy_of(giving, copying(there.backend), report).run(
+            await giving.segment_states()
+        )
     check_copied(done, address)
 
 

@@ -11,14 +11,14 @@ from perdure.errors import Unsupported
 from perdure.interop.bundle import bundle_of
 from perdure.session.ids import StreamId
 from perdure.stores.maintenance.copy import (
-    Copying,
+    CopyableStore,
     CopyReport,
     Progress,
     StoreCopy,
     Whole,
     with_origins,
 )
-from perdure.stores.maintenance.segments import Sealing
+from perdure.stores.maintenance.segments import SegmentService
 from perdure.stores.protocol import SessionStore
 
 
@@ -42,14 +42,16 @@ async def copy_sessions(
     A session that is damaged, or is another one in the target, is said in the report instead.
     """
     giving, taking = copying(source.backend), copying(target.backend)
-    moment = await giving.standings()
+    moment = await giving.segment_states()
     if sessions is not None:
         chosen = [(await giving.state(StreamId(id))).header.id for id in sessions]
         moment = with_origins(moment, chosen)
     return await copy_of(giving, taking, on_progress).run(moment)
 
 
-def copy_of(source: Copying, target: Copying, on_progress: Progress | None = None) -> StoreCopy:
+def copy_of(
+    source: CopyableStore, target: CopyableStore, on_progress: Progress | None = None
+) -> StoreCopy:
     """A copy from a backend to another."""
 
     async def whole_of(stream: StreamId) -> Whole:
@@ -65,15 +67,15 @@ def copy_of(source: Copying, target: Copying, on_progress: Progress | None = Non
     )
 
 
-def copying(backend: SessionStore) -> Copying:
+def copying(backend: SessionStore) -> CopyableStore:
     """`backend` as one that can be copied from and to. Raises: Unsupported."""
     if not _can_copy(backend):
         raise Unsupported("copying", backend.address.partition(":")[0])
     return backend
 
 
-def _can_copy(backend: SessionStore) -> TypeGuard[Copying]:
-    return isinstance(backend, Sealing)
+def _can_copy(backend: SessionStore) -> TypeGuard[CopyableStore]:
+    return isinstance(backend, SegmentService)
 
 
 def untold(_done: int, _total: int) -> None:

@@ -32,9 +32,9 @@ from perdure.errors import (
     Unsupported,
 )
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.copy import NAME_OF_CONTENT, Copying
-from perdure.stores.maintenance.repair import Mending, in_order, parents_in
-from perdure.stores.maintenance.salvage import Salvaged, Salvaging
+from perdure.stores.maintenance.copy import NAME_OF_CONTENT, CopyableStore
+from perdure.stores.maintenance.repair import NamespaceRepair, in_order, parents_in
+from perdure.stores.maintenance.salvage import SalvagedNamespace, SalvageService
 from perdure.stores.maintenance.segments import StreamSegment
 from perdure.stores.protocol import Problem, SessionStore
 from perdure.stores.verification import is_content_lost
@@ -137,7 +137,7 @@ async def _elsewhere(
     kind = address.partition(":")[0]
     async with open_store(address, namespace=namespace) as source:
         backend = source.backend
-        if not isinstance(backend, Salvaging):
+        if not isinstance(backend, SalvageService):
             raise Unsupported("repair", kind)
         if to is None:
             reason = "is repaired into another store, and left as it is: name the other store"
@@ -152,25 +152,28 @@ async def _elsewhere(
                 changed=(),
                 aside=None,
             )
-        found = await backend.salvaged()
+        found = await backend.salvage_namespace()
         async with open_store(to, namespace=namespace, key=key) as target:
             return await _kept(found, backend, copying(target.backend), on_progress)
 
 
 async def _kept(
-    found: Salvaged, source: SessionStore, target: Copying, on_progress: Report | None
+    found: SalvagedNamespace,
+    source: SessionStore,
+    target: CopyableStore,
+    on_progress: Report | None,
 ) -> Repaired:
     """Write what is left into `target`, an origin before its forks, and check it."""
-    if await target.standings():
+    if await target.segment_states():
         raise StoreExists(target.address)
     named = {*parents_in(row for each in found.streams for row in each.rows.values())}
     headers = [each.header for each in found.streams if each.header is not None]
     named |= {header.fork.leaf for header in headers if header.fork and header.fork.leaf}
-    mending = Mending(named, system_random, SystemClock().now_ms())
+    mending = NamespaceRepair(named, system_random, SystemClock().now_ms())
     losses, changed, contents = [*found.losses], list[str](), _Contents(source)
     report = on_progress or untold
     for done, remains in enumerate(in_order(found.streams), 1):
-        mended = mending.mended(remains)
+        mended = mending.repair_stream(remains)
         sealed, stream = mended.sealed, mended.sealed.header.id
         losses += mended.losses
         changed += [] if mended.is_same else [stream]

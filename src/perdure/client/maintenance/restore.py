@@ -186,7 +186,7 @@ async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restore
     for name, moment in await asyncio.to_thread(_moments, fetched, bound):
         done = await _copied(fetched, address, None, name, moment)
         streams += sum(each.outcome != "erased" for each in done.streams)
-        entries += done.added
+        entries += done.added_entries
     return Restored(address, streams, entries)
 
 

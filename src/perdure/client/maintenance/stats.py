@@ -7,14 +7,14 @@ from contextlib import suppress
 from perdure.client.maintenance.copy import copying
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound
-from perdure.stores.maintenance.copy import NAME_OF_CONTENT, Copying
+from perdure.stores.maintenance.copy import NAME_OF_CONTENT, CopyableStore
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState
 from perdure.stores.maintenance.stats import (
     DAY_MS,
     DAYS,
     Growth,
-    Measuring,
     NamespaceFigures,
+    StatsService,
     StoreFigures,
     StreamSize,
     figures_of,
@@ -29,16 +29,16 @@ async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     read whole; the others count.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
-    if isinstance(store.backend, Measuring):
-        return await store.backend.measured(since)
+    if isinstance(store.backend, StatsService):
+        return await store.backend.measure(since)
     giving = copying(store.backend)
     return StoreFigures(giving.address, (await _read_whole(giving, since),))
 
 
-async def _read_whole(store: Copying, since: int) -> NamespaceFigures:
+async def _read_whole(store: CopyableStore, since: int) -> NamespaceFigures:
     growth, names = Growth(since), set[str]()
     sizes: list[StreamSize] = []
-    for each in await store.standings():
+    for each in await store.segment_states():
         with suppress(SessionNotFound):  # removed meanwhile
             sizes.append(await _size(store, each, growth, names))
     facts = await store.info()
@@ -47,11 +47,13 @@ async def _read_whole(store: Copying, since: int) -> NamespaceFigures:
 
 
 async def _size(
-    store: Copying, standing: SegmentState, growth: Growth, names: set[str]
+    store: CopyableStore, standing: SegmentState, growth: Growth, names: set[str]
 ) -> StreamSize:
     stream, after, total = standing.stream, EMPTY, 0
     while after < standing.head:
-        share = await store.sealed(stream, after=after, upto=standing.head, limit=SOME_COMMITS)
+        share = await store.read_segment(
+            stream, after=after, upto=standing.head, limit=SOME_COMMITS
+        )
         for commit in share.commits:
             size = sum(len(row.entry.body) for row in commit.rows)
             growth.add(commit.at, len(commit.rows), size)

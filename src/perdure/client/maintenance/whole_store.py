@@ -18,7 +18,7 @@ from perdure.client.open import default_address
 from perdure.client.store import Store
 from perdure.errors import KeyMissing, KeyWrong, Unsupported
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.protocol import MigrationPlan, Vacuumed, Vacuuming
+from perdure.stores.maintenance.protocol import MigrationPlan, VacuumReport, VacuumService
 
 Report = Callable[[int, int], None]
 """Told how many bytes of how many are written; on a thread."""
@@ -41,13 +41,13 @@ class _Rekeying(Protocol):
 class _Migrating(Protocol):
     """The module of a backend that has schemas."""
 
-    def rehearsed(self, path: Path, key: StoreKey | None) -> MigrationPlan: ...
+    def rehearse_migration(self, path: Path, key: StoreKey | None) -> MigrationPlan: ...
 
 
 class _MigratingServer(Protocol):
     """The same of a server's database."""
 
-    async def rehearsed(self, address: str) -> MigrationPlan: ...
+    async def rehearse_migration(self, address: str) -> MigrationPlan: ...
 
 
 async def is_encrypted(address: str | None = None) -> bool:
@@ -87,13 +87,13 @@ async def rekey(
     return None
 
 
-async def vacuum(store: Store) -> Vacuumed:
+async def vacuum(store: Store) -> VacuumReport:
     """Remove contents that nothing refers to, and give free space back, while others write.
 
     Raises: Unsupported where there is no such thing.
     """
     backend = store.backend
-    if not isinstance(backend, Vacuuming):
+    if not isinstance(backend, VacuumService):
         raise Unsupported("vacuum", backend.address.partition(":")[0])
     return await backend.vacuum()
 
@@ -108,11 +108,11 @@ async def planned_migration(
     address = address or default_address(os.environ, sys.platform)
     if address.partition(":")[0] in _POSTGRES:
         server = importlib.import_module("perdure.stores.postgres.maintenance.migration_rehearsal")
-        return await cast("_MigratingServer", server).rehearsed(address)
+        return await cast("_MigratingServer", server).rehearse_migration(address)
     address, path = place_of(address, "migrations")
     keys = await present_keys(address, path, key)
     module = cast("_Migrating", importlib.import_module(f"{_FOLDER}.migration_rehearsal"))
-    return await asyncio.to_thread(module.rehearsed, path, keys[0])
+    return await asyncio.to_thread(module.rehearse_migration, path, keys[0])
 
 
 async def present_keys(

@@ -59,7 +59,7 @@ class Journal:
 
         Raises: as `state`.
         """
-        kept, trusted = state_cache_of(self._store), marks_of(self._store).trusted
+        kept, trusted = state_cache_of(self._store), marks_of(self._store).trust_state
         known = kept.take(self.flow)
         state: FlowState | None = None
         entries: list[Entry] = []

@@ -60,7 +60,7 @@ class FlowContext:
 
 
 class NodeTurn:
-    """A ``Companion``: one turn of `part`, which puts right what `repair` asks for, if it does."""
+    """A ``CommitParticipant``: one turn of `part`, or of the `repair` that was asked for."""
 
     def __init__(
         self,

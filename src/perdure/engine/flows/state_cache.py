@@ -14,7 +14,7 @@ import msgspec
 from perdure.session.entries import Entry
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.stores.marks import Trusted
+from perdure.stores.marks import TrustState
 from perdure.stores.protocol import SessionStore
 
 MOST_ENTRIES = 200_000
@@ -26,7 +26,7 @@ class CachedState(msgspec.Struct, frozen=True):
 
     state: FlowState
     last: Entry
-    trusted: Trusted
+    trusted: TrustState
 
 
 class StateCache:

@@ -18,7 +18,7 @@ import msgspec
 from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import Commit, Committed, Lease, SessionStore, Taking, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, SessionStore, Write
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class LeaseHolder:
 
         await self._known(taken)
 
-    async def commit(self, commit: Commit, *, is_last: bool = False) -> Committed:
+    async def commit(self, commit: Commit, *, is_last: bool = False) -> CommitResult:
         """Make `commit`, whose first write is to the session, as the one who leads it.
 
         The lease is taken now if that is still to be done; with `is_last` the session is led no
@@ -146,11 +146,11 @@ class LeaseHolder:
 
     # ------------------------------------------------------------ inside
 
-    async def _taking(self, commit: Commit, *, is_releasing: bool) -> Committed:
+    async def _taking(self, commit: Commit, *, is_releasing: bool) -> CommitResult:
         claim = self._claim
 
-        async def taken(dead_owner: str | None) -> Committed:
-            taking = Taking(claim.owner, claim.ttl_ms, dead_owner)
+        async def taken(dead_owner: str | None) -> CommitResult:
+            taking = LeaseRequest(claim.owner, claim.ttl_ms, dead_owner)
             led = _with(commit, taking=taking, is_releasing=is_releasing)
             committed = await claim.store.commit(led)
             self._hold(committed.leases[0])
@@ -232,7 +232,7 @@ async def leading(claim: Claim, *, is_begun: bool = True) -> AsyncGenerator[Leas
                 _LED.discard(leadership)
 
 
-def _with(commit: Commit, **what: Lease | Taking | bool) -> Commit:
+def _with(commit: Commit, **what: Lease | LeaseRequest | bool) -> Commit:
     own, *others = commit.writes
     led: Write = msgspec.structs.replace(own, **what)
     return msgspec.structs.replace(commit, writes=(led, *others))

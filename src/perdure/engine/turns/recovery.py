@@ -23,13 +23,13 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import Spending, TurnFinished, TurnStarted
 from perdure.session.messages import Message, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
-from perdure.stores.protocol import Commit, LogReading, StreamState, Write
+from perdure.stores.protocol import Commit, LogReader, StreamState, Write
 
 _PAGE = 64
 """Entries that are looked at first; most turns are shorter."""
 
 
-async def open_turn(store: LogReading, stream: StreamId) -> TurnState | None:
+async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
     """The turn that is open in `stream`, as its log tells it; None when none is.
 
     Raises: SessionNotFound.
@@ -41,7 +41,7 @@ async def open_turn(store: LogReading, stream: StreamId) -> TurnState | None:
     return fold(before, await store.entries(stream, after=state.open_turn - 1))
 
 
-async def lost(store: LogReading, turn: TurnState) -> Lost:
+async def lost(store: LogReader, turn: TurnState) -> Lost:
     """What is known of the effect that was open when the turn's process died."""
     if turn.phase is not Phase.CALLING or turn.open_call is None:
         return Lost()
@@ -51,7 +51,7 @@ async def lost(store: LogReading, turn: TurnState) -> Lost:
     return Lost(has_begun=True, partial=_readable(kept[1]))
 
 
-async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
+async def carried(store: LogReader, stream: StreamId, head: int) -> TurnState:
     """The state that the log of `stream` up to `head` leads to, as far as a new turn needs it.
 
     Raises: SessionNotFound.
@@ -61,7 +61,7 @@ async def carried(store: LogReading, stream: StreamId, head: int) -> TurnState:
     return fold(TurnState(stream=stream, head=before), tail)
 
 
-async def carrying_from(store: LogReading, stream: StreamId, head: int) -> list[Entry]:
+async def carrying_from(store: LogReader, stream: StreamId, head: int) -> list[Entry]:
     """The entries of `stream` up to `head` that `carried` follows from.
 
     Raises: SessionNotFound.
@@ -79,7 +79,7 @@ async def carrying_from(store: LogReading, stream: StreamId, head: int) -> list[
     return tail
 
 
-async def spent_in(store: LogReading, stream: StreamId) -> Spending:
+async def spent_in(store: LogReader, stream: StreamId) -> Spending:
     """What `stream` has spent by the calls in its own log.
 
     Raises: SessionNotFound.
@@ -88,7 +88,7 @@ async def spent_in(store: LogReading, stream: StreamId) -> Spending:
     return (await carried(store, stream, state.head)).spent
 
 
-async def idle_state(store: LogReading, stream: StreamId) -> StreamState:
+async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
     """Where `stream` stands, in which no turn is open.
 
     Raises: SessionNotFound; TurnOpen.
@@ -111,7 +111,7 @@ class IdleStanding(msgspec.Struct, frozen=True):
 class Recollection:
     """What the owner of a session's turns remembers from one to the next, so as not to read it."""
 
-    def __init__(self, store: LogReading, stream: StreamId, history: History = "full") -> None:
+    def __init__(self, store: LogReader, stream: StreamId, history: History = "full") -> None:
         self._store = store
         self._stream = stream
         self._history: History = history

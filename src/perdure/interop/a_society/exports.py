@@ -30,7 +30,7 @@ from perdure.session.flows.role_session import role_session
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.marks import marks_of
-from perdure.stores.protocol import LogReading, SessionStore
+from perdure.stores.protocol import LogReader, SessionStore
 
 _WRITTEN = ("record.yaml", "improvement.yaml")
 """Files of a record that the flow itself writes."""
@@ -98,7 +98,7 @@ def _handed_over(log: Iterable[tuple[Entry, object]]) -> Iterator[tuple[str, str
 
 
 async def _logs(
-    store: LogReading, flow: StreamId, state: FlowState, log: list[tuple[Entry, object]]
+    store: LogReader, flow: StreamId, state: FlowState, log: list[tuple[Entry, object]]
 ) -> dict[str, bytes]:
     """The state, and the transcripts and feeds of its roles and selectors."""
     run = msgspec.to_builtins(state.run)
@@ -122,7 +122,7 @@ async def _logs(
     return files
 
 
-async def _kept(store: LogReading, session: StreamId) -> list[tuple[Entry, object]]:
+async def _kept(store: LogReader, session: StreamId) -> list[tuple[Entry, object]]:
     """What is left of `session`: nothing if it was erased, or removed whole."""
     try:
         return decoded(await store.entries(session))

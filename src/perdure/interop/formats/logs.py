@@ -21,7 +21,7 @@ from perdure.session.entries import Entry, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.stores.append_rules import advanced, opened, plan_append
+from perdure.stores.append_rules import initial_state, plan_append, state_after
 from perdure.stores.marks import AUTHORITY_KINDS
 from perdure.stores.protocol import EMPTY, Lease, Write
 
@@ -201,7 +201,7 @@ class _Rules:
 
     def __init__(self, header: StreamHeader) -> None:
         self._lease = Lease(header.id, "", 1, 0)
-        self._state = msgspec.structs.replace(opened(header, b""), epoch=self._lease.epoch)
+        self._state = msgspec.structs.replace(initial_state(header, b""), epoch=self._lease.epoch)
         self._is_tree = bytearray()
         self._waiting: list[Entry] = []
         self._bytes = 0
@@ -229,7 +229,7 @@ class _Rules:
         write = Write(stream=self._state.header.id, entries=news, lease=self._lease)
         admission = plan_append(self._state, write, 0, self._sees)
         self._is_tree += bytes(entry.lane == "tree" for entry in self._waiting)
-        self._state = advanced(self._state, admission, b"")
+        self._state = state_after(self._state, admission, b"")
         self._waiting, self._bytes = [], 0
 
     def _sees(self, entry: EntryId) -> bool:

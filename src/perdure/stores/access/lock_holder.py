@@ -35,11 +35,11 @@ def mark(file: int) -> None:
 def holder_of(path: Path) -> str:
     """Say which process holds the lock file `path`, with its program and since when."""
     pids = _pids(path, None)
-    marked, host, program = _marked(path)
+    marked, host, program = _read_lock_mark(path)
     if marked is not None and (not pids or marked in pids):
         where = "" if host == socket.gethostname() else f" on {host}"
-        return f"process {marked}{where} ({program}), since {_changed(path)},"
-    return _named(pids)
+        return f"process {marked}{where} ({program}), since {_modified_at(path)},"
+    return _process_names(pids)
 
 
 def holder_of_byte(path: Path, byte: int) -> str | None:
@@ -48,10 +48,10 @@ def holder_of_byte(path: Path, byte: int) -> str | None:
     None where none does, or the operating system does not tell.
     """
     pids = _pids(path, byte)
-    return _named(pids) if pids else None
+    return _process_names(pids) if pids else None
 
 
-def _named(pids: list[int]) -> str:
+def _process_names(pids: list[int]) -> str:
     if not pids:
         return "another process, which cannot be named here,"
     return "process " + " and ".join(f"{pid} ({_program_of(pid)})" for pid in pids)
@@ -88,18 +88,18 @@ def _mark_of(pid: int) -> bytes:
     return text.encode(errors="replace")[: _MARK_BYTES - 1].ljust(_MARK_BYTES - 1) + b"\n"
 
 
-def _marked(path: Path) -> tuple[int | None, str, str]:
+def _read_lock_mark(path: Path) -> tuple[int | None, str, str]:
     """The process that the lock file names, its machine and its program."""
     try:
         with open_to_read(path) as file:
             words = file.read(_MARK_BYTES).decode(errors="replace").split(maxsplit=2)
         pid, host, program = words
-        return int(pid), host, _shown(program)
+        return int(pid), host, _display_text(program)
     except (OSError, ValueError):
         return None, "", ""
 
 
-def _changed(path: Path) -> str:
+def _modified_at(path: Path) -> str:
     try:
         changed = path.stat().st_mtime
     except OSError:
@@ -112,9 +112,9 @@ def _program_of(pid: int) -> str:
         words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return "its program is not known"
-    return _shown(" ".join([Path(words[0]).name, *words[1:]]))
+    return _display_text(" ".join([Path(words[0]).name, *words[1:]]))
 
 
-def _shown(text: str) -> str:
+def _display_text(text: str) -> str:
     text = masked(safe(text.strip()))
     return text if len(text) <= _PROGRAM_LETTERS else f"{text[:_PROGRAM_LETTERS]}…"

@@ -21,12 +21,12 @@ from perdure.session.messages import MESSAGE
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.append_rules import (
     Admission,
-    Shared,
-    advanced,
+    ForkOrigin,
     check_commit,
     check_origin,
-    opened,
+    initial_state,
     plan_append,
+    state_after,
 )
 from perdure.stores.chain import (
     SALT_BYTES,
@@ -44,7 +44,7 @@ from perdure.stores.in_memory.streams import (
     held_in,
     is_tree_entry,
 )
-from perdure.stores.protocol import Commit, Committed, Lease, Taking, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
 from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of
 
 Undo = list[Callable[[], object]]
@@ -62,7 +62,7 @@ def append(
     random: RandomSource,
     check: Check = lambda _: None,
     now: int = 0,
-) -> Committed:
+) -> CommitResult:
     """Append `commit` as ``SessionStore.commit`` promises; nothing of it stays if this raises.
 
     `check` is asked last, about the entries of all its writes.
@@ -72,7 +72,7 @@ def append(
     key = commit.idempotency_key
     asked = b"" if key is None else fingerprint(commit)
     if key is not None and key in heap.keys:
-        return _replayed(heap, key, asked)
+        return _replay(heap, key, asked)
     committed = _all_or_none(heap, commit, random, check, now)
     heap.log.extend(entry for entries in committed.entries for entry in entries)
     for content in commit.blobs:
@@ -82,7 +82,7 @@ def append(
     return committed
 
 
-def _replayed(heap: Heap, key: str, asked: bytes) -> Committed:
+def _replay(heap: Heap, key: str, asked: bytes) -> CommitResult:
     kept = heap.keys[key]
     if kept.asked != asked:
         raise IdempotencyMismatch(key)
@@ -91,7 +91,7 @@ def _replayed(heap: Heap, key: str, asked: bytes) -> Committed:
 
 def _all_or_none(
     heap: Heap, commit: Commit, random: RandomSource, check: Check, now: int
-) -> Committed:
+) -> CommitResult:
     undo: Undo = []
     leases: list[Lease] = []
     try:
@@ -103,7 +103,7 @@ def _all_or_none(
                 write = msgspec.structs.replace(write, lease=leases[-1])  # noqa: PLW2901 - led now
             entries.append(_append_to_one(heap, held, write, commit.at, random))
         check(entries)
-        return Committed(tuple(entries), leases=tuple(leases))
+        return CommitResult(tuple(entries), leases=tuple(leases))
     except BaseException:
         for step in reversed(undo):
             step()
@@ -115,7 +115,7 @@ def _written_to(heap: Heap, write: Write, undo: Undo) -> HeldStream:
     if write.create is not None:
         if write.create.fork is not None:
             check_origin(held_in(heap, write.create.fork.stream).state)
-        held = heap.streams[write.stream] = created(heap, write.create)
+        held = heap.streams[write.stream] = create_stream(heap, write.create)
         held.state = msgspec.structs.replace(held.state, epoch=write.above_epoch)
         undo.append(lambda: heap.streams.pop(write.stream))
     held = held_in(heap, write.stream)
@@ -134,7 +134,7 @@ def _append_to_one(
     return admission.entries
 
 
-def lead(held: HeldStream, stream: StreamId, wanted: Taking, now: int) -> Lease:
+def lead(held: HeldStream, stream: StreamId, wanted: LeaseRequest, now: int) -> Lease:
     """Have `held` led as `wanted`, with the next epoch.
 
     Raises: LeaseHeld.
@@ -162,7 +162,7 @@ def _way_back(heap: Heap, held: HeldStream) -> Callable[[], None]:
     return restore
 
 
-def created(heap: Heap, header: StreamHeader) -> HeldStream:
+def create_stream(heap: Heap, header: StreamHeader) -> HeldStream:
     """A new stream, still empty and not in `heap` yet.
 
     Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
@@ -171,16 +171,16 @@ def created(heap: Heap, header: StreamHeader) -> HeldStream:
         raise SessionExists(header.id)
     if header.fork is None:
         genesis = genesis_hash(header)
-        return HeldStream(opened(header, genesis), genesis)
+        return HeldStream(initial_state(header, genesis), genesis)
     origin = held_in(heap, header.fork.stream)
-    shared = Shared(
+    shared = ForkOrigin(
         info=origin.state.info,
         head=origin.state.head,
         hash=origin_hash_of(origin.genesis, origin.commits, header.fork.head),
         messages=_shared_messages(heap, origin, header.fork),
     )
     genesis = genesis_hash(header, shared.hash)
-    state = opened(header, genesis, shared, lambda id_: is_tree_entry(heap, origin, id_))
+    state = initial_state(header, genesis, shared, lambda id_: is_tree_entry(heap, origin, id_))
     return HeldStream(state, genesis, shared.messages)
 
 
@@ -197,13 +197,13 @@ def _shared_messages(heap: Heap, origin: HeldStream, fork: ForkPoint) -> int:
 def _extend(
     heap: Heap, held: HeldStream, admission: Admission, at: int, random: RandomSource
 ) -> None:
-    rows = [_sealed(entry, random(SALT_BYTES)) for entry in admission.entries]
+    rows = [_stored_entry(entry, random(SALT_BYTES)) for entry in admission.entries]
     lines = (header_line(row.entry, row.digest) for row in rows)
     chain = commit_hash(held.state.hash, at, admission.epoch, lines)
-    placed(heap, held, admission, rows, at=at, chain=chain)
+    write_admission(heap, held, admission, rows, at=at, chain=chain)
 
 
-def placed(
+def write_admission(
     heap: Heap,
     held: HeldStream,
     admission: Admission,
@@ -217,7 +217,7 @@ def placed(
     held.commits.append(StoredCommit(first, len(rows), at, admission.epoch, chain))
     held.rows.extend(rows)
     held.aliases.extend(admission.aliases)
-    held.state = advanced(held.state, admission, chain)
+    held.state = state_after(held.state, admission, chain)
     for entry in admission.entries:
         _index(heap, held, entry)
 
@@ -238,7 +238,7 @@ def _forget(heap: Heap, held: HeldStream, entry: Entry) -> None:
         held.notes[entry.kind].pop()
 
 
-def _sealed(entry: Entry, salt: bytes) -> StoredEntry:
+def _stored_entry(entry: Entry, salt: bytes) -> StoredEntry:
     return StoredEntry(entry, salt, body_digest(entry.body, salt))
 
 

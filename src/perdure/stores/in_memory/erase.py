@@ -20,11 +20,11 @@ from perdure.stores.retention import copies
 from perdure.stores.retention.cascade import (
     KEPT_NOTES,
     Reach,
-    Seen,
-    Taking,
+    StreamErasure,
+    VisibleEntries,
     reach_of,
+    streams_to_read,
     takings,
-    wanted,
 )
 from perdure.stores.retention.erase import (
     Certificate,
@@ -48,7 +48,7 @@ def erase(
     earlier: list[Certificate],
     random: RandomSource,
 ) -> Certificate:
-    """What ``Erasing.erase`` promises; `earlier` are the certificates so far, to which it adds."""
+    """As ``EraseService.erase``; adds to `earlier`, the certificates so far."""
     policy = request.forks if request.scope == "session" else "erase"
     relations = _relations(heap)
     reach = reach_of(_roots(heap, request), relations, policy)
@@ -59,7 +59,7 @@ def erase(
                 return certificate
     outside = [copy for each in takes for copy in copies.outside(_notes(heap, each))]
     bodies: list[bytes] = []
-    sessions = _taken(heap, takes, request, random, bodies)
+    sessions = _erase_streams(heap, takes, request, random, bodies)
     certificate = Certificate(
         id=request.id,
         backend=BACKEND,
@@ -70,10 +70,10 @@ def erase(
         finished_at=request.at,
         is_complete=True,
         sessions=sessions[0],
-        removed=_counted(sessions[1], without_contents(heap, bodies)),
-        copies=(*copies.kept(reach.forks, reach.copies), *outside),
+        removed=_with_contents(sessions[1], without_contents(heap, bodies)),
+        copies=(*copies.fork_copies(reach.forks, reach.copies), *outside),
     )
-    earlier.append(copies.unnamed(certificate))
+    earlier.append(copies.without_file_names(certificate))
     return certificate
 
 
@@ -99,28 +99,28 @@ def _relations(heap: Heap) -> list[Relation]:
     return found
 
 
-def _takings(heap: Heap, reach: Reach, relations: list[Relation]) -> list[Taking]:
+def _takings(heap: Heap, reach: Reach, relations: list[Relation]) -> list[StreamErasure]:
     heads = {id_: heap.streams[id_].state.head for id_ in reach.targets}
-    seen = {id_: _seen(heap, id_) for id_ in wanted(reach, relations)}
+    seen = {id_: _visible_entries(heap, id_) for id_ in streams_to_read(reach, relations)}
     found = takings(reach, heads, relations, seen)
     if found is None:
-        seen = {id_: _seen(heap, id_) for id_ in (*reach.targets, *reach.forks)}
+        seen = {id_: _visible_entries(heap, id_) for id_ in (*reach.targets, *reach.forks)}
         found = takings(reach, heads, relations, seen)
     return found or []
 
 
-def _seen(heap: Heap, stream: StreamId) -> Seen:
+def _visible_entries(heap: Heap, stream: StreamId) -> VisibleEntries:
     held = heap.streams[stream]
-    return Seen(tree_in(heap, held), notes_in(heap, held, KEPT_NOTES))
+    return VisibleEntries(tree_in(heap, held), notes_in(heap, held, KEPT_NOTES))
 
 
-def _is_worth_it(heap: Heap, taking: Taking) -> bool:
+def _is_worth_it(heap: Heap, taking: StreamErasure) -> bool:
     held = heap.streams[taking.stream]
     is_new = taking.is_whole and held.state.info.status != "erased"
     return is_new or any(_is_left(row) for row in _rows(held, taking))
 
 
-def _rows(held: HeldStream, taking: Taking) -> Iterator[StoredEntry]:
+def _rows(held: HeldStream, taking: StreamErasure) -> Iterator[StoredEntry]:
     for first, last in taking.erased:
         yield from held.rows[first : last + 1]
 
@@ -129,14 +129,14 @@ def _is_left(row: StoredEntry) -> bool:
     return row.salt is not None and row.entry.kind not in KEPT_WHEN_ERASED
 
 
-def _notes(heap: Heap, taking: Taking) -> list[Entry]:
+def _notes(heap: Heap, taking: StreamErasure) -> list[Entry]:
     held = heap.streams[taking.stream]
     return [note for kind in copies.TELLING for note in held.notes.get(kind, ())]
 
 
-def _taken(
+def _erase_streams(
     heap: Heap,
-    takes: list[Taking],
+    takes: list[StreamErasure],
     request: EraseRequest,
     random: RandomSource,
     bodies: list[bytes],
@@ -161,11 +161,11 @@ def _taken(
         bodies += gone
         size = sum(map(len, gone))
         state, chain = before[each.stream], held.state.hash
-        sessions.append(each.done(state, chain, entries=len(gone), body_bytes=size))
+        sessions.append(each.erased_session(state, chain, entries=len(gone), body_bytes=size))
     return tuple(sessions), counts
 
 
-def _empty(heap: Heap, held: HeldStream, taking: Taking) -> None:
+def _empty(heap: Heap, held: HeldStream, taking: StreamErasure) -> None:
     emptied: dict[int, Entry] = {}
     for row in list(_rows(held, taking)):
         if _is_left(row):
@@ -179,7 +179,7 @@ def _empty(heap: Heap, held: HeldStream, taking: Taking) -> None:
             heap.log[index] = emptied[entry.seq]
 
 
-def _forget_names(held: HeldStream, taking: Taking) -> int:
+def _forget_names(held: HeldStream, taking: StreamErasure) -> int:
     def is_kept(seq: int) -> bool:
         return not any(first <= seq <= last for first, last in taking.erased)
 
@@ -210,7 +210,7 @@ def _close(held: HeldStream) -> None:
     )
 
 
-def _counted(counts: Counts, sizes: list[int]) -> Counts:
+def _with_contents(counts: Counts, sizes: list[int]) -> Counts:
     return counts.plus(contents=len(sizes), content_bytes=sum(sizes))
 
 

@@ -63,7 +63,7 @@ def usage_of(heap: Heap) -> Usage:
 
 
 def holdings(heap: Heap, now: int) -> list[Holding]:
-    """What ``Retaining.holdings`` promises."""
+    """What ``RetentionService.holdings`` promises."""
     forks = _forks(heap)
     return [
         Holding(
@@ -98,13 +98,13 @@ def _hold(held: HeldStream, now: int) -> Hold | None:
 
 
 def holder(heap: Heap, stream: StreamId, now: int) -> Hold | None:
-    """What ``Retaining.holder`` promises."""
+    """What ``RetentionService.holder`` promises."""
     held = held_in(heap, stream)
     return "forks" if _forks(heap)[stream] else _hold(held, now)
 
 
 def remove(heap: Heap, stream: StreamId, now: int) -> bool:
-    """What ``Retaining.remove`` promises. The positions of its entries stay empty."""
+    """What ``RetentionService.remove`` promises. The positions of its entries stay empty."""
     if holder(heap, stream, now) is not None:
         return False
     held = held_in(heap, stream)
@@ -121,7 +121,7 @@ def remove(heap: Heap, stream: StreamId, now: int) -> bool:
 
 
 def forget_keys(heap: Heap, before: int) -> int:
-    """What ``Retaining.forget_keys`` promises."""
+    """What ``RetentionService.forget_keys`` promises."""
     old = [key for key, kept in heap.keys.items() if kept.at < before]
     for key in old:
         del heap.keys[key]

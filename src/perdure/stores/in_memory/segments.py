@@ -8,21 +8,21 @@ import msgspec
 
 from perdure.errors import CopyConflict, CorruptLog
 from perdure.session.ids import StreamId, blob_hash, entry_place
-from perdure.stores.in_memory.append import created, placed
+from perdure.stores.in_memory.append import create_stream, write_admission
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in
 from perdure.stores.maintenance.segments import (
     SealedCommit,
     SegmentState,
     StreamSegment,
-    admitted,
+    admission_of,
     check,
     check_follows,
 )
 from perdure.stores.protocol import EMPTY
 
 
-def standings(heap: Heap) -> list[SegmentState]:
-    """What ``Sealing.standings`` promises."""
+def segment_states(heap: Heap) -> list[SegmentState]:
+    """What ``SegmentService.segment_states`` promises."""
     return [
         SegmentState(
             stream=stream,
@@ -34,8 +34,10 @@ def standings(heap: Heap) -> list[SegmentState]:
     ]
 
 
-def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -> StreamSegment:
-    """What ``Sealing.sealed`` promises."""
+def read_segment(
+    heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int
+) -> StreamSegment:
+    """What ``SegmentService.read_segment`` promises."""
     held = held_in(heap, stream)
     before, ends = held.genesis, EMPTY
     commits: list[SealedCommit] = []
@@ -61,14 +63,14 @@ def sealed(heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int) -
 
 
 def receive(heap: Heap, share: StreamSegment, contents: Sequence[bytes]) -> None:
-    """What ``Sealing.receive`` promises."""
+    """What ``SegmentService.receive`` promises."""
     check(share)
-    held = heap.streams.get(share.header.id) or _created(heap, share)
+    held = heap.streams.get(share.header.id) or _create_stream(heap, share)
     check_follows(share, held.state)
     heap.streams[share.header.id] = held
     for commit in share.commits:
-        admission = admitted(held.state, commit, share.aliases)
-        placed(heap, held, admission, commit.rows, at=commit.at, chain=commit.hash)
+        admission = admission_of(held.state, commit, share.aliases)
+        write_admission(heap, held, admission, commit.rows, at=commit.at, chain=commit.hash)
         heap.log.extend(admission.entries)
     epoch = max(held.state.epoch, share.epoch)
     held.state = msgspec.structs.replace(held.state, epoch=epoch)
@@ -76,10 +78,10 @@ def receive(heap: Heap, share: StreamSegment, contents: Sequence[bytes]) -> None
         heap.blobs.setdefault(blob_hash(content), content)
 
 
-def _created(heap: Heap, share: StreamSegment) -> HeldStream:
+def _create_stream(heap: Heap, share: StreamSegment) -> HeldStream:
     if share.commits and share.first > 0:
         raise CopyConflict(share.header.id, EMPTY)
-    held = created(heap, share.header)
+    held = create_stream(heap, share.header)
     if share.is_erased:
         held.genesis = share.before
         held.state = msgspec.structs.replace(held.state, hash=share.before)

@@ -66,12 +66,12 @@ from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
     Commit,
-    Committed,
+    CommitResult,
     Lease,
+    LeaseRequest,
     OnProgress,
     StoreInfo,
     StreamState,
-    Taking,
     Verification,
 )
 from perdure.stores.retention.erase import Certificate, EraseRequest
@@ -127,17 +127,17 @@ class _Handle:
         self._check_open()
         return self._data
 
-    def _held(self, stream: StreamId) -> HeldStream:
+    def _stream(self, stream: StreamId) -> HeldStream:
         return held_in(self._heap, stream)
 
     def _until(self, ttl_ms: int) -> int:
         return lease_end(self._memory.clock.now_ms(), ttl_ms)
 
 
-class _Writing(_Handle):
-    """`LogWriting`."""
+class _WriteMethods(_Handle):
+    """`LogWriter`."""
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         heap, limits = self._heap, self._limits
         marked = await self.marks.mark(commit)
         committed = append(
@@ -158,11 +158,11 @@ class _Writing(_Handle):
     async def acquire_lease(
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
     ) -> Lease:
-        held = self._held(stream)
+        held = self._stream(stream)
         if held.state.info.status == "erased":
             raise Erased(stream)
         now = self._memory.clock.now_ms()
-        return lead(held, stream, Taking(owner, ttl_ms, dead_owner), now)
+        return lead(held, stream, LeaseRequest(owner, ttl_ms, dead_owner), now)
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
         held = self._held_by(lease)
@@ -170,7 +170,7 @@ class _Writing(_Handle):
         return msgspec.structs.replace(lease, until=held.until)
 
     async def release_lease(self, lease: Lease) -> None:
-        held = self._held(lease.stream)
+        held = self._stream(lease.stream)
         if is_current(lease, held.state):
             held.until = 0
 
@@ -180,17 +180,17 @@ class _Writing(_Handle):
             held.partial = (seq, content)
 
     def _held_by(self, lease: Lease) -> HeldStream:
-        held = self._held(lease.stream)
+        held = self._stream(lease.stream)
         if not is_current(lease, held.state):
             raise LeaseLost(lease.stream, lease.epoch, held.state.epoch)
         return held
 
 
-class _Reading(_Handle):
-    """`LogReading`."""
+class _ReadMethods(_Handle):
+    """`LogReader`."""
 
     async def state(self, stream: StreamId) -> StreamState:
-        held = self._held(stream)
+        held = self._stream(stream)
         return with_lease(held.state, held.owner, held.until)
 
     async def entries(
@@ -202,19 +202,19 @@ class _Reading(_Handle):
         kind: str | None = None,
         before: int | None = None,
     ) -> list[Entry]:
-        rows = self._held(stream).rows
+        rows = self._stream(stream).rows
         seqs = seqs_between(len(rows), after, before)
         fitting = (rows[seq].entry for seq in seqs if kind in (None, rows[seq].entry.kind))
         return list(islice(fitting, limit))
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        found = entry_in(self._heap, self._held(stream), entry)
+        found = entry_in(self._heap, self._stream(stream), entry)
         if found is None:
             raise EntryNotFound(entry, stream)
         return found
 
-    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        held = self._held(stream)
+    async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        held = self._stream(stream)
         return frozenset(each for each in entries if entry_in(self._heap, held, each))
 
     async def branch(
@@ -225,7 +225,7 @@ class _Reading(_Handle):
         limit: int | None = None,
         kind: str | None = None,
     ) -> list[Entry]:
-        held = self._held(stream)
+        held = self._stream(stream)
         if leaf is not None:
             tree_entry_in(self._heap, held, leaf)
         return branch_in(self._heap, leaf, limit, kind)
@@ -233,7 +233,7 @@ class _Reading(_Handle):
     async def context_window(
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
-        held = self._held(stream)
+        held = self._stream(stream)
         if leaf is not None:
             tree_entry_in(self._heap, held, leaf)
         return window_in(self._heap, held, leaf, limit)
@@ -241,33 +241,33 @@ class _Reading(_Handle):
     async def around(
         self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
     ) -> list[Placed]:
-        tree_entry_in(self._heap, self._held(stream), leaf)
+        tree_entry_in(self._heap, self._stream(stream), leaf)
         return around_in(self._heap, leaf, entries, reach)
 
     async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
-        return tree_in(self._heap, self._held(stream), limit)
+        return tree_in(self._heap, self._stream(stream), limit)
 
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-        return notes_in(self._heap, self._held(stream), kinds)
+        return notes_in(self._heap, self._stream(stream), kinds)
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        return open_questions_in(self._held(stream))
+        return open_questions_in(self._stream(stream))
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        return self._held(stream).partial
+        return self._stream(stream).partial
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        return resolve(self._heap, self._held(stream), reference)
+        return resolve(self._heap, self._stream(stream), reference)
 
     async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
-        return find_entry(self._heap, self._held(stream), prefix)
+        return find_entry(self._heap, self._stream(stream), prefix)
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
-        return dict(self._held(stream).aliases)
+        return dict(self._stream(stream).aliases)
 
 
 class _Namespace(_Handle):
-    """`NamespaceReading`."""
+    """`NamespaceReader`."""
 
     async def find(self, prefix: str) -> StreamId:
         streams = self._heap.streams
@@ -339,8 +339,8 @@ class _Namespace(_Handle):
         return content
 
 
-class _Searching(_Handle):
-    """`Searching`: each search reads the whole log."""
+class _SearchMethods(_Handle):
+    """`SearchService`: each search reads the whole log."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         heap, sought = self._heap, sought_in(query.text)
@@ -355,16 +355,16 @@ class _Searching(_Handle):
         return sum(1 for _ in texts_in(self._heap))
 
 
-class _Sealing(_Handle):
-    """`Sealing`."""
+class _SegmentMethods(_Handle):
+    """`SegmentService`."""
 
-    async def standings(self) -> list[SegmentState]:
-        return segments.standings(self._heap)
+    async def segment_states(self) -> list[SegmentState]:
+        return segments.segment_states(self._heap)
 
-    async def sealed(
+    async def read_segment(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> StreamSegment:
-        return segments.sealed(self._heap, stream, after=after, upto=upto, limit=limit)
+        return segments.read_segment(self._heap, stream, after=after, upto=upto, limit=limit)
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         segments.receive(self._heap, sealed, contents)
@@ -372,8 +372,8 @@ class _Sealing(_Handle):
         self._memory.watches.wake([(self.namespace, sealed.header.id)])
 
 
-class _Erasing(_Handle):
-    """`Erasing`."""
+class _EraseMethods(_Handle):
+    """`EraseService`."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
         earlier = self._memory.erasures.setdefault(self.namespace, [])
@@ -389,8 +389,8 @@ class _Erasing(_Handle):
         return list(self._memory.erasures.get(self.namespace, ()))
 
 
-class _Retaining(_Handle):
-    """`Retaining` and `Limiting`."""
+class _RetentionMethods(_Handle):
+    """`RetentionService` and `QuotaService`."""
 
     async def retention(self) -> Retention:
         self._check_open()
@@ -411,7 +411,7 @@ class _Retaining(_Handle):
         return stream_limits.holder(self._heap, stream, self._memory.clock.now_ms())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        if is_erased and self._held(stream).state.info.status != "erased":
+        if is_erased and self._stream(stream).state.info.status != "erased":
             return False
         is_gone = stream_limits.remove(self._heap, stream, self._memory.clock.now_ms())
         self._limits.count(self._heap)
@@ -435,7 +435,15 @@ class _Retaining(_Handle):
 
 
 @one_at_a_time
-class MemoryStore(_Writing, _Reading, _Namespace, _Searching, _Erasing, _Sealing, _Retaining):
+class MemoryStore(
+    _WriteMethods,
+    _ReadMethods,
+    _Namespace,
+    _SearchMethods,
+    _EraseMethods,
+    _SegmentMethods,
+    _RetentionMethods,
+):
     """A namespace of this process's memory; a `SessionStore`, and whatever else its bases say."""
 
     def __init__(

@@ -24,7 +24,7 @@ from perdure.session.fold import (
 )
 from perdure.session.ids import EntryId, StreamId, entry_place, is_number
 from perdure.session.notes import INBOX_KINDS, CompactionUndone, unanswered
-from perdure.stores.protocol import Committed, Problem, StreamState
+from perdure.stores.protocol import CommitResult, Problem, StreamState
 from perdure.stores.verification import (
     StoredCommit,
     StoredEntry,
@@ -72,7 +72,7 @@ class KeptCommit(NamedTuple):
     """What an idempotency key stands for. Units: `at`, Unix milliseconds, is its commit's."""
 
     asked: bytes
-    committed: Committed
+    committed: CommitResult
     at: int
 
 

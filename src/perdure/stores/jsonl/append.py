@@ -37,7 +37,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.kinds import ModelChange
 from perdure.session.media.inline import SCHEME
 from perdure.session.notes import LeafMoved
-from perdure.stores.append_rules import Admission, Sees, opened, plan_append
+from perdure.stores.append_rules import Admission, Sees, initial_state, plan_append
 from perdure.stores.chain import (
     SALT_BYTES,
     body_digest,
@@ -47,19 +47,19 @@ from perdure.stores.chain import (
     header_line,
 )
 from perdure.stores.jsonl import reads
-from perdure.stores.jsonl.bodies import Recorded, recorded
+from perdure.stores.jsonl.bodies import EntryLines, entry_lines
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.disk.feed import Feed
-from perdure.stores.jsonl.disk.folder import hashed
+from perdure.stores.jsonl.disk.folder import file_name_of
 from perdure.stores.jsonl.disk.sidefiles import HeldLease, blob_of, lease_of, put_blob, put_lease
-from perdure.stores.jsonl.forks import Copied, contents_of, copied
+from perdure.stores.jsonl.forks import CopiedFork, contents_of, copy_fork
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.lines import HEADER_TYPE, Batch, Ours, line_of
 from perdure.stores.jsonl.retention.content_gc import all_held, held_for
 from perdure.stores.jsonl.retention.limits import Limits
 from perdure.stores.jsonl.rows import Key
 from perdure.stores.jsonl.session_index import SessionIndex
-from perdure.stores.protocol import Commit, Committed, StreamState, Write
+from perdure.stores.protocol import Commit, CommitResult, StreamState, Write
 
 BACKEND = "jsonl"
 
@@ -78,33 +78,33 @@ class Appender:
         self._feed = feed
         self._random = random
 
-    def append(self, commit: Commit) -> Committed:
+    def append(self, commit: Commit) -> CommitResult:
         """Append `commit` as ``SessionStore.commit`` promises."""
         write, key = commit.writes[0], commit.idempotency_key
         with ExitStack() as locks:
             if key is not None:
-                locks.enter_context(self._folder.locked("key", key))
+                locks.enter_context(self._folder.hold_lock("key", key))
             origin = None
             if write.create is not None and write.create.fork is not None:
                 # What the copies show stays until they are written, also if the origin goes.
                 locks.enter_context(all_held(self._folder))
                 origin = self._shelf.log(write.create.fork.stream)
-            locks.enter_context(self._folder.locked("stream", write.stream))
+            locks.enter_context(self._folder.hold_lock("stream", write.stream))
             # Entries reach their file first and the feed then: what it has now is in the file.
             self._feed.refresh()
             acknowledged = self._feed.head(write.stream)
             log = self._shelf.log(write.stream, is_thorough=write.create is None)
             if key is not None:
-                replay = self._replayed(log, write.stream, key, fingerprint(commit))
+                replay = self._replay(log, write.stream, key, fingerprint(commit))
                 if replay is not None:
                     return replay
             return self._append(commit, log, origin, acknowledged)
 
     # -- idempotency keys
 
-    def _replayed(
+    def _replay(
         self, log: Log | None, stream: StreamId, key: str, asked: bytes
-    ) -> Committed | None:
+    ) -> CommitResult | None:
         known = None if log is None else log.keys.get(key)
         if known is not None and known.at < self._limits.keys_since():
             return None
@@ -112,7 +112,7 @@ class Appender:
             if known.asked != asked:
                 raise IdempotencyMismatch(key)
             entries = tuple(entries_of(log, range(known.first, known.end)))
-            return Committed((entries[_copies_in(known, log) :],), is_replay=True)
+            return CommitResult((entries[_copies_in(known, log) :],), is_replay=True)
         other = (self._folder.read_side("keys", key) or b"").decode("utf-8", "replace")
         if other and other != stream:
             there = self._shelf.log(StreamId(other))
@@ -124,9 +124,9 @@ class Appender:
 
     def _append(
         self, commit: Commit, log: Log | None, origin: Log | None, acknowledged: int
-    ) -> Committed:
+    ) -> CommitResult:
         write = commit.writes[0]
-        made = Copied(write, 0)
+        made = CopiedFork(write, 0)
         if write.create is not None:
             if log is not None:
                 raise SessionExists(write.stream)
@@ -136,9 +136,9 @@ class Appender:
         sees = _sees(log)
         facts = BatchFacts(commit.at, made.count, commit.idempotency_key, fingerprint(commit))
         admission = plan_append(state, made.write, commit.at, sees)
-        batch = Rendering(self._shelf, log, state, admission, facts)
+        batch = CommitLines(self._shelf, log, state, admission, facts)
         if batch.is_empty:
-            return Committed(((),))
+            return CommitResult(((),))
         with (
             held_for(self._folder, admission.entries),
             self._limits.room(admission.entries, contents, is_new=log is None),
@@ -153,7 +153,7 @@ class Appender:
             salts = [self._random(SALT_BYTES) for _ in admission.entries]
             self._record_loss(write.stream, log, acknowledged)
             write_batch(self._shelf, self._feed, batch, salts)
-        return Committed((admission.entries[made.count :],), copies=made.ids)
+        return CommitResult((admission.entries[made.count :],), copies=made.ids)
 
     def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
         """Record what the feed had of the session and its file has not, before it is written over.
@@ -166,7 +166,9 @@ class Appender:
             self._feed.lose(stream, range(log.head + 1, acknowledged + 1))
 
 
-def write_batch(shelf: SessionIndex, feed: Feed, batch: Rendering, salts: Sequence[bytes]) -> None:
+def write_batch(
+    shelf: SessionIndex, feed: Feed, batch: CommitLines, salts: Sequence[bytes]
+) -> None:
     """Write `batch` to its session's file, and give its entries their positions.
 
     Whoever calls holds the session's lock.
@@ -180,13 +182,13 @@ def write_batch(shelf: SessionIndex, feed: Feed, batch: Rendering, salts: Sequen
     feed.extend_soon(stream, after.head, after.path)
 
 
-def _create(shelf: SessionIndex, batch: Rendering, content: bytes) -> Path:
+def _create(shelf: SessionIndex, batch: CommitLines, content: bytes) -> Path:
     at = batch.header.created_at
     while True:
         name = shelf.codec.file_name(at, batch.header.id)
         path = shelf.folder.create(name, content)
         if path is not None:
-            return shelf.found(batch.header.id, path)
+            return shelf.remember_path(batch.header.id, path)
         at += 1  # a file of that name is there and holds no session that can be read
 
 
@@ -219,12 +221,12 @@ def _copies_in(key: Key, log: Log) -> int:
     return log.copies if key.first == 0 else 0
 
 
-def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copied:
+def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> CopiedFork:
     if header.fork is None:
-        return Copied(write, 0)
+        return CopiedFork(write, 0)
     if origin is None:
         raise SessionNotFound(header.fork.stream)
-    return copied(origin, header, header.fork, write)
+    return copy_fork(origin, header, header.fork, write)
 
 
 class BatchFacts(NamedTuple):
@@ -239,7 +241,7 @@ class BatchFacts(NamedTuple):
     asked: bytes = b""
 
 
-class Rendering:
+class CommitLines:
     """A commit on its way into the file: what it becomes, and its lines."""
 
     def __init__(
@@ -275,12 +277,12 @@ class Rendering:
         lines: list[bytes] = []
         header = self._header_lines(lines) if self._is_new else None
         hashed_lines: list[bytes] = []
-        last: Recorded | None = None
+        last: EntryLines | None = None
         aliases = {entry: alias for alias, entry in self.admission.aliases}
         for entry, salt in zip(self.admission.entries, salts, strict=True):
             digest = body_digest(entry.body, salt)
             hashed_lines.append(header_line(entry, digest))
-            last = self._recorded(entry, salt, digest, aliases.get(entry.id))
+            last = self._entry_lines(entry, salt, digest, aliases.get(entry.id))
             lines += last.lines
         chain = self._chain(hashed_lines)
         size = sum(len(line) + 1 for line in lines[:-1])
@@ -323,7 +325,7 @@ class Rendering:
     def _key_record(self) -> tuple[Fields, Ours]:
         """The record of a commit without entries, whose key has to be kept."""
         parent = self._record_of(self._leaf)
-        name = hashed(self._facts.key or "")
+        name = file_name_of(self._facts.key or "")
         return self._beside(f"{OURS}key", name, parent, self._facts.at), Ours(of=self.header.id)
 
     def _beside(self, custom_type: str, name: str, parent: str | None, at: int) -> Fields:
@@ -331,7 +333,9 @@ class Rendering:
         id = written_id(EntryId(f"{self.header.id} {name}"))
         return self._codec.placed(self._codec.custom(custom_type, None), id, parent, at)
 
-    def _recorded(self, entry: Entry, salt: bytes, digest: bytes, alias: str | None) -> Recorded:
+    def _entry_lines(
+        self, entry: Entry, salt: bytes, digest: bytes, alias: str | None
+    ) -> EntryLines:
         before = self._leaf
         self._move_leaf(entry)
         if entry.lane == "tree":
@@ -351,7 +355,7 @@ class Rendering:
             digest=digest,
         )
         writing = self._writing(entry, above)
-        made = recorded(entry, ours, self._record_of(above), writing, self._codec)
+        made = entry_lines(entry, ours, self._record_of(above), writing, self._codec)
         self._records[entry.seq] = made.last_id
         return made
 
@@ -444,7 +448,7 @@ def _sees(log: Log | None) -> Sees:
 
 def _state(shelf: SessionIndex, log: Log | None, write: Write) -> StreamState:
     if write.create is not None:
-        return opened(write.create, genesis_hash(write.create))
+        return initial_state(write.create, genesis_hash(write.create))
     if log is None:
         raise SessionNotFound(write.stream)
     return sound_state(shelf, log)

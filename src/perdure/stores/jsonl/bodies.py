@@ -34,7 +34,7 @@ Known = Message | TreeBody | SideBody
 Parent = str | None
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class EntryLines(msgspec.Struct, frozen=True):
     """An entry as lines; the last may still be given a batch (`line`)."""
 
     lines: tuple[bytes, ...]
@@ -47,7 +47,9 @@ class Recorded(msgspec.Struct, frozen=True):
         return line_of(self.last, ours, codec)
 
 
-def recorded(entry: Entry, ours: Ours, parent: Parent, writing: Writing, codec: Codec) -> Recorded:
+def entry_lines(
+    entry: Entry, ours: Ours, parent: Parent, writing: Writing, codec: Codec
+) -> EntryLines:
     """`entry` as records, the first following `parent`; `ours` says the rest of it."""
     records = codec.records(entry, readable(entry), writing)
     patch = _patch(entry, records, codec)
@@ -60,7 +62,7 @@ def recorded(entry: Entry, ours: Ours, parent: Parent, writing: Writing, codec: 
 
 def _lines(
     entry: Entry, records: Sequence[Fields], ours: Ours, parent: Parent, codec: Codec
-) -> Recorded:
+) -> EntryLines:
     lines: list[bytes] = []
     own, placed, mine = "", {}, ours
     for ordinal, record in enumerate(records):
@@ -71,19 +73,19 @@ def _lines(
         mine = ours if is_last else Ours(of=ours.of, seq=ours.seq, more=True)
         if is_last and codec.time_of(placed["timestamp"]) != entry.at:
             mine = msgspec.structs.replace(mine, at=entry.at)
-        lines.append(_written(placed, mine, codec))
-    return Recorded(tuple(lines), placed, mine, own)
+        lines.append(_line_or_empty(placed, mine, codec))
+    return EntryLines(tuple(lines), placed, mine, own)
 
 
-def _written(placed: Fields, ours: Ours, codec: Codec) -> bytes:
+def _line_or_empty(placed: Fields, ours: Ours, codec: Codec) -> bytes:
     try:
         return line_of(placed, ours, codec)
     except (TypeError, ValueError, RecursionError):
         return b""  # what cannot be written is not restored, and the body is kept whole
 
 
-def _is_restored(made: Recorded, body: bytes, codec: Codec) -> bool:
-    return all(made.lines) and restored(made.lines, made.ours, codec) == body
+def _is_restored(made: EntryLines, body: bytes, codec: Codec) -> bool:
+    return all(made.lines) and restore_body(made.lines, made.ours, codec) == body
 
 
 def _whole(ours: Ours, body: bytes, codec: Codec) -> Ours:
@@ -103,7 +105,7 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
     """What makes the entry's body of what `records` say; None where there is no such thing."""
     try:
-        plain = _plain(_joined([codec.said(record, Media()) for record in records]))
+        plain = _plain(_join_records([codec.said(record, Media()) for record in records]))
         if plain == entry.body:
             return None, ()
         ours, theirs = _raw_fields.decode(entry.body), _raw_fields.decode(plain)
@@ -117,7 +119,7 @@ def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | Non
     return changed or None, tuple(name for name in theirs if name not in ours)
 
 
-def _joined(said: Sequence[Said]) -> Said:
+def _join_records(said: Sequence[Said]) -> Said:
     """What the records of one entry say together: the results of a tool message."""
     first = said[0].body
     if len(said) == 1 or not isinstance(first, Message):
@@ -130,7 +132,7 @@ def _plain(said: Said) -> bytes:
     return with_meta(encode(said.body), said.meta)
 
 
-def restored(lines: Sequence[bytes], ours: Ours, codec: Codec) -> bytes | None:
+def restore_body(lines: Sequence[bytes], ours: Ours, codec: Codec) -> bytes | None:
     """The body that `lines` hold; None when they are damaged."""
     if bytes(ours.body):
         return bytes(ours.body)
@@ -145,7 +147,7 @@ def restored(lines: Sequence[bytes], ours: Ours, codec: Codec) -> bytes | None:
     if _is_carrier(fields[0], ours):
         return carried_body(lines[0]) or None
     try:
-        return _patched(_joined([codec.said(each, Media()) for each in fields]), ours)
+        return _patched_body(_join_records([codec.said(each, Media()) for each in fields]), ours)
     except (ValueError, TypeError, RecursionError, PerdureError):
         return None
 
@@ -155,7 +157,7 @@ def _is_carrier(fields: Fields, ours: Ours) -> bool:
     return fields.get("type") == "custom" and name == OURS + ours.kind
 
 
-def _patched(said: Said, ours: Ours) -> bytes | None:
+def _patched_body(said: Said, ours: Ours) -> bytes | None:
     known = Message if ours.kind == MESSAGE else BODIES.get(ours.kind)
     if known is None or not isinstance(said.body, known):
         return None

@@ -17,7 +17,7 @@ from perdure.errors import SessionNotFound, StoreUnavailable
 from perdure.session.entries import Entry
 from perdure.session.ids import blob_hash
 from perdure.session.kinds import OPAQUE
-from perdure.stores.jsonl.bodies import restored
+from perdure.stores.jsonl.bodies import restore_body
 from perdure.stores.jsonl.disk.sidefiles import blob_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.index_state import entry_at, foreign_entry, tool_digest
@@ -91,7 +91,7 @@ def _entry(log: Log, seq: int, content: bytes) -> Entry:
     if not row.is_ours:
         return entry_at(log, seq, _foreign_body(log, seq, content))
     ours = _ours(content)
-    body = None if ours is None else restored(content.split(b"\n"), ours, log.codec)
+    body = None if ours is None else restore_body(content.split(b"\n"), ours, log.codec)
     entry = entry_at(log, seq, content if body is None else body)
     return entry if body is not None else msgspec.structs.replace(entry, kind=OPAQUE, v=1)
 

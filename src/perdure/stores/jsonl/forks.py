@@ -18,7 +18,7 @@ from perdure.session.ids import EntryId, entry_id
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.notes import CompactionUndone, Label, LeafMoved
-from perdure.stores.append_rules import Shared, opened
+from perdure.stores.append_rules import ForkOrigin, initial_state
 from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.contents import entries_of, media_of
 from perdure.stores.jsonl.index import Log
@@ -32,7 +32,7 @@ _SOURCE = "source"
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Copied(msgspec.Struct, frozen=True):
+class CopiedFork(msgspec.Struct, frozen=True):
     """A fork as a new stream: `write` makes it, the first `count` of its entries are copies.
 
     Shape: `ids` are entry of the origin -> its copy.
@@ -43,18 +43,18 @@ class Copied(msgspec.Struct, frozen=True):
     ids: Mapping[EntryId, EntryId] = {}
 
 
-def copied(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> Copied:
+def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> CopiedFork:
     """`write`, which makes the fork `header` of `origin`, as one that copies.
 
     Raises: InvalidEntry, InvalidParent when there is no such point in `origin`; LeafConflict.
     """
-    shared = Shared(origin.info, origin.head, b"", 0)
-    opened(header, b"", shared, lambda id_: reads.tree_seq(origin, id_) is not None)
+    shared = ForkOrigin(origin.info, origin.head, b"", 0)
+    initial_state(header, b"", shared, lambda id_: reads.tree_seq(origin, id_) is not None)
     if write.expected_leaf is not msgspec.UNSET and write.expected_leaf != fork.leaf:
         raise LeafConflict(header.id, write.expected_leaf, fork.leaf)
     copies = _Copies(origin, header, fork)
-    further = tuple(_renamed(new, copies) for new in write.entries)
-    return Copied(
+    further = tuple(_with_copied_ids(new, copies) for new in write.entries)
+    return CopiedFork(
         msgspec.structs.replace(
             write,
             create=_own_header(origin, header, fork),
@@ -66,7 +66,7 @@ def copied(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> 
     )
 
 
-def contents_of(origin: Log, made: Copied) -> tuple[bytes, ...]:
+def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
     """Return the contents that the copies name and that a line of the tool's in `origin` holds."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
@@ -92,7 +92,7 @@ class _Copies:
         self.ids: dict[EntryId, int] = {}
         self.stream = header.id
         self._aliases = {entry: alias for alias, entry in origin.aliases}
-        tree = _shown(origin, fork)
+        tree = _visible_seqs(origin, fork)
         for entry in entries_of(origin, tree):
             self._add(entry)
         for note in reads.notes(origin, (Label.kind, CompactionUndone.kind)):
@@ -112,7 +112,7 @@ class _Copies:
         self.made.append(
             NewEntry(
                 kind=entry.kind,
-                body=relinked(entry.kind, entry.body, self.copy_of),
+                body=relink_body(entry.kind, entry.body, self.copy_of),
                 v=entry.v,
                 lane=entry.lane,
                 parent=None if entry.parent_id is None else Sibling(self.ids[entry.parent_id]),
@@ -123,7 +123,7 @@ class _Copies:
         )
 
 
-def _shown(origin: Log, fork: ForkPoint) -> list[int]:
+def _visible_seqs(origin: Log, fork: ForkPoint) -> list[int]:
     """The tree entries that the fork is to see, in log order."""
     if fork.scope == "path":
         leaf = None if fork.leaf is None else reads.seq_of(origin, fork.leaf)
@@ -132,7 +132,7 @@ def _shown(origin: Log, fork: ForkPoint) -> list[int]:
     return [seq for seq, row in rows if row.lane == "tree"]
 
 
-def relinked(kind: str, body: bytes, copy_of: Callable[[EntryId], EntryId | None]) -> bytes:
+def relink_body(kind: str, body: bytes, copy_of: Callable[[EntryId], EntryId | None]) -> bytes:
     """`body` with the entry it names under that entry's new name, every other byte as it was."""
     field = _REFERENCES.get(kind)
     has_source = b'"source"' in body
@@ -158,7 +158,7 @@ def _text(raw: msgspec.Raw) -> str | None:
         return None
 
 
-def _renamed(new: NewEntry, copies: _Copies) -> NewEntry:
+def _with_copied_ids(new: NewEntry, copies: _Copies) -> NewEntry:
     parent: ParentRef = new.parent
     if isinstance(parent, Sibling) or (isinstance(parent, str) and parent in copies.ids):
         parent = _sibling(parent, copies)

@@ -163,13 +163,15 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
     if part == 1:
         return new_side(LeafMoved(log.id_of(parent)))
     body = said.body
-    found = {name: log.id_of(_referred(log, name, id, parent)) for name, id in said.references}
+    found = {
+        name: log.id_of(_resolve_reference(log, name, id, parent)) for name, id in said.references
+    }
     body = msgspec.structs.replace(body, **found) if found else body
     new = new_tree(body) if isinstance(body, Message | TreeBody) else new_side(body)
     return msgspec.structs.replace(new, body=with_meta(new.body, said.meta))
 
 
-def _referred(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
+def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
     """The tree entry that `record` names; for one beside the tree, what follows on the branch."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":

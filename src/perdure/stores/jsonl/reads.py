@@ -97,7 +97,7 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
     return seq
 
 
-def seen(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
+def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
     """Those of `references` that the session has: a fork has copies of what it shares."""
     return frozenset(each for each in references if seq_of(log, each) is not None)
 
@@ -225,13 +225,13 @@ def find_entry(log: Log, prefix: str) -> EntryId:
 
 
 def entries_named(logs: Iterable[Log], alias: str) -> list[EntryId]:
-    """What ``NamespaceReading.entries_named`` promises."""
+    """What ``NamespaceReader.entries_named`` promises."""
     named = (dict(log.aliases).get(alias) for log in logs)
     return [entry for entry in named if entry is not None]
 
 
 def notes_of_all(logs: Iterable[Log], kinds: Sequence[str]) -> list[Entry]:
-    """What ``NamespaceReading.notes_of_all`` promises."""
+    """What ``NamespaceReader.notes_of_all`` promises."""
     found: list[Entry] = []
     for log in logs:
         with suppress(SessionNotFound):  # erased meanwhile

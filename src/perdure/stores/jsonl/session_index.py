@@ -114,14 +114,14 @@ class SessionIndex:
         for path in (*sorted(named, reverse=True), *odd):
             try:
                 if self._holds(path, stream):
-                    return self.found(stream, path)
+                    return self.remember_path(stream, path)
             except NotRegular as error:  # whatever it is, it is not this session
                 if path in named:
                     self.folder.fail(error)
         if is_thorough:
             for path, standing in self.standings():
                 if standing.header.id == stream:
-                    return self.found(stream, path)
+                    return self.remember_path(stream, path)
         return None
 
     def session_at(self, path: Path) -> StreamId | None:
@@ -144,13 +144,13 @@ class SessionIndex:
             raise FormatError(str(path), f"{error}{remedy}") from error
         if standing is None:
             return None
-        self.found(standing.header.id, own)
+        self.remember_path(standing.header.id, own)
         return standing.header.id
 
     def _is_here(self, path: Path) -> bool:
         return os.path.realpath(path.parent) == os.path.realpath(self.folder.path)
 
-    def found(self, stream: StreamId, path: Path) -> Path:
+    def remember_path(self, stream: StreamId, path: Path) -> Path:
         """Remember that `path` holds the session."""
         self._paths[stream] = path
         return path

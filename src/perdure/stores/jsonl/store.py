@@ -49,21 +49,21 @@ from perdure.stores.jsonl.disk.thread import FolderThread
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.maintenance import salvage, segments, stats
 from perdure.stores.jsonl.retention.erase import Eraser
-from perdure.stores.jsonl.retention.limits import Limited, Limits
+from perdure.stores.jsonl.retention.limits import Limits, RetentionMethods
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.search.positions import catch_up
 from perdure.stores.jsonl.search.search import Searches
 from perdure.stores.jsonl.session_index import FileState as Kept
 from perdure.stores.jsonl.session_index import SessionIndex, state_at
 from perdure.stores.jsonl.verify import verification
-from perdure.stores.maintenance.salvage import Salvaged
+from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.marks import TRUSTED
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
     Commit,
-    Committed,
+    CommitResult,
     Durability,
     Lease,
     OnProgress,
@@ -145,16 +145,16 @@ class _Handle:
         catch_up(self._shelf, self._feed)
 
 
-class _Writing(_Handle):
-    """`LogWriting`."""
+class _WriteMethods(_Handle):
+    """`LogWriter`."""
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         check_commit(commit)
         if len(commit.writes) > 1:
             raise Unsupported("multi_stream_commit", BACKEND)
         if wants_leases(commit):
             raise Unsupported("leases_in_commits", BACKEND)
-        committed = await self._run(lambda: self._appender.append(self.marks.marked(commit)))
+        committed = await self._run(lambda: self._appender.append(self.marks.with_marks(commit)))
         if not committed.is_replay:
             self._watcher.wake((self.namespace, write.stream) for write in commit.writes)
         return committed
@@ -164,7 +164,7 @@ class _Writing(_Handle):
     ) -> Lease:
         def work() -> Lease:
             self._standing(stream)
-            with self._folder.locked("stream", stream):
+            with self._folder.hold_lock("stream", stream):
                 held = sidefiles.lease_of(self._folder, stream)
                 now = self._clock.now_ms()
                 if is_running(held.until, now) and held.owner != dead_owner:
@@ -192,7 +192,7 @@ class _Writing(_Handle):
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
         def work() -> None:
             self._standing(lease.stream)
-            with self._folder.locked("stream", lease.stream):
+            with self._folder.hold_lock("stream", lease.stream):
                 sidefiles.check_lease(self._folder, lease)
                 turn = self._standing(lease.stream).open_turn
                 if turn is not None:
@@ -201,8 +201,8 @@ class _Writing(_Handle):
         await self._run(work)
 
 
-class _Reading(_Handle):
-    """`LogReading`."""
+class _ReadMethods(_Handle):
+    """`LogReader`."""
 
     async def session_at(self, path: Path) -> StreamId | None:
         """Return the session whose file is `path`; None if it is no session file of the folder."""
@@ -232,8 +232,8 @@ class _Reading(_Handle):
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await self._read(stream, lambda log: reads.entry(log, entry))
 
-    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        return await self._read(stream, lambda log: reads.seen(log, entries))
+    async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        return await self._read(stream, lambda log: reads.visible_ids(log, entries))
 
     async def branch(
         self,
@@ -290,7 +290,7 @@ class _Reading(_Handle):
 
 
 class _Namespace(_Handle):
-    """`NamespaceReading`."""
+    """`NamespaceReader`."""
 
     async def find(self, prefix: str) -> StreamId:
         def work() -> StreamId:
@@ -388,8 +388,8 @@ class _Namespace(_Handle):
         return content
 
 
-class _Searching(_Handle):
-    """`Indexing`, and `Scanning` where no index can be made."""
+class _SearchMethods(_Handle):
+    """`IndexedSearchService`, and `ScanSearchService` where no index can be made."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         return await self.scan(query)
@@ -404,28 +404,30 @@ class _Searching(_Handle):
         return await self._searches.reindex(on_progress)
 
 
-class _Sealing(_Handle):
-    """`Sealing`."""
+class _SegmentMethods(_Handle):
+    """`SegmentService`."""
 
-    async def standings(self) -> list[SegmentState]:
-        return await self._run(lambda: segments.standings(self._shelf, self._feed))
+    async def segment_states(self) -> list[SegmentState]:
+        return await self._run(lambda: segments.segment_states(self._shelf, self._feed))
 
-    async def sealed(
+    async def read_segment(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> StreamSegment:
-        share = partial(segments.sealed, self._shelf, stream, after=after, upto=upto, limit=limit)
+        share = partial(
+            segments.read_segment, self._shelf, stream, after=after, upto=upto, limit=limit
+        )
         return await self._run(share)
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         await self._run(lambda: segments.receive(self._shelf, self._feed, sealed, contents))
         self._watcher.wake([(self.namespace, sealed.header.id)])
 
-    async def salvaged(self) -> Salvaged:
-        return await self._run(lambda: salvage.salvaged(self._shelf, self._feed))
+    async def salvage_namespace(self) -> SalvagedNamespace:
+        return await self._run(lambda: salvage.salvage_namespace(self._shelf, self._feed))
 
 
-class _Erasing(_Handle):
-    """`Erasing`: sessions are removed whole."""
+class _EraseMethods(_Handle):
+    """`EraseService`: sessions are removed whole."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
         certificate = await self._run(lambda: self._eraser.erase(request))
@@ -438,8 +440,16 @@ class _Erasing(_Handle):
         return await self._run(self._eraser.certificates)
 
 
-class JsonlStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing, Limited):
-    """A namespace of sessions in a folder of files; implements `SessionStore`, `Indexing`."""
+class JsonlStore(
+    _WriteMethods,
+    _ReadMethods,
+    _Namespace,
+    _SearchMethods,
+    _SegmentMethods,
+    _EraseMethods,
+    RetentionMethods,
+):
+    """A namespace of sessions in a folder: a `SessionStore` and `IndexedSearchService`."""
 
     @classmethod
     async def open(

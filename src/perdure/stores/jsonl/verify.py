@@ -44,7 +44,7 @@ def verification(
     cut_off: list[Problem] = []
     seen: dict[StreamId, Path] = {}
     streams = entries = 0
-    steps = Steps(told, _steps(shelf) + index.catalogue().indexed if told else 0)
+    steps = Steps(told, _steps(shelf) + index.catalogue().text_count if told else 0)
     for path, _ in sorted(shelf.folder.files()):
         log = Log(path, shelf.codec)  # read anew, whatever is in memory
         try:
@@ -109,12 +109,12 @@ def _file_problems(
     yield from stream_problems(
         state_of(log, max((commit.epoch for commit in log.commits), default=0)),
         log.all_commits(),
-        _counted(stored_of(log), steps),
+        _with_progress(stored_of(log), steps),
         lambda id_: reads.tree_seq(log, id_) is not None,
     )
 
 
-def _counted(entries: Iterator[StoredEntry], steps: Steps) -> Iterator[StoredEntry]:
+def _with_progress(entries: Iterator[StoredEntry], steps: Steps) -> Iterator[StoredEntry]:
     for entry in entries:
         yield entry
         steps.add()

@@ -29,7 +29,7 @@ from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_h
 from perdure.stores.maintenance.segments import (
     SOME_COMMITS,
     SealedCommit,
-    Sealing,
+    SegmentService,
     SegmentState,
     StreamSegment,
 )
@@ -75,7 +75,7 @@ class CopyReport(msgspec.Struct, frozen=True):
         return has_all and not self.lost_contents
 
     @property
-    def added(self) -> int:
+    def added_entries(self) -> int:
         """Entries that were not in the target before."""
         return sum(each.added for each in self.streams)
 
@@ -88,7 +88,7 @@ class Whole(msgspec.Struct, frozen=True):
     aliases: Mapping[str, EntryId]
 
 
-class Copying(SessionStore, Sealing, Protocol):
+class CopyableStore(SessionStore, SegmentService, Protocol):
     """A store that can be copied from and to."""
 
 
@@ -101,8 +101,8 @@ class StoreCopy:
 
     def __init__(
         self,
-        source: Copying,
-        target: Copying,
+        source: CopyableStore,
+        target: CopyableStore,
         *,
         whole_of: Callable[[StreamId], Awaitable[Whole]],
         random: RandomSource,
@@ -124,14 +124,16 @@ class StoreCopy:
         """
         self._total = sum(each.head + 1 for each in moment)
         copied: list[CopiedStream] = []
-        there = {each.stream: (each.head, each.hash) for each in await self._target.standings()}
+        there = {
+            each.stream: (each.head, each.hash) for each in await self._target.segment_states()
+        }
         for standing in moment:
             begun = self._done
             if there.get(standing.stream) == (standing.head, standing.hash):  # the same, throughout
                 same = CopiedStream(standing.stream, "present", 0, standing.hash.hex())
                 copied.append(same)
             else:
-                copied.append(await self._copied(standing))
+                copied.append(await self._copy_stream(standing))
             self._tell(begun + standing.head + 1)
         return CopyReport(tuple(copied), len(self._passed), tuple(self._lost))
 
@@ -139,18 +141,18 @@ class StoreCopy:
         self._done = done
         self._on_progress(min(done, self._total), self._total)
 
-    async def _copied(self, standing: SegmentState) -> CopiedStream:
+    async def _copy_stream(self, standing: SegmentState) -> CopiedStream:
         begun = self._done
         while True:
             before = await self._here(standing.stream)
             try:
-                return await self._tried(standing, before)
+                return await self._try_copy(standing, before)
             except CopyConflict as error:
                 if await self._here(standing.stream) == before:
                     return CopiedStream(standing.stream, "conflict", reason=str(error))
             self._done = begun  # another copy was faster: on from where that came to
 
-    async def _tried(self, standing: SegmentState, before: StreamState | None) -> CopiedStream:
+    async def _try_copy(self, standing: SegmentState, before: StreamState | None) -> CopiedStream:
         """Copy the stream, which stands at `before` in the target. Raises: CopyConflict."""
         stream = standing.stream
         try:
@@ -219,7 +221,9 @@ class StoreCopy:
         self, stream: StreamId, after: int, upto: int, *, is_continued: bool
     ) -> StreamSegment:
         try:
-            return await self._source.sealed(stream, after=after, upto=upto, limit=SOME_COMMITS)
+            return await self._source.read_segment(
+                stream, after=after, upto=upto, limit=SOME_COMMITS
+            )
         except CorruptLog as error:
             if is_continued and error.seq == after:  # the target ends where no commit here does
                 raise CopyConflict(stream, after) from error
@@ -234,7 +238,9 @@ class StoreCopy:
             found = here.hash
         else:
             try:
-                found = (await self._target.sealed(stream, after=head, upto=head, limit=1)).before
+                found = (
+                    await self._target.read_segment(stream, after=head, upto=head, limit=1)
+                ).before
             except CorruptLog as error:
                 raise CopyConflict(stream, head) from error
         if found != standing.hash:
@@ -249,7 +255,7 @@ class StoreCopy:
             return "the target cannot point to another session: what the fork shares was copied"
         after = EMPTY
         while after < standing.head and (can.erase is False or not self._source.capabilities.erase):
-            share = await self._source.sealed(
+            share = await self._source.read_segment(
                 standing.stream, after=after, upto=standing.head, limit=SOME_COMMITS
             )
             for row in share.entries():
@@ -331,7 +337,7 @@ def sealed_anew(
     chain = before
     for start in range(first, len(whole.entries), SOME_ENTRIES):
         entries = whole.entries[start : start + SOME_ENTRIES]
-        rows = tuple(_sealed(entry, random(SALT_BYTES)) for entry in entries)
+        rows = tuple(_stored_entry(entry, random(SALT_BYTES)) for entry in entries)
         lines = [header_line(row.entry, row.digest) for row in rows]
         at = max(entry.at for entry in entries)
         chain = commit_hash(chain, at, 0, lines)
@@ -346,7 +352,7 @@ def sealed_anew(
     )
 
 
-def _sealed(entry: Entry, salt: bytes) -> StoredEntry:
+def _stored_entry(entry: Entry, salt: bytes) -> StoredEntry:
     return StoredEntry(entry, salt, body_digest(entry.body, salt))
 
 

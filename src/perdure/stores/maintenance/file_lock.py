@@ -51,7 +51,7 @@ def in_turn(folder: Path) -> Generator[None]:
 
     As `hold` says.
     """
-    with _opened(folder) as descriptor:
+    with _open_folder(folder) as descriptor:
         hold(descriptor, folder)
         yield
 
@@ -63,7 +63,7 @@ def alone_in(folder: Path) -> Generator[None]:
     Where it cannot be locked, as on some network disks, no caller is refused.
     Raises: BlockingIOError while another works in it.
     """
-    with _opened(folder) as descriptor:
+    with _open_folder(folder) as descriptor:
         if not _is_locked(descriptor):
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
         yield
@@ -93,7 +93,7 @@ def _is_locked(file: int) -> bool:
 
 
 @contextmanager
-def _opened(folder: Path) -> Generator[int]:
+def _open_folder(folder: Path) -> Generator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor

@@ -48,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True):
     heads: str
 
 
-def encoded(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     """`manifest` as it is written."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
 

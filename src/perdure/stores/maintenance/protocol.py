@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 
-class Vacuumed(msgspec.Struct, frozen=True):
-    """What `Vacuuming.vacuum` did.
+class VacuumReport(msgspec.Struct, frozen=True):
+    """What `VacuumService.vacuum` did.
 
     Units: `blob_bytes` are those of the contents removed, `freed_bytes` of the file given back.
     `keys` are idempotency keys older than ``keeping.retention.KEY_WINDOW_MS``, which are forgotten.
@@ -21,10 +21,10 @@ class Vacuumed(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Vacuuming(Protocol):
+class VacuumService(Protocol):
     """A store whose file can become smaller."""
 
-    async def vacuum(self) -> Vacuumed:
+    async def vacuum(self) -> VacuumReport:
         """Remove contents that nothing in the namespace refers to, and give free space back.
 
         A content is referred to when its name is anywhere in a body, a header or a partial answer

@@ -58,7 +58,7 @@ class RepairedStream(msgspec.Struct, frozen=True):
     is_same: bool
 
 
-class Mending:
+class NamespaceRepair:
     """Streams of one namespace, mended one after the other: an origin before its forks."""
 
     def __init__(self, named: Iterable[EntryId], random: RandomSource, at: int) -> None:
@@ -69,10 +69,10 @@ class Mending:
         self._tree: set[EntryId] = set()
         self._chains: dict[StreamId, list[tuple[int, bytes]]] = {}
 
-    def mended(self, remains: SalvagedStream) -> RepairedStream:
+    def repair_stream(self, remains: SalvagedStream) -> RepairedStream:
         """`remains` as a stream that verifies."""
         work = _Stream(remains, self._named, self._tree, self._random, self._origin_hash)
-        mended = work.mended(self._at)
+        mended = work.repair(self._at)
         self._tree |= work.tree
         chain = [(EMPTY, mended.sealed.before)]
         chain += [(commit.last, commit.hash) for commit in mended.sealed.commits]
@@ -122,7 +122,7 @@ class _Stream:
 
     # -- the whole
 
-    def mended(self, at: int) -> RepairedStream:
+    def repair(self, at: int) -> RepairedStream:
         header = self._header()
         genesis = self._genesis(header)
         is_same = self._remains.genesis == genesis

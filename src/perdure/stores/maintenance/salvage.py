@@ -11,7 +11,7 @@ from perdure.stores.maintenance.repair import SalvagedStream
 from perdure.stores.protocol import Problem
 
 
-class Salvaged(msgspec.Struct, frozen=True):
+class SalvagedNamespace(msgspec.Struct, frozen=True):
     """All that can be read of a namespace; `losses` are of no stream that is among `streams`."""
 
     streams: Sequence[SalvagedStream]
@@ -19,10 +19,10 @@ class Salvaged(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Salvaging(Protocol):
+class SalvageService(Protocol):
     """A store that can be read however damaged it is."""
 
-    async def salvaged(self) -> Salvaged:
+    async def salvage_namespace(self) -> SalvagedNamespace:
         """What is left of the namespace, as of one moment; nothing of it is changed.
 
         Shape: in memory as a whole.

@@ -87,17 +87,17 @@ class SegmentState(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Sealing(Protocol):
+class SegmentService(Protocol):
     """A store that gives and takes streams as they are stored. All four backends do."""
 
-    async def standings(self) -> list[SegmentState]:
+    async def segment_states(self) -> list[SegmentState]:
         """Every stream of the namespace, as all of them stood at one moment.
 
         Shape: an origin comes before its forks; else in the order they were made.
         """
         ...
 
-    async def sealed(
+    async def read_segment(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> StreamSegment:
         """The first `limit` commits behind seq `after` that end at seq `upto` or before.
@@ -145,13 +145,13 @@ def check_follows(sealed: StreamSegment, state: StreamState) -> None:
         raise CopyConflict(state.header.id, state.head)
 
 
-def admitted(
+def admission_of(
     state: StreamState, commit: SealedCommit, aliases: Sequence[tuple[str, int]]
 ) -> Admission:
     """What `commit` makes of the stream that stands at `state`: nothing is decided any more."""
     leaf, open_turn = state.leaf, state.open_turn
     for row in commit.rows:
-        leaf, open_turn = _moved(row.entry, leaf, open_turn)
+        leaf, open_turn = _position_after(row.entry, leaf, open_turn)
     entries = tuple(row.entry for row in commit.rows)
     stream = state.header.id
     return Admission(
@@ -174,7 +174,7 @@ def is_whole_erasure(entry: Entry) -> bool:
     return erased is not None and erased.is_whole
 
 
-def _moved(
+def _position_after(
     entry: Entry, leaf: EntryId | None, open_turn: int | None
 ) -> tuple[EntryId | None, int | None]:
     """Leaf and open turn after `entry`."""

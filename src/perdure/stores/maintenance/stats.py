@@ -82,10 +82,10 @@ class StoreFigures(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Measuring(Protocol):
+class StatsService(Protocol):
     """A store that measures itself."""
 
-    async def measured(self, since: int) -> StoreFigures:
+    async def measure(self, since: int) -> StoreFigures:
         """Figures of the namespace of this handle; growth from the time `since` on."""
         ...
 

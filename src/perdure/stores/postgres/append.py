@@ -26,10 +26,10 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader, undescribed
 from perdure.session.messages import MESSAGE
-from perdure.stores.append_rules import Shared, check_origin, opened
+from perdure.stores.append_rules import ForkOrigin, check_origin, initial_state
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
-from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
 from perdure.stores.postgres.lists import kept_beside, listing
 from perdure.stores.postgres.reads import ask_streams
@@ -43,7 +43,7 @@ from perdure.stores.postgres.rows import (
     node_of,
 )
 from perdure.stores.postgres.rows import stream_of as stream_of_row
-from perdure.stores.protocol import Commit, Committed, Lease, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, Write
 
 MOST_STANDING = 1_000
 """Streams a handle remembers between commits."""
@@ -136,7 +136,7 @@ class Appender:
         """What is remembered of `stream` is out of date."""
         self._standing.pop(stream, None)
 
-    def led(self, lease: Lease) -> None:
+    def record_lease(self, lease: Lease) -> None:
         """This handle took `lease`: what it believes of the stream holds under another epoch."""
         stream = self._standing.get(lease.stream)
         if stream is not None:
@@ -144,7 +144,7 @@ class Appender:
             led = replace(stream, state=state, owner=lease.owner, until=lease.until)
             self._standing[lease.stream] = led
 
-    async def append(self, request: Request) -> Committed:
+    async def append(self, request: Request) -> CommitResult:
         """Carry out `request` as ``SessionStore.commit`` promises.
 
         Commits to one stream through this handle are made in the order they were asked for.
@@ -159,14 +159,14 @@ class Appender:
                 await turns.enter_async_context(turn)
             return await self._append(request)
 
-    async def _append(self, request: Request) -> Committed:
+    async def _append(self, request: Request) -> CommitResult:
         commit = request.commit
         if len(commit.writes) == 1 and not request.blobs:
             write = commit.writes[0]
             attempt = self._believing if write.create is None else self._creating
             entries = await attempt(request, write)
             if entries is not None:
-                return Committed((entries,))
+                return CommitResult((entries,))
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._locking(request)
@@ -242,7 +242,7 @@ class Appender:
             self.forget(write.stream)
         return [await self._carry_out(db, request, n) for n in range(len(request.commit.writes))]
 
-    async def _locking(self, request: Request) -> Committed:
+    async def _locking(self, request: Request) -> CommitResult:
         commit = request.commit
         for write in commit.writes:
             self.forget(write.stream)
@@ -254,31 +254,31 @@ class Appender:
             await self._keep_rest(db, request, shares)
         for share in shares:
             self._remember_if_alone(share)
-        return Committed(tuple(share.entries for share in shares))
+        return CommitResult(tuple(share.entries for share in shares))
 
-    async def _lock(self, db: Connected, request: Request) -> Committed | None:
+    async def _lock(self, db: Connected, request: Request) -> CommitResult | None:
         """Lock every stream that is written to; the first time's entries if the key is known."""
         ids = sorted(write.stream for write in request.commit.writes if write.create is None)
         statements = [Statement(LOCK, (self._db.namespace, ids))]
         if request.key is not None:
             statements.append(Statement(_SAME_KEY, (self._db.namespace, request.key)))
-        answers = await asked(db, self._db.namespace, statements)
+        answers = await run_statements(db, self._db.namespace, statements)
         if request.key is None or not answers[1]:
             return None
         fingerprint, firsts = answers[1][0]
         if fingerprint != request.asked:
             raise IdempotencyMismatch(request.commit.idempotency_key or "")
-        return await self._replayed(db, request.commit, firsts)
+        return await self._replay(db, request.commit, firsts)
 
-    async def _replayed(self, db: Connected, commit: Commit, firsts: list[int]) -> Committed:
+    async def _replay(self, db: Connected, commit: Commit, firsts: list[int]) -> CommitResult:
         ns = self._db.namespace
         statements = [
             Statement(_REPLAYED, (ns, write.stream, first, len(write.entries)))
             for write, first in zip(commit.writes, firsts, strict=True)
         ]
-        answers = await asked(db, ns, statements)
+        answers = await run_statements(db, ns, statements)
         entries = tuple(tuple(entry_of(row) for row in rows) for rows in answers)
-        return Committed(entries, is_replay=True)
+        return CommitResult(entries, is_replay=True)
 
     async def _carry_out(self, db: Connected, request: Request, number: int) -> Share:
         write = request.commit.writes[number]
@@ -289,7 +289,7 @@ class Appender:
         share = await self._share(db, request, number, stream)
         if share.entries:
             ns = self._db.namespace
-            await asked(db, ns, statements_of(ns, share, request, None))
+            await run_statements(db, ns, statements_of(ns, share, request, None))
         return share
 
     async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
@@ -301,7 +301,7 @@ class Appender:
             values = (ns, request.key, request.asked, firsts, request.commit.at, streams)
             statements.append(Statement(_KEEP_KEY, values))
         if statements:
-            await asked(db, ns, statements)
+            await run_statements(db, ns, statements)
 
     async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
         """The share of write `number`, what it asks for looked up."""
@@ -342,7 +342,7 @@ async def look_up(
     if unknown.node is not None:
         await _look_up_nodes(db, namespace, stream, facts, [unknown.node])
     elif unknown.state is not None:
-        (rows,) = await asked(db, namespace, [ask_state(namespace, unknown.state)])
+        (rows,) = await run_statements(db, namespace, [ask_state(namespace, unknown.state)])
         facts.states[unknown.state] = State(*rows[0]) if rows else State()
 
 
@@ -351,14 +351,14 @@ async def _look_up_nodes(
 ) -> None:
     facts.nodes.update(dict.fromkeys(references))
     statement = ask_nodes(namespace, stream.state.header.id, references)
-    (rows,) = await asked(db, namespace, [statement])
+    (rows,) = await run_statements(db, namespace, [statement])
     for node in map(node_of, rows):
         facts.nodes[EntryId(f"{node.stream}/{node.seq}")] = node
 
 
 async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
     """A stream as it stands. Raises: SessionNotFound."""
-    (rows,) = await asked(db, namespace, [ask_streams(namespace, [stream])])
+    (rows,) = await run_statements(db, namespace, [ask_streams(namespace, [stream])])
     if not rows:
         raise SessionNotFound(stream)
     return stream_of_row(rows[0])
@@ -399,9 +399,9 @@ async def _born(
 ) -> Stream:
     """The stream as it is before its first entry; nothing is written yet."""
     if header.fork is None:
-        state = msgspec.structs.replace(opened(header, genesis_hash(header)), epoch=above)
+        state = msgspec.structs.replace(initial_state(header, genesis_hash(header)), epoch=above)
         return Stream(state, None, None, None, 0)
-    return await _forked(db, namespace, header, header.fork, is_copy=is_copy)
+    return await _create_fork(db, namespace, header, header.fork, is_copy=is_copy)
 
 
 def statements_of(
@@ -422,7 +422,7 @@ def keeping(namespace: str, digest: str, content: bytes) -> Statement:
     return Statement(_KEEP_BLOB, (namespace, digest, content))
 
 
-async def _forked(
+async def _create_fork(
     db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
 ) -> Stream:
     """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
@@ -435,7 +435,7 @@ async def _forked(
     ]
     if fork.scope == "tree":  # of a path, its leaf knows how many it has
         asks.append(Statement(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)))
-    rows, nodes, chain, *later = await asked(db, ns, asks)
+    rows, nodes, chain, *later = await run_statements(db, ns, asks)
     if not rows:
         raise SessionNotFound(of)
     origin = stream_of_row(rows[0]).state
@@ -445,14 +445,14 @@ async def _forked(
     messages = leaf.messages if leaf else 0
     if later:
         messages = origin.info.messages - int(later[0][0][0])
-    shared = Shared(
+    shared = ForkOrigin(
         info=origin.info,
         head=origin.head,
         hash=chain[0][0],
         messages=messages,
     )
     genesis = genesis_hash(header, shared.hash)
-    state = opened(header, genesis, shared, lambda _: leaf is not None)
+    state = initial_state(header, genesis, shared, lambda _: leaf is not None)
     return Stream(state, leaf, None, None, 0)
 
 
@@ -461,7 +461,7 @@ async def _asked_for_new(
 ) -> None:
     """Ask what makes `stream`. Raises: SessionExists."""
     try:
-        await asked(db, namespace, statements)
+        await run_statements(db, namespace, statements)
     except errors.UniqueViolation:
         raise SessionExists(stream) from None
 

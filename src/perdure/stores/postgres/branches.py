@@ -271,7 +271,9 @@ async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[in
     return head[0][0], entry_of(found[0]) if found else None
 
 
-async def seen(db: Database, stream: StreamId, references: Sequence[EntryId]) -> frozenset[EntryId]:
+async def visible_ids(
+    db: Database, stream: StreamId, references: Sequence[EntryId]
+) -> frozenset[EntryId]:
     """Those of `references` that the stream sees."""
     places = {each: place for each in references if (place := place_of(each)) is not None}
     streams, seqs = [place[0] for place in places.values()], [p[1] for p in places.values()]
@@ -396,9 +398,9 @@ async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | Non
     state = BranchState(by_kind.get("compaction"), by_kind.get("model"), by_kind.get("thinking"))
     passed: frozenset[EntryId] = frozenset()
     if state.compaction is not None and _hides_nothing(state.compaction, undone):
-        state, passed = await _inherited(db, node, undone)
+        state, passed = await _branch_state(db, node, undone)
         rows = []
-    size, rows = await _shown(db, node, state, rows, reach)
+    size, rows = await _window_rows(db, node, state, rows, reach)
     shown = tuple(entry_of(row[:9]) for row in reversed(rows))
     return ContextWindow(
         leaf=shown[-1].id,
@@ -414,7 +416,7 @@ def _is_about(row: Row) -> bool:
     return row[3] is not None or row[4] is not None
 
 
-async def _inherited(
+async def _branch_state(
     db: Database, leaf: Node, undone: frozenset[EntryId]
 ) -> tuple[BranchState, frozenset[EntryId]]:
     """The compaction in force, the model change and the thinking change.
@@ -458,7 +460,7 @@ WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
 """  # noqa: S608 - put together from constants
 
 
-async def _shown(
+async def _window_rows(
     db: Database, leaf: Node, state: BranchState, rows: list[Row], reach: int
 ) -> tuple[int, list[Row]]:
     """How many entries the window has, and the rows of the newest `reach` of them.

@@ -34,7 +34,7 @@ from perdure.errors import ConfigError, StoreUnavailable
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.postgres.faults import is_lost, meaning_of
-from perdure.stores.postgres.migrate import prepared
+from perdure.stores.postgres.migrate import prepare_schema
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Salts, Texts, key_of
 from perdure.stores.protocol import Durability
 
@@ -114,11 +114,11 @@ class Statement(NamedTuple):
 Connected = AsyncConnection[Row]
 
 
-class _Pooled(AsyncConnection[Row]):
+class _PooledConnection(AsyncConnection[Row]):
     """Keeps a cursor, which remembers how the values of its last statement are sent."""
 
     @cached_property
-    def kept(self) -> AsyncCursor[Row]:
+    def shared_cursor(self) -> AsyncCursor[Row]:
         """Always the same cursor; what it tells is gone with its next statement."""
         return self.cursor()
 
@@ -141,15 +141,15 @@ class Database:
         self.durability: Durability = durability
         self._conninfo = conninfo
         self._role: str | None = None
-        self._pool: AsyncConnectionPool[_Pooled] | None = None
+        self._pool: AsyncConnectionPool[_PooledConnection] | None = None
         self._lock_ms = f"{math.ceil(lock_timeout_s * 1000)}"
         self._process = OwnProcess(self.address)
         self._loop = running_loop()
-        self._lent_now: set[_Pooled] = set()
+        self._lent_now: set[_PooledConnection] = set()
         self._calls = 0
         self._is_closed = False
         self._is_idle = asyncio.Event()
-        self._at_hand: _Pooled | None = None
+        self._at_hand: _PooledConnection | None = None
         self._waiting = 0
         self._looked_at = 0.0
 
@@ -163,10 +163,10 @@ class Database:
                 self._conninfo, autocommit=True, connect_timeout=CONNECT_S
             ) as first:
                 await first.execute(_LIMITS, (self._lock_ms, f"{IDLE_IN_TRANSACTION_S * 1000}"))
-                self._role = await prepared(first, self.address)
-            pool: AsyncConnectionPool[_Pooled] = AsyncConnectionPool(
+                self._role = await prepare_schema(first, self.address)
+            pool: AsyncConnectionPool[_PooledConnection] = AsyncConnectionPool(
                 self._conninfo,
-                connection_class=_Pooled,
+                connection_class=_PooledConnection,
                 kwargs={"autocommit": True, "prepare_threshold": 0, "connect_timeout": CONNECT_S},
                 min_size=1,
                 max_size=max_connections,
@@ -230,12 +230,12 @@ class Database:
     async def ask_once(self, *statements: Statement) -> list[list[Row]]:
         """The answers to `statements`, asked at once, in a transaction of their own."""
         async with self.connection() as db:
-            return await asked(db, self.namespace, statements)
+            return await run_statements(db, self.namespace, statements)
 
     async def carry_out(self, statement: Statement) -> None:
         """Do what `statement` says, in a transaction of its own; it answers nothing."""
         async with self._lent() as db:
-            await db.kept.execute(*statement)
+            await db.shared_cursor.execute(*statement)
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connected]:
@@ -247,7 +247,7 @@ class Database:
             yield db
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncGenerator[_Pooled]:
+    async def _lent(self) -> AsyncGenerator[_PooledConnection]:
         pool = self._usable()
         self._calls += 1
         try:
@@ -269,7 +269,7 @@ class Database:
             if not self._calls:
                 self._is_idle.set()
 
-    async def _take(self, pool: AsyncConnectionPool[_Pooled]) -> _Pooled:
+    async def _take(self, pool: AsyncConnectionPool[_PooledConnection]) -> _PooledConnection:
         db, self._at_hand = self._at_hand, None
         if db is not None:
             return db
@@ -280,7 +280,9 @@ class Database:
             self._waiting -= 1
         return db
 
-    async def _give_back(self, pool: AsyncConnectionPool[_Pooled], db: _Pooled) -> None:
+    async def _give_back(
+        self, pool: AsyncConnectionPool[_PooledConnection], db: _PooledConnection
+    ) -> None:
         """Keep `db` at hand, unless somebody waits for one.
 
         The pool lends what was given back longest ago: then each process of the server that works
@@ -296,7 +298,7 @@ class Database:
             self._looked_at = now
         await pool.putconn(db)
 
-    async def _drain(self, pool: AsyncConnectionPool[_Pooled]) -> None:
+    async def _drain(self, pool: AsyncConnectionPool[_PooledConnection]) -> None:
         """The other connections have most likely been lost too."""
         db, self._at_hand = self._at_hand, None
         await pool.drain()
@@ -329,7 +331,7 @@ class Database:
             raise StoreUnavailable(self.address, _OTHER_LOOP)
         return self._process.is_this
 
-    def _usable(self) -> AsyncConnectionPool[_Pooled]:
+    def _usable(self) -> AsyncConnectionPool[_PooledConnection]:
         self._process.check()
         self.check_loop()
         if self._is_closed or self._pool is None:
@@ -346,12 +348,12 @@ class Database:
         self._is_closed = True
         try:
             async with asyncio.timeout(CLOSING_S):
-                await self._settled()
+                await self._wait_idle()
         except TimeoutError:
             for lent in tuple(self._lent_now):
                 with suppress(psycopg.Error):
                     await lent.cancel_safe(timeout=CONNECT_S)
-            await self._settled()
+            await self._wait_idle()
         db, self._at_hand = self._at_hand, None
         if self._pool is not None:
             with suppress(psycopg.Error):
@@ -359,13 +361,15 @@ class Database:
                     await self._pool.putconn(db)
                 await self._pool.close()
 
-    async def _settled(self) -> None:
+    async def _wait_idle(self) -> None:
         while self._calls:
             self._is_idle.clear()
             await self._is_idle.wait()
 
 
-async def asked(db: Connected, namespace: str, statements: Sequence[Statement]) -> list[list[Row]]:
+async def run_statements(
+    db: Connected, namespace: str, statements: Sequence[Statement]
+) -> list[list[Row]]:
     """The answers to `statements` in `namespace`, asked at once.
 
     Outside of a transaction they are one by themselves: all of them took effect, or none.

@@ -66,7 +66,7 @@ def latest_version() -> int:
     return max(migrations())
 
 
-async def prepared(db: AsyncConnection[Row], store: str) -> str | None:
+async def prepare_schema(db: AsyncConnection[Row], store: str) -> str | None:
     """Bring the database to the newest schema; the role to go on as, None to stay who one is.
 
     Durable: each step is whole or did not happen.
@@ -115,7 +115,7 @@ async def _version(db: AsyncConnection[Row], site: Site) -> int:
     return 0 if row is None or row[0] is None else int(row[0])
 
 
-async def rehearsed(db: AsyncConnection[Row], store: str) -> MigrationPlan:
+async def rehearse_migration(db: AsyncConnection[Row], store: str) -> MigrationPlan:
     """What `prepared` would do to the schema: done in one transaction, and taken back.
 
     A database that cannot be written is only looked at.

@@ -22,7 +22,7 @@ import psycopg
 from perdure.errors import StoreError
 from perdure.session.clock import RandomSource
 from perdure.session.ids import StreamId
-from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.rows import Row
 from perdure.stores.wakeups import Changes, Watches
 
@@ -159,20 +159,20 @@ class Watcher:
     async def _listen_with(self, db: Connected) -> None:
         await db.execute("LISTEN perdure")
         self._seen = 0
-        await self._written(db)
+        await self._changed_streams(db)
         self._watches.wake_all()  # for what happened before
         newest: Row | None = None
         was_new = False
         while True:
             async for notice in db.notifies(timeout=POLL_S):
-                self._noticed(notice.payload)
+                self._on_notification(notice.payload)
             now = await (await db.execute(_NEWEST)).fetchone()
             # A position is drawn before its commit can be seen: look once more after a pause.
             if now != newest or was_new:
-                self.wake(await self._written(db))
+                self.wake(await self._changed_streams(db))
             newest, was_new = now, now != newest
 
-    def _noticed(self, payload: str) -> None:
+    def _on_notification(self, payload: str) -> None:
         """Wake after a notification; those of this handle were woken by its commit."""
         try:
             notice = _notice.decode(payload)
@@ -185,12 +185,12 @@ class Watcher:
         else:
             self.wake([StreamId(stream) for stream in notice.streams])
 
-    async def _written(self, db: Connected) -> list[StreamId]:
+    async def _changed_streams(self, db: Connected) -> list[StreamId]:
         """The streams that got entries, or came, since the last call; the first finds none."""
         name, seen = self._database.namespace, self._seen
         query = Statement(_WRITTEN, (name, seen, name, seen))
         settle = Statement(_SETTLE, ())
         statements = (settle, query) if seen else (settle,)
-        settled, *rows = await asked(db, name, statements)
+        settled, *rows = await run_statements(db, name, statements)
         self._seen = max(seen, int(settled[0][1]), 1)
         return [StreamId(row[0]) for found in rows for row in found]

@@ -215,10 +215,12 @@ async def entry(db: Database, stream: StreamId, reference: EntryId) -> Entry:
     return found
 
 
-async def seen(db: Database, stream: StreamId, references: Sequence[EntryId]) -> frozenset[EntryId]:
+async def visible_ids(
+    db: Database, stream: StreamId, references: Sequence[EntryId]
+) -> frozenset[EntryId]:
     """Those of `references` that the stream sees."""
     _check_name(db, stream)
-    return await branches.seen(db, stream, references)
+    return await branches.visible_ids(db, stream, references)
 
 
 async def around(
@@ -415,7 +417,7 @@ async def _page_of_sessions(
 
 
 async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
-    """What ``NamespaceReading.idle_sessions`` promises."""
+    """What ``NamespaceReader.idle_sessions`` promises."""
     asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in ORIGINS["all"]]
     rows = sorted((row for part in await db.ask(*asked) for row in part), reverse=True)
     return [StreamId(row[1]) for row in rows]

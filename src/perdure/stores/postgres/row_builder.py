@@ -16,7 +16,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
-from perdure.stores.append_rules import Admission, advanced, plan_append
+from perdure.stores.append_rules import Admission, plan_append, state_after
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, header_line
 from perdure.stores.postgres.rows import Contents, Node, Numbers, Salts, State, Stream, Texts
 from perdure.stores.protocol import Write
@@ -146,7 +146,7 @@ def share_placed(
         growth.take(*row)
     after = stream
     if rows:
-        state = advanced(stream.state, admission, chain)
+        state = state_after(stream.state, admission, chain)
         leaf = growth.leaf(admission.leaf)
         after = Stream(state, leaf, growth.tip, stream.owner, stream.until)
     return Share(

@@ -23,8 +23,8 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
-from perdure.stores.maintenance.protocol import Vacuumed
-from perdure.stores.maintenance.salvage import Salvaged
+from perdure.stores.maintenance.protocol import VacuumReport
+from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.marks import TRUSTED
@@ -42,7 +42,7 @@ from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
     Commit,
-    Committed,
+    CommitResult,
     Durability,
     Lease,
     OnProgress,
@@ -79,10 +79,10 @@ class _Handle:
         return None if self._clock is None else self._clock.now_ms()
 
 
-class _Writing(_Handle):
-    """`LogWriting`."""
+class _WriteMethods(_Handle):
+    """`LogWriter`."""
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         self._db.check_usable()
         check_commit(commit)
         commit = await self.marks.mark(commit)
@@ -90,7 +90,7 @@ class _Writing(_Handle):
             raise Unsupported("leases_in_commits", "postgres")
         blobs: list[tuple[str, bytes]] = []
         if commit.blobs:
-            blobs = await asyncio.to_thread(_named, commit.blobs)
+            blobs = await asyncio.to_thread(_with_digests, commit.blobs)
         count = sum(len(write.entries) for write in commit.writes)
         request = Request(
             commit=commit,
@@ -107,7 +107,7 @@ class _Writing(_Handle):
     ) -> Lease:
         wanted = (stream, owner, ttl_ms)
         lease = await leases.acquire(self._db, wanted, now=self._now(), dead_owner=dead_owner)
-        self._appender.led(lease)
+        self._appender.record_lease(lease)
         return lease
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
@@ -120,12 +120,12 @@ class _Writing(_Handle):
         await leases.put_partial(self._db, lease, seq, content)
 
 
-def _named(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:
+def _with_digests(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:
     return [(blob_hash(content), content) for content in contents]
 
 
-class _Reading(_Handle):
-    """`LogReading`."""
+class _ReadMethods(_Handle):
+    """`LogReader`."""
 
     async def state(self, stream: StreamId) -> StreamState:
         self._db.check_usable()
@@ -148,8 +148,8 @@ class _Reading(_Handle):
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await reads.entry(self._db, stream, entry)
 
-    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        return await reads.seen(self._db, stream, entries)
+    async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        return await reads.visible_ids(self._db, stream, entries)
 
     async def branch(
         self,
@@ -194,7 +194,7 @@ class _Reading(_Handle):
 
 
 class _Namespace(_Handle):
-    """`NamespaceReading`."""
+    """`NamespaceReader`."""
 
     async def find(self, prefix: str) -> StreamId:
         return await reads.find(self._db, prefix)
@@ -247,31 +247,31 @@ class _Namespace(_Handle):
         return await reads.blob(self._db, digest, self.namespace)
 
 
-class _Sealing(_Handle):
-    """`Sealing`, `Salvaging` and `Measuring`."""
+class _SegmentMethods(_Handle):
+    """`SegmentService`, `SalvageService` and `StatsService`."""
 
-    async def standings(self) -> list[SegmentState]:
-        return await segments.standings(self._db)
+    async def segment_states(self) -> list[SegmentState]:
+        return await segments.segment_states(self._db)
 
-    async def sealed(
+    async def read_segment(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> StreamSegment:
-        return await segments.sealed(self._db, stream, after=after, upto=upto, limit=limit)
+        return await segments.read_segment(self._db, stream, after=after, upto=upto, limit=limit)
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         await segments.receive(self._db, self._appender, sealed, contents)
         self._watcher.tell([sealed.header.id])
 
-    async def salvaged(self) -> Salvaged:
+    async def salvage_namespace(self) -> SalvagedNamespace:
         self._db.check_usable()
-        return await asyncio.to_thread(salvage.salvaged, self._db)
+        return await asyncio.to_thread(salvage.salvage_namespace, self._db)
 
-    async def measured(self, since: int) -> StoreFigures:
-        return await stats.measured(self._db, since)
+    async def measure(self, since: int) -> StoreFigures:
+        return await stats.measure(self._db, since)
 
 
-class _Searching(_Handle):
-    """`Searching`: an index that is brought up to date before it is asked, in steps."""
+class _SearchMethods(_Handle):
+    """`SearchService`: an index that is brought up to date before it is asked, in steps."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = sought_in(query.text)
@@ -292,8 +292,8 @@ class _Searching(_Handle):
         return await indexer.texts(self._db)
 
 
-class _Erasing(_Handle):
-    """`Erasing`: each erasure is one transaction."""
+class _EraseMethods(_Handle):
+    """`EraseService`: each erasure is one transaction."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
         if request.scope == "session" and not is_text(request.name or ""):
@@ -314,8 +314,8 @@ class _Erasing(_Handle):
         return await erasure.backups(self._db)
 
 
-class _Retaining(_Handle):
-    """`Retaining` and `Limiting`: each call is one transaction; `Vacuuming` in several."""
+class _RetentionMethods(_Handle):
+    """Retention and quotas: each call is one transaction; `VacuumService` in several."""
 
     async def retention(self) -> Retention:
         return await retention_policy.policy(self._db)
@@ -345,10 +345,10 @@ class _Retaining(_Handle):
     async def give_back(self) -> int:
         return await retention_policy.give_back(self._db)
 
-    async def vacuum(self) -> Vacuumed:
+    async def vacuum(self) -> VacuumReport:
         blobs, blob_bytes = await content_gc.remove_unreferenced(self._db)
         keys = await retention_policy.forget_old_keys(self._db, self._now())
-        return Vacuumed(blobs, blob_bytes, await self.give_back(), keys)
+        return VacuumReport(blobs, blob_bytes, await self.give_back(), keys)
 
     async def quota(self) -> tuple[Quota, Usage]:
         return await quotas.quota(self._db)
@@ -357,7 +357,15 @@ class _Retaining(_Handle):
         await quotas.set_quota(self._db, quota)
 
 
-class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasing, _Retaining):
+class PostgresStore(
+    _WriteMethods,
+    _ReadMethods,
+    _Namespace,
+    _SearchMethods,
+    _SegmentMethods,
+    _EraseMethods,
+    _RetentionMethods,
+):
     """A namespace of a PostgreSQL database; a `SessionStore`, and whatever else its bases say."""
 
     @classmethod
@@ -394,7 +402,7 @@ class PostgresStore(_Writing, _Reading, _Namespace, _Searching, _Sealing, _Erasi
     async def info(self) -> StoreInfo:
         self._db.check_usable()
         size, version, server = await reads.figures(self._db)
-        found, content_bytes = await usage.held(self._db)
+        found, content_bytes = await usage.namespace_totals(self._db)
         return StoreInfo(
             address=self.address,
             backend="postgres",

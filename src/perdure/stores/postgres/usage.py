@@ -80,7 +80,7 @@ ON CONFLICT (namespace) DO UPDATE SET generation = usage.generation + 1, positio
 """
 
 
-class Held(NamedTuple):
+class NamespaceTotals(NamedTuple):
     """What a namespace holds. `sessions`, `flows` and `kept` leave out what was erased."""
 
     streams: int
@@ -91,7 +91,7 @@ class Held(NamedTuple):
     body_bytes: int
 
 
-async def held(db: Database) -> tuple[Held, int]:
+async def namespace_totals(db: Database) -> tuple[NamespaceTotals, int]:
     """What the namespace holds now, and the bytes of its contents.
 
     Counts what was added since the counts were last kept, and every content.
@@ -102,7 +102,7 @@ async def held(db: Database) -> tuple[Held, int]:
     if counted[0][2] > MOST_BEHIND:
         with suppress(PerdureError):  # a server that cannot be written, or is busy: the next read
             await _keep(db)
-    return Held(*counted[0][3:]), content_bytes
+    return NamespaceTotals(*counted[0][3:]), content_bytes
 
 
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:

@@ -40,7 +40,7 @@ from perdure.stores.postgres.rows import (
     stream_of,
 )
 from perdure.stores.postgres.search.index_check import INDEXED_TEXTS, index_problems
-from perdure.stores.postgres.usage import Held, asking_counted, asking_kept
+from perdure.stores.postgres.usage import NamespaceTotals, asking_counted, asking_kept
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.verification import (
     STEP_BYTES,
@@ -170,7 +170,7 @@ class _Check:
         streams = entries = erased = 0
         for (stream,) in self.rows(Statement(_STREAMS, (self.namespace,) * 2)):
             check = _StreamCheck(self, StreamId(stream))
-            failed = self.tried(check.look, "it cannot be read")
+            failed = self.try_check(check.look, "it cannot be read")
             problems += check.found
             problems += [Problem(StreamId(stream), None, each.problem) for each in failed]
             streams += 1
@@ -178,10 +178,10 @@ class _Check:
             erased += check.erased
         for (stream,) in self.rows(Statement(_HOMELESS, (self.namespace,))):
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
-        problems += self.tried(self._counts, "what it holds cannot be counted")
-        problems += self.tried(self._questions, "its open questions cannot be read")
-        problems += self.tried(self._contents, "its contents cannot all be read")
-        problems += self.tried(self._index, "its search index cannot be read")
+        problems += self.try_check(self._counts, "what it holds cannot be counted")
+        problems += self.try_check(self._questions, "its open questions cannot be read")
+        problems += self.try_check(self._contents, "its contents cannot all be read")
+        problems += self.try_check(self._index, "its search index cannot be read")
         self.steps.end()
         return Verification(streams, entries, tuple(problems), erased)
 
@@ -199,7 +199,7 @@ class _Check:
     def _counts(self) -> Iterator[Problem]:
         (kept,) = self.rows(asking_kept(self.namespace))
         (counted,) = self.rows(asking_counted(self.namespace, kept[1]))
-        for name, value, given in zip(Held._fields, kept[2:], counted[3:], strict=True):
+        for name, value, given in zip(NamespaceTotals._fields, kept[2:], counted[3:], strict=True):
             if value != given:
                 text = f"the count {name} up to position {kept[1]} is kept as {value}, "
                 yield Problem(None, None, f"{text}it should be {given}")
@@ -210,14 +210,14 @@ class _Check:
             yield Problem(stream, seq, f"this question {is_what} the inbox")
 
     def _contents(self) -> Iterator[Problem]:
-        for digest, content in self.streamed(Statement(_BLOBS, (self.namespace,)), 1):
+        for digest, content in self.stream_rows(Statement(_BLOBS, (self.namespace,)), 1):
             yield from blob_problems(digest, content)
             self.steps.add(content_steps(len(content)))
 
     def _index(self) -> Iterable[Problem]:
-        return index_problems(self.streamed, self.namespace, self.steps)
+        return index_problems(self.stream_rows, self.namespace, self.steps)
 
-    def tried(self, look: Callable[[], Iterable[Problem]], failed: str) -> list[Problem]:
+    def try_check(self, look: Callable[[], Iterable[Problem]], failed: str) -> list[Problem]:
         """What `look` finds, up to where the server fails at a row of its own, which is told.
 
         Raises: psycopg.Error where the server itself is gone.
@@ -229,7 +229,7 @@ class _Check:
         except psycopg.DatabaseError as error:
             if is_lost(error):
                 raise
-            found.append(Problem(None, None, f"{failed} ({_said(error)})"))
+            found.append(Problem(None, None, f"{failed} ({_first_line(error)})"))
         return found
 
     def rows(self, statement: Statement) -> list[Row]:
@@ -241,7 +241,7 @@ class _Check:
         rows = self.rows(Statement(sql, (self.namespace, *values)))
         return rows[0][0] if rows else None
 
-    def streamed(self, statement: Statement, at_once: int = FETCHED) -> Iterator[Row]:
+    def stream_rows(self, statement: Statement, at_once: int = FETCHED) -> Iterator[Row]:
         """The answer to `statement`, a little of it in memory at a time."""
         with self._db.cursor(name="verify", binary=True) as cursor:
             cursor.itersize = at_once
@@ -249,7 +249,7 @@ class _Check:
             yield from cursor
 
 
-def _said(error: psycopg.Error) -> str:
+def _first_line(error: psycopg.Error) -> str:
     """The first line: those behind it may quote what is stored."""
     return str(error).partition("\n")[0]
 
@@ -313,7 +313,7 @@ class _StreamCheck:
 
     def _entries(self, shape: _Shape) -> Iterator[StoredEntry]:
         statement = Statement(_ROWS, (self._check.namespace, self._id))
-        for row in self._check.streamed(statement):
+        for row in self._check.stream_rows(statement):
             entry = entry_of(row[:9])
             self.count += 1
             self._check.steps.add()

@@ -15,7 +15,7 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class BackupRegistry(Protocol):
     """A store that remembers its backups."""
 
     async def remember_backup(self, backup: Backup) -> None:

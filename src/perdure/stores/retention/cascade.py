@@ -83,7 +83,7 @@ def _live_forks(
     return [stream for stream, is_live in found.items() if is_live]
 
 
-class Taking(msgspec.Struct, frozen=True, kw_only=True):
+class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     """What is taken of one stream: ranges of seqs that are `erased`, and those `kept` for forks."""
 
     stream: StreamId
@@ -97,7 +97,7 @@ class Taking(msgspec.Struct, frozen=True, kw_only=True):
         note = ContentErased(request.id, request.by, self.erased, self.is_whole)
         return ErasingWrite(stream=self.stream, entries=(new_side(note),))
 
-    def done(
+    def erased_session(
         self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int
     ) -> ErasedSession:
         """The line of a certificate for it, once its `write` was appended."""
@@ -116,14 +116,14 @@ class Taking(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Seen(msgspec.Struct, frozen=True):
+class VisibleEntries(msgspec.Struct, frozen=True):
     """What a stream sees: every tree entry in log order, an origin's first, and its notes."""
 
     tree: Sequence[Entry]
     notes: Sequence[Entry] = ()
 
 
-def wanted(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
+def streams_to_read(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
     """The streams that `takings` has to know the entries of, far fewer than all forks.
 
     What a fork of a fork sees of a target the fork sees too. So that counts which of the forks
@@ -139,8 +139,8 @@ def takings(
     reach: Reach,
     heads: Mapping[StreamId, int],
     relations: Iterable[Relation],
-    seen: Mapping[StreamId, Seen],
-) -> list[Taking] | None:
+    seen: Mapping[StreamId, VisibleEntries],
+) -> list[StreamErasure] | None:
     """What is taken of every stream that `reach` names.
 
     `heads` are those of the targets, `seen` is what the `wanted` streams see. None: a summary is
@@ -164,7 +164,7 @@ def takings(
     for fork in reach.forks:
         own = in_ranges(seqs_in(derived, fork))
         if own:
-            found.append(Taking(stream=fork, is_whole=False, erased=own))
+            found.append(StreamErasure(stream=fork, is_whole=False, erased=own))
     return found
 
 
@@ -173,9 +173,9 @@ def _whole(
     head: int,
     kept: set[EntryId],
     sharing: Mapping[StreamId, Sequence[StreamId]],
-) -> Taking:
+) -> StreamErasure:
     staying = in_ranges(seqs_in(kept, target))
-    return Taking(
+    return StreamErasure(
         stream=target,
         is_whole=True,
         erased=without(staying, head),
@@ -234,16 +234,16 @@ class _Kin:
                 stream = self.relation[stream].parent
         return [stream for stream in passed if self.relation[stream].is_path]
 
-    def sharing(self, seen: Mapping[StreamId, Seen]) -> dict[StreamId, list[StreamId]]:
+    def sharing(self, seen: Mapping[StreamId, VisibleEntries]) -> dict[StreamId, list[StreamId]]:
         """Target -> the forks that see something of it."""
         first = {stream: _first_seqs(each.tree, self._targets) for stream, each in seen.items()}
         found: dict[StreamId, list[StreamId]] = defaultdict(list)
         for fork in self._reach.forks:
-            for target in self._shared(fork, first):
+            for target in self._shared_targets(fork, first):
                 found[target].append(fork)
         return found
 
-    def _shared(
+    def _shared_targets(
         self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
     ) -> Mapping[StreamId, int]:
         """The targets of which `fork` sees something, with the first seq; kept in `first`.
@@ -272,7 +272,7 @@ def _first_seqs(tree: Sequence[Entry], targets: frozenset[StreamId]) -> dict[Str
     return found
 
 
-def kept_for(seen: Iterable[Seen], targets: Iterable[StreamId]) -> set[EntryId]:
+def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set[EntryId]:
     """The entries of `targets` that the forks which see `seen` go on sharing."""
     streams = set(targets)
     kept: set[EntryId] = set()

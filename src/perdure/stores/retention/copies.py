@@ -38,7 +38,7 @@ def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
     yield from found.values()
 
 
-def unnamed(certificate: Certificate) -> Certificate:
+def without_file_names(certificate: Certificate) -> Certificate:
     """`certificate` as a store keeps it: files have names that tell of what was erased."""
     found = tuple(
         Copy(copy.kind, _UNNAMED[copy.kind], copy.at, copy.session)
@@ -49,9 +49,9 @@ def unnamed(certificate: Certificate) -> Certificate:
     return msgspec.structs.replace(certificate, copies=found)
 
 
-def named(kept: Certificate, begun: Certificate) -> Certificate:
+def with_file_names(kept: Certificate, begun: Certificate) -> Certificate:
     """`kept`, with the names of files that the one it began as still had."""
-    own = frozenset(unnamed(begun).copies)
+    own = frozenset(without_file_names(begun).copies)
     added = tuple(copy for copy in kept.copies if copy not in own)
     return msgspec.structs.replace(kept, copies=(*begun.copies, *added))
 
@@ -63,7 +63,7 @@ _UNNAMED = {
 """What is kept of the two kinds of `outside`."""
 
 
-def kept(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy]:
+def fork_copies(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy]:
     """The sessions that keep something of it, as they were left to."""
     for fork in forks:
         yield Copy("fork", "it shares entries, which were kept for it", None, fork)

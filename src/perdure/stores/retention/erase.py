@@ -133,7 +133,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class Erasing(Protocol):
+class EraseService(Protocol):
     """A store out of which content can be taken for good."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
@@ -167,7 +167,7 @@ async def is_erased(store: SessionStore, stream: StreamId) -> bool:
     """Return whether `stream` was erased whole, also where the store keeps nothing of it."""
     with suppress(SessionNotFound):
         return (await store.state(stream)).info.status == "erased"
-    if store.capabilities.erase or not isinstance(store, Erasing):
+    if store.capabilities.erase or not isinstance(store, EraseService):
         return False
     sessions = (each for done in await store.erasures() for each in done.sessions)
     return any(each.is_whole and each.session == stream for each in sessions)

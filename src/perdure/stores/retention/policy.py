@@ -52,7 +52,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     hold: Hold | None = None
 
 
-class Expiring(msgspec.Struct, frozen=True):
+class ExpiringSession(msgspec.Struct, frozen=True):
     """A session that is let go of, and why."""
 
     stream: StreamId
@@ -72,11 +72,11 @@ class HeldSession(msgspec.Struct, frozen=True):
 class RetentionPlan(msgspec.Struct, frozen=True):
     """What a policy lets go of, in an order in which it can go (forks first), and what is held."""
 
-    expiring: tuple[Expiring, ...] = ()
+    expiring: tuple[ExpiringSession, ...] = ()
     held: tuple[HeldSession, ...] = ()
 
 
-class Removed(msgspec.Struct, frozen=True, kw_only=True):
+class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a retention did.
 
     Units: bytes; `freed_bytes` of the store's files given back. `keys` are idempotency keys.
@@ -91,7 +91,7 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class Retaining(Protocol):
+class RetentionService(Protocol):
     """A store that can let go of whole sessions while others use it."""
 
     async def retention(self) -> Retention:
@@ -141,9 +141,9 @@ class Retaining(Protocol):
 def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> RetentionPlan:
     """What `policy` lets go of at `now`, of the sessions that a namespace holds."""
     oldest_first = sorted(holdings, key=lambda each: (each.active_at, each.stream))
-    wanted = _wanted(oldest_first, policy, now)
+    wanted = _candidates(oldest_first, policy, now)
     by_id = {each.stream: each for each in oldest_first}
-    going: dict[StreamId, Expiring] = {}
+    going: dict[StreamId, ExpiringSession] = {}
     while True:
         free = [
             by_id[id_]
@@ -154,7 +154,7 @@ def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> Retent
             break
         for each in free:
             why = wanted[each.stream]
-            going[each.stream] = Expiring(each.stream, why, each.entries, each.bytes)
+            going[each.stream] = ExpiringSession(each.stream, why, each.entries, each.bytes)
     held = [
         HeldSession(id_, why, by_id[id_].hold or "forks")
         for id_, why in wanted.items()
@@ -163,7 +163,7 @@ def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> Retent
     return RetentionPlan(tuple(going.values()), tuple(held))
 
 
-def _wanted(oldest_first: list[Holding], policy: Retention, now: int) -> dict[StreamId, Why]:
+def _candidates(oldest_first: list[Holding], policy: Retention, now: int) -> dict[StreamId, Why]:
     """The sessions that should go, whatever holds them."""
     found: dict[StreamId, Why] = {}
     for each in oldest_first:

@@ -47,7 +47,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Limiting(Protocol):
+class QuotaService(Protocol):
     """A store whose namespaces can have quotas."""
 
     async def quota(self) -> tuple[Quota, Usage]:

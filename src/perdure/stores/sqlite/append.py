@@ -25,19 +25,19 @@ from perdure.session.notes import INBOX_KINDS
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.append_rules import (
     Admission,
-    Shared,
-    advanced,
+    ForkOrigin,
     check_origin,
+    initial_state,
     is_current,
-    opened,
     plan_append,
+    state_after,
 )
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
-from perdure.stores.protocol import EMPTY, Committed, Lease, StreamState, Taking
+from perdure.stores.protocol import EMPTY, CommitResult, Lease, LeaseRequest, StreamState
 from perdure.stores.sqlite.branches import node_seen
 from perdure.stores.sqlite.log.inbox import note_questions
 from perdure.stores.sqlite.log.spans import begin_span
-from perdure.stores.sqlite.payload.contents import Packed
+from perdure.stores.sqlite.payload.contents import PackedContent
 from perdure.stores.sqlite.payload.requests import Request, Share
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
@@ -118,11 +118,11 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.conten
 # ---------------------------------------------------------------- commits
 
 
-def append(tables: Tables, request: Request) -> Committed:
+def append(tables: Tables, request: Request) -> CommitResult:
     """Carry out `request` as ``SessionStore.commit`` promises."""
     commit, key = request.commit, request.commit.idempotency_key
     if key is not None:
-        replayed = _replayed(tables, key, request)
+        replayed = _replay(tables, key, request)
         if replayed is not None:
             return replayed
     first = next_position(tables) if key is not None else 0
@@ -133,7 +133,7 @@ def append(tables: Tables, request: Request) -> Committed:
     if key is not None:
         namespace = namespace_number(tables, request.namespace)
         tables.run(_KEEP_KEY, (namespace, key, request.asked, first, commit.at))
-    return Committed(appended, leases=tuple(leases))
+    return CommitResult(appended, leases=tuple(leases))
 
 
 def namespace_number(tables: Tables, name: str) -> int:
@@ -144,7 +144,7 @@ def namespace_number(tables: Tables, name: str) -> int:
     return int(number)
 
 
-def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
+def _replay(tables: Tables, key: str, request: Request) -> CommitResult | None:
     row = tables.row(_SAME_KEY, request.namespace, key)
     if row is None:
         return None
@@ -153,7 +153,7 @@ def _replayed(tables: Tables, key: str, request: Request) -> Committed | None:
     counts = [len(write.entries) for write in request.commit.writes]
     rows = tables.rows(_REPLAYED, row[1], sum(counts))
     entries = iter([tables.entry(tables.stream_id(found[0]), found[1:]) for found in rows])
-    return Committed(
+    return CommitResult(
         tuple(tuple(next(entries) for _ in range(count)) for count in counts), is_replay=True
     )
 
@@ -165,10 +165,10 @@ def _append_to_one(
     if write.create is not None:
         if write.create.fork is not None:
             check_origin(standing(tables, request.namespace, write.create.fork.stream).state)
-        stream = created(tables, request.namespace, write.create)
+        stream = create_stream(tables, request.namespace, write.create)
         if write.above_epoch:
-            stream = stream.led(write.above_epoch, None, 0)
-            _led(tables, request.namespace, stream)
+            stream = stream.with_lease(write.above_epoch, None, 0)
+            _write_lease(tables, request.namespace, stream)
         remember(tables, request.namespace, stream)
     else:
         stream = standing(tables, request.namespace, write.stream)
@@ -183,18 +183,18 @@ def _append_to_one(
 
     admission = plan_append(stream.state, write, request.commit.at, sees, share.read)
     if write.taking is not None:
-        _led(tables, request.namespace, stream)
+        _write_lease(tables, request.namespace, stream)
     if admission.entries or write.create is not None:
         tables.written.add((request.namespace, write.stream))
     if admission.entries:
         stream = _extend(tables, stream, admission, request.commit.at, share)
         tables.standing[request.namespace, write.stream] = stream
     if write.is_releasing:
-        _led(tables, request.namespace, stream.led(stream.state.epoch, None, 0))
+        _write_lease(tables, request.namespace, stream.with_lease(stream.state.epoch, None, 0))
     return admission.entries
 
 
-def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[Packed]) -> None:
+def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[PackedContent]) -> None:
     """Keep those of `blobs` that are not kept already."""
     for blob in blobs:
         tables.run(_KEEP_BLOB, (namespace, *blob))
@@ -203,7 +203,7 @@ def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[Packed]) -> None:
 # ---------------------------------------------------------------- new streams
 
 
-def created(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
+def create_stream(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
     """A new stream, still empty.
 
     Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
@@ -214,18 +214,18 @@ def created(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream
     fork = header.fork
     if fork is None:
         genesis = genesis_hash(header)
-        return _inserted(tables, namespace, opened(header, genesis), None, None)
+        return _insert_stream(tables, namespace, initial_state(header, genesis), None, None)
     origin = standing(tables, namespace_name, fork.stream)
     leaf = _fork_leaf(tables, origin, fork)
-    shared = Shared(
+    shared = ForkOrigin(
         info=origin.state.info,
         head=origin.state.head,
         hash=_hash_at(tables, origin, fork.head),
         messages=_shared_messages(tables, origin, fork, leaf),
     )
     genesis = genesis_hash(header, shared.hash)
-    state = opened(header, genesis, shared, lambda _: leaf is not None)
-    return _inserted(tables, namespace, state, origin, leaf)
+    state = initial_state(header, genesis, shared, lambda _: leaf is not None)
+    return _insert_stream(tables, namespace, state, origin, leaf)
 
 
 def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
@@ -256,7 +256,7 @@ def _shared_messages(tables: Tables, origin: Stream, fork: ForkPoint, leaf: Node
     return origin.state.info.messages - int(later)
 
 
-def _inserted(
+def _insert_stream(
     tables: Tables,
     namespace: int,
     state: StreamState,
@@ -269,7 +269,7 @@ def _inserted(
         _INSERT_STREAM,
         (
             *(namespace, header.id, header.kind, header.origin, info.parent, header.created_at),
-            *(EMPTY, leaf_n, state.hash, info.messages, *_listed(info), *_place(info)),
+            *(EMPTY, leaf_n, state.hash, info.messages, *_info_values(info), *_place(info)),
         ),
     )
     number = tables.db.last_insert_rowid()
@@ -289,7 +289,7 @@ def _inserted(
     return Stream(number, namespace, state, leaf, tip=None, owner=None, until=0)
 
 
-def _listed(info: SessionInfo) -> tuple[object, ...]:
+def _info_values(info: SessionInfo) -> tuple[object, ...]:
     """What of a session's info its entries change, but for their number and `_place`."""
     return (info.updated_at, info.title, info.first_text, info.turns)
 
@@ -313,10 +313,10 @@ def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, share
         lines.append(header_line(entry, digest))
         sealed.append((entry, salt, digest))
     chain = commit_hash(stream.state.hash, at, admission.epoch, lines)
-    return placed(tables, stream, admission, sealed, at=at, chain=chain)
+    return write_admission(tables, stream, admission, sealed, at=at, chain=chain)
 
 
-def placed(
+def write_admission(
     tables: Tables,
     stream: Stream,
     admission: Admission,
@@ -337,9 +337,9 @@ def placed(
         begin_span(tables, stream.namespace, first)
     tables.run(_INSERT_COMMIT, (first, len(entries), at, admission.epoch, chain))
     leaf = growth.leaf(admission.leaf)
-    info, listed = admission.info, _listed(admission.info)
+    info, listed = admission.info, _info_values(admission.info)
     moved = (entries[-1].seq, leaf.n if leaf else None, growth.tip, chain, admission.open_turn)
-    if listed == _listed(stream.state.info):
+    if listed == _info_values(stream.state.info):
         tables.run(_MOVE_STREAM, (*moved, info.messages, stream.no))
     else:
         tables.run(_UPDATE_STREAM, (*moved, info.messages, *listed, stream.no))
@@ -352,7 +352,7 @@ def placed(
         tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
     if not _INBOX.isdisjoint(kinds):
         note_questions(tables, stream, entries)
-    state = advanced(stream.state, admission, chain)
+    state = state_after(stream.state, admission, chain)
     return Stream(stream.no, stream.namespace, state, leaf, growth.tip, stream.owner, stream.until)
 
 
@@ -443,7 +443,7 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
 
 
 def acquire_lease(
-    tables: Tables, namespace: str, stream: StreamId, wanted: Taking, now: int
+    tables: Tables, namespace: str, stream: StreamId, wanted: LeaseRequest, now: int
 ) -> Lease:
     """The lease with the next epoch, if it is free, has run out or is the dead owner's.
 
@@ -453,14 +453,14 @@ def acquire_lease(
     if row.state.info.status == "erased":
         raise Erased(stream)
     led, lease = _leading(row, wanted, now)
-    _led(tables, namespace, led)
+    _write_lease(tables, namespace, led)
     return lease
 
 
 def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
     """Hold `lease` for longer. Raises: LeaseLost."""
-    row = _held(tables, namespace, lease)
-    _led(tables, namespace, row.led(lease.epoch, lease.owner, until))
+    row = _require_lease(tables, namespace, lease)
+    _write_lease(tables, namespace, row.with_lease(lease.epoch, lease.owner, until))
     return Lease(lease.stream, lease.owner, lease.epoch, until)
 
 
@@ -468,19 +468,19 @@ def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
     row = standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
-        _led(tables, namespace, row.led(lease.epoch, None, 0))
+        _write_lease(tables, namespace, row.with_lease(lease.epoch, None, 0))
 
 
-def _leading(row: Stream, wanted: Taking, now: int) -> tuple[Stream, Lease]:
+def _leading(row: Stream, wanted: LeaseRequest, now: int) -> tuple[Stream, Lease]:
     """`row` once it is led as `wanted`, with the next epoch. Raises: LeaseHeld."""
     stream = row.state.header.id
     if row.owner is not None and row.owner != wanted.dead_owner and is_running(row.until, now):
         raise LeaseHeld(stream, row.owner, row.until)
     epoch, until = row.state.epoch + 1, lease_end(now, wanted.ttl_ms)
-    return row.led(epoch, wanted.owner, until), Lease(stream, wanted.owner, epoch, until)
+    return row.with_lease(epoch, wanted.owner, until), Lease(stream, wanted.owner, epoch, until)
 
 
-def _led(tables: Tables, namespace: str, row: Stream) -> None:
+def _write_lease(tables: Tables, namespace: str, row: Stream) -> None:
     """Write down who leads `row`."""
     tables.run(_LEAD, (row.state.epoch, row.owner, row.until, row.no))
     remember(tables, namespace, row)
@@ -488,12 +488,12 @@ def _led(tables: Tables, namespace: str, row: Stream) -> None:
 
 def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:
     """Keep what has arrived of an answer, while a turn is open. Raises: LeaseLost."""
-    row = _held(tables, namespace, lease)
+    row = _require_lease(tables, namespace, lease)
     if row.state.open_turn is not None:
         tables.run(_UPSERT_PARTIAL, (row.no, seq, content))
 
 
-def _held(tables: Tables, namespace: str, lease: Lease) -> Stream:
+def _require_lease(tables: Tables, namespace: str, lease: Lease) -> Stream:
     row = standing(tables, namespace, lease.stream)
     if not is_current(lease, row.state):
         raise LeaseLost(lease.stream, lease.epoch, row.state.epoch)

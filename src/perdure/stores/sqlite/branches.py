@@ -213,7 +213,7 @@ def _is_seen_by(
     return False
 
 
-def seen(
+def visible_ids(
     tables: Tables, stream: int, head: int, references: Iterable[EntryId]
 ) -> frozenset[EntryId]:
     """Those of `references` that the stream sees."""
@@ -279,7 +279,7 @@ def _notes_of(kind: int) -> str:
     return _NOTES if kind > _LAST_FREQUENT_KIND else _FREQUENT_NOTES
 
 
-def noted(sql: str, kind: int) -> str:
+def with_note_index(sql: str, kind: int) -> str:
     """`sql`, which ends in a condition on ``entry AS e``, by the index of notes if `kind` is in it.
 
     SQLite uses a partial index only where the condition itself says that it holds.
@@ -300,7 +300,7 @@ def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None
         for note in notes(tables, stream, head, (CompactionUndone.kind,))
         if note.about is not None
     )
-    (compaction, model, thinking), taken_back = _inherited(tables, leaf, undone)
+    (compaction, model, thinking), taken_back = _branch_state(tables, leaf, undone)
     start = 0 if compaction is None else _depth_of_first_kept(tables, compaction)
     size = leaf.depth + 1 - start
     shown = branch(tables, leaf, limit=size if limit is None else min(size, limit))
@@ -320,7 +320,7 @@ def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None
     )
 
 
-def _inherited(
+def _branch_state(
     tables: Tables, leaf: Node, undone: frozenset[EntryId]
 ) -> tuple[tuple[int | None, int | None, int | None], frozenset[EntryId]]:
     """Positions of the compaction in force, the model change and the thinking change.

@@ -104,7 +104,7 @@ class Patience:
         return now < self._since + self._wait.limit_s
 
 
-def opened(
+def open_site(
     path: Path,
     *,
     seed: Callable[[], bytes],
@@ -116,7 +116,7 @@ def opened(
     Raises: NotAStore, StoreCorrupt, StoreTooNew; KeyMissing, KeyWrong, StoreNotEncrypted;
     StoreReadOnly when it cannot be brought up to date; StoreUnavailable.
     """
-    site = located(path, key=key)
+    site = locate_site(path, key=key)
     site.wait.shorten(lock_timeout_s)
     prepare(site, seed())
     return site
@@ -214,7 +214,7 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 # ---------------------------------------------------------------- what the file is
 
 
-def located(path: Path, *, key: StoreKey | None) -> Site:
+def locate_site(path: Path, *, key: StoreKey | None) -> Site:
     """The file at `path` as it is; its schema is not looked at yet.
 
     Raises: as `opened`.

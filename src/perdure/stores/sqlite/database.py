@@ -43,7 +43,7 @@ from perdure.stores.sqlite.connections import (
     Site,
     connection,
     identity_of,
-    opened,
+    open_site,
 )
 from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.files.creation import create_store
@@ -291,8 +291,8 @@ def attach(
             seed = partial(random, SEED_BYTES)
             if is_created and not path.exists():
                 create_store(path, seed, key)
-            open_file = partial(opened, path, seed=seed, key=key, lock_timeout_s=lock_timeout_s)
-            site = _settled(path, open_file)
+            open_file = partial(open_site, path, seed=seed, key=key, lock_timeout_s=lock_timeout_s)
+            site = _open_stable(path, open_file)
             database = _OPEN.databases[_key(path)] = Database(site, random)
         elif database.site.key != key:
             raise _other_key(database.site, key)
@@ -301,7 +301,7 @@ def attach(
         return database
 
 
-def _settled(path: Path, open_file: Callable[[], Site]) -> Site:
+def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
     """What `open_file` opens at `path`; anew where another file has taken the name meanwhile.
 
     A rekey, a repair or a restore put it there: what was said of the old file is true of neither.

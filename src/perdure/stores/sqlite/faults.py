@@ -51,7 +51,7 @@ _ALONE_BYTE = 2**30 + 2
 _LOCKED = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 
 
-def _refused(store: str, words: str) -> PerdureError:
+def _refusal_error(store: str, words: str) -> PerdureError:
     _, is_quota, what = words.partition(QUOTA)
     return QuotaExceeded(what) if is_quota else StoreUnavailable(store, words)
 
@@ -64,7 +64,7 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.FullError, lambda store, _: StoreFull(store)),
     (apsw.ReadOnlyError, lambda store, _: StoreReadOnly(store)),
     (apsw.PermissionsError, lambda store, _: StoreReadOnly(store)),
-    (apsw.ConstraintError, _refused),
+    (apsw.ConstraintError, _refusal_error),
     (apsw.TooBigError, lambda _, __: InvalidEntry("it is larger than a database row can be")),
     (apsw.NoMemError, _unavailable("no memory is left")),
     (apsw.ConnectionClosedError, _unavailable("it is closed")),
@@ -93,7 +93,7 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
         if system_errno in _NO_ACCESS:
             return StoreReadOnly(store)
     if isinstance(error, _LOCKED):
-        return _held(path)
+        return _lock_error(path)
     if isinstance(error, apsw.SQLError) and _NO_TRANSACTION in str(error):
         return StoreUnavailable(store, f"its locks were lost ({error}); {OTHER_LIBRARY}")
     for kind, meaning in MEANINGS:
@@ -102,7 +102,7 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
     return StoreUnavailable(store, str(error) or type(error).__name__)
 
 
-def _held(path: Path) -> StoreUnavailable:
+def _lock_error(path: Path) -> StoreUnavailable:
     """What to raise when another process kept the store locked: that process is named."""
     shared = path.with_name(path.name + "-shm")
     holder = holder_of_byte(shared, _WRITE_LOCK_BYTE) or holder_of_byte(path, _ALONE_BYTE)

@@ -30,10 +30,10 @@ from perdure.stores.key import StoreKey
 from perdure.stores.protocol import StoreInfo, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
-from perdure.stores.sqlite.log.usage import held
+from perdure.stores.sqlite.log.usage import namespace_totals
 from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.payload.cipher import cipher_of
-from perdure.stores.sqlite.payload.contents import Packed, content_in
+from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
     INFO_COLUMNS,
@@ -171,7 +171,7 @@ def entries(
         of_kind = tables.kind_number(kind) if is_text(kind) else None
         if of_kind is None:
             return []
-        sql, values = branches.noted(f"{sql} AND e.kind = ?", of_kind), [*values, of_kind]
+        sql, values = branches.with_note_index(f"{sql} AND e.kind = ?", of_kind), [*values, of_kind]
     order = "" if before is None else " DESC"
     rows = tables.rows(f"{sql} ORDER BY e.seq{order} LIMIT ?", *values, most)
     return [tables.entry(stream, row) for row in rows]
@@ -186,11 +186,11 @@ def entry(tables: Tables, namespace: str, stream: StreamId, reference: EntryId) 
     return found
 
 
-def seen(
+def visible_ids(
     tables: Tables, namespace: str, stream: StreamId, references: Sequence[EntryId]
 ) -> frozenset[EntryId]:
     """Those of `references` that the stream sees."""
-    return branches.seen(tables, *_standing(tables, namespace, stream), references)
+    return branches.visible_ids(tables, *_standing(tables, namespace, stream), references)
 
 
 def around(
@@ -403,20 +403,22 @@ def sessions(
 
 
 def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
-    """What ``NamespaceReading.idle_sessions`` promises."""
+    """What ``NamespaceReader.idle_sessions`` promises."""
     rows = [row for each in ORIGINS["all"] for row in tables.rows(_IDLE, namespace, each, upto)]
     return [StreamId(row[1]) for row in sorted(rows, reverse=True)]
 
 
 def open_questions_of_all(tables: Tables, namespace: str) -> list[Entry]:
     """The questions of all streams that no entry closes."""
-    return _asked(tables, tables.rows(_OPEN_QUESTIONS, namespace, *_asking(tables)))
+    return _question_entries(tables, tables.rows(_OPEN_QUESTIONS, namespace, *_asking(tables)))
 
 
 def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
     """The questions of the stream's own log that no entry of it closes."""
     number = _number(tables, namespace, stream)
-    return _asked(tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, *_asking(tables), number))
+    return _question_entries(
+        tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, *_asking(tables), number)
+    )
 
 
 def _asking(tables: Tables) -> list[int]:
@@ -424,7 +426,7 @@ def _asking(tables: Tables) -> list[int]:
     return [tables.kind_number(kind) or -1 for kind in (Question.kind, *CLOSING)]
 
 
-def _asked(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
+def _question_entries(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
     return [tables.entry(tables.stream_id(row[7]), _entry_part(row)) for row in list(rows)]
 
 
@@ -434,7 +436,9 @@ def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[E
     found = [
         tables.entry(tables.stream_id(row[7]), _entry_part(row))
         for number in numbers
-        for row in list(tables.rows(branches.noted(_NOTES_OF_ALL, number), namespace, number))
+        for row in list(
+            tables.rows(branches.with_note_index(_NOTES_OF_ALL, number), namespace, number)
+        )
     ]
     return sorted(found, key=lambda entry: (entry.stream, entry.seq))
 
@@ -462,14 +466,14 @@ def blob(tables: Tables, namespace: str, digest: str) -> bytes:
     row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None
     if row is None:
         raise EntryNotFound(digest, namespace)
-    return content_in(Packed(*row))
+    return content_in(PackedContent(*row))
 
 
 def info(
     tables: Tables, namespace: str, address: str, durability: str, key: StoreKey | None
 ) -> StoreInfo:
     """What ``SessionStore.info`` promises."""
-    found = held(tables, namespace)
+    found = namespace_totals(tables, namespace)
     return StoreInfo(
         address=address,
         backend="sqlite",

@@ -48,7 +48,7 @@ def remove_with_logs(path: Path) -> None:
 
 
 @contextmanager
-def guarded(path: Path) -> Generator[None]:
+def guard_copy(path: Path) -> Generator[None]:
     """Have the copy of the store at `path` removed at once if this process is killed meanwhile.
 
     Where no process can be started, the copy waits for the store to be opened.

@@ -162,7 +162,7 @@ class Stream(msgspec.Struct, frozen=True):
     owner: str | None
     until: int
 
-    def led(self, epoch: int, owner: str | None, until: int) -> Stream:
+    def with_lease(self, epoch: int, owner: str | None, until: int) -> Stream:
         """It, once that is its lease."""
         state = msgspec.structs.replace(self.state, epoch=epoch)
         return msgspec.structs.replace(self, state=state, owner=owner, until=until)

@@ -29,7 +29,7 @@ from perdure.stores.access.process import running_loop
 from perdure.stores.append_rules import check_commit
 from perdure.stores.chain import fingerprint
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.protocol import Vacuumed
+from perdure.stores.maintenance.protocol import VacuumReport
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.marks import TRUSTED
@@ -37,13 +37,13 @@ from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
     Commit,
-    Committed,
+    CommitResult,
     Durability,
     Lease,
+    LeaseRequest,
     OnProgress,
     StoreInfo,
     StreamState,
-    Taking,
     Verification,
 )
 from perdure.stores.retention.backups import Backup
@@ -52,7 +52,7 @@ from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retent
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.sqlite import append, reads
 from perdure.stores.sqlite.database import Database, attach, detach
-from perdure.stores.sqlite.payload.contents import Packed, all_packed
+from perdure.stores.sqlite.payload.contents import PackedContent, pack_contents
 from perdure.stores.sqlite.payload.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.wakeups import Changes
@@ -134,15 +134,15 @@ class _Handle:
         return lease_end(self._clock.now_ms(), ttl_ms)
 
 
-class _Writing(_Handle):
-    """`LogWriting`."""
+class _WriteMethods(_Handle):
+    """`LogWriter`."""
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         check_commit(commit)
         commit = await self.marks.mark(commit)
-        writes, blobs = commit.writes, list[Packed]()
+        writes, blobs = commit.writes, list[PackedContent]()
         if commit.blobs:
-            blobs = await asyncio.to_thread(all_packed, commit.blobs)
+            blobs = await asyncio.to_thread(pack_contents, commit.blobs)
         if sum([len(new.body) for write in writes for new in write.entries]) > AT_ONCE_BYTES:
             shares = await asyncio.to_thread(shares_of, commit, self._random)
         else:
@@ -160,7 +160,7 @@ class _Writing(_Handle):
     ) -> Lease:
         def work(tables: Tables) -> Lease:
             now = self._clock.now_ms()
-            wanted = Taking(owner, ttl_ms, dead_owner)
+            wanted = LeaseRequest(owner, ttl_ms, dead_owner)
             return append.acquire_lease(tables, self.namespace, stream, wanted, now)
 
         return await self._write_passing(work)
@@ -186,8 +186,8 @@ class _Writing(_Handle):
         return await self._open_database().write(work, "normal")
 
 
-class _Reading(_Handle):
-    """`LogReading`, `ReadingAtOnce`."""
+class _ReadMethods(_Handle):
+    """`LogReader`, `SnapshotReader`."""
 
     async def state(self, stream: StreamId) -> StreamState:
         return await self._read(reads.state, stream)
@@ -206,8 +206,8 @@ class _Reading(_Handle):
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await self._read(reads.entry, stream, entry)
 
-    async def seen(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        return await self._read(reads.seen, stream, entries)
+    async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
+        return await self._read(reads.visible_ids, stream, entries)
 
     async def branch(
         self,
@@ -257,7 +257,7 @@ class _Reading(_Handle):
 
 
 class _Namespace(_Handle):
-    """`NamespaceReading`."""
+    """`NamespaceReader`."""
 
     async def find(self, prefix: str) -> StreamId:
         return await self._read(reads.find, prefix)
@@ -307,8 +307,8 @@ class _Namespace(_Handle):
         return await self._read(reads.blob, digest)
 
 
-class _Searching(_Handle):
-    """`Searching`: an index that is brought up to date before it is asked, in steps."""
+class _SearchMethods(_Handle):
+    """`SearchService`: an index that is brought up to date before it is asked, in steps."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = wording.sought_in(query.text)
@@ -326,13 +326,13 @@ class _Searching(_Handle):
 
 
 class _Upkeep(_Handle):
-    """`Vacuuming`: in steps, between which others write."""
+    """`VacuumService`: in steps, between which others write."""
 
-    async def vacuum(self) -> Vacuumed:
+    async def vacuum(self) -> VacuumReport:
         database = self._open_database()
-        found = await self._read(content_gc.unreferenced)
+        found = await self._read(content_gc.find_unreferenced)
         blobs = blob_bytes = 0
-        for part in content_gc.batched(found.blobs):
+        for part in content_gc.in_batches(found.blobs):
             removed = await database.write(partial(content_gc.remove, found, part), self.durability)
             blobs, blob_bytes = blobs + len(removed), blob_bytes + sum(removed)
         keys = await self._write(
@@ -343,35 +343,35 @@ class _Upkeep(_Handle):
         freed = 0
         while step := await database.write(content_gc.give_back, self.durability):
             freed += step
-        return Vacuumed(blobs, blob_bytes, freed, keys)
+        return VacuumReport(blobs, blob_bytes, freed, keys)
 
 
-class _Sealing(_Handle):
-    """`Sealing`, `Measuring`: each call is one transaction."""
+class _SegmentMethods(_Handle):
+    """`SegmentService`, `StatsService`: each call is one transaction."""
 
-    async def standings(self) -> list[SegmentState]:
-        return await self._read(segments.standings)
+    async def segment_states(self) -> list[SegmentState]:
+        return await self._read(segments.segment_states)
 
-    async def sealed(
+    async def read_segment(
         self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
     ) -> StreamSegment:
-        return await self._read(segments.sealed, stream, after=after, upto=upto, limit=limit)
+        return await self._read(segments.read_segment, stream, after=after, upto=upto, limit=limit)
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
-        kept = await asyncio.to_thread(all_packed, contents)
+        kept = await asyncio.to_thread(pack_contents, contents)
         await self._write(
             lambda tables: segments.receive(tables, self.namespace, sealed, kept), is_composite=True
         )
 
-    async def measured(self, since: int) -> StoreFigures:
+    async def measure(self, since: int) -> StoreFigures:
         path = self._open_database().path
         return await self._read(
-            lambda tables, _: stats.measured(tables, path, since, self.namespace)
+            lambda tables, _: stats.measure(tables, path, since, self.namespace)
         )
 
 
-class _Erasing(_Handle):
-    """`Erasing`: in steps, between which others write."""
+class _EraseMethods(_Handle):
+    """`EraseService`: in steps, between which others write."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
         return await erasure.erase(
@@ -393,8 +393,8 @@ class _Erasing(_Handle):
         return await self._read(lambda tables, _: erase_records.backups_of(tables))
 
 
-class _Retaining(_Handle):
-    """`Retaining` and `Limiting`: in steps, between which others write."""
+class _RetentionMethods(_Handle):
+    """`RetentionService` and `QuotaService`: in steps, between which others write."""
 
     async def retention(self) -> Retention:
         return await self._read(retention_policy.policy_of)
@@ -447,7 +447,14 @@ class _Retaining(_Handle):
 
 
 class SqliteStore(
-    _Writing, _Reading, _Namespace, _Searching, _Upkeep, _Sealing, _Erasing, _Retaining
+    _WriteMethods,
+    _ReadMethods,
+    _Namespace,
+    _SearchMethods,
+    _Upkeep,
+    _SegmentMethods,
+    _EraseMethods,
+    _RetentionMethods,
 ):
     """A namespace of an SQLite file; a `SessionStore`, and whatever else its bases say."""
 

@@ -23,7 +23,7 @@ from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.log.counts import count_problems
 from perdure.stores.sqlite.orphans import stray_problems
-from perdure.stores.sqlite.payload.contents import Packed, content_in
+from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.sqlite.search.index_check import index_problems, indexed_texts
 from perdure.stores.verification import (
@@ -140,7 +140,7 @@ def _streams(
 def _blob_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Problem]:
     try:
         for row in tables.rows(_BLOBS, namespace):
-            packed = Packed(*row)
+            packed = PackedContent(*row)
             try:
                 content_in(packed)
             except CorruptLog:

@@ -26,7 +26,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, Committed, Write
+from perdure.stores.protocol import Commit, CommitResult, Write
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.scripted_roles import ScriptedRoles, begun, hand, signal
@@ -55,7 +55,7 @@ class ReadStore(MemoryStore):
 
     read: Read | None = None
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit) -> CommitResult:
         done = await super().commit(commit)
         if self.read is not None:
             await self.read.on()

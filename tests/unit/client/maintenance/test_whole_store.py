@@ -11,7 +11,7 @@ from perdure.client.maintenance.whole_store import is_encrypted, planned_migrati
 from perdure.client.open import open as open_store
 from perdure.errors import KeyMissing, KeyWrong, NotAStore, StoreInUse, Unsupported
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.protocol import Vacuumed
+from perdure.stores.maintenance.protocol import VacuumReport
 from tests.fakes.memory_keyring import memory_keyring
 
 FIRST, SECOND = "ab" * 32, "cd" * 32
@@ -110,4 +110,4 @@ async def test_a_store_of_today_needs_no_migration(address: str) -> None:
 
 async def test_a_vacuum_tells_what_it_did(address: str) -> None:
     async with open_store(address) as store:
-        assert await vacuum(store) == Vacuumed(0, 0, 0)
+        assert await vacuum(store) == VacuumReport(0, 0, 0)

@@ -125,7 +125,7 @@ async def test_looks_at_once_find_the_same() -> None:
 
 def kept(flow: str, entries: int, *bodies: SideBody) -> CachedState:
     log = FlowLog(LINE).add(*bodies)
-    return CachedState(log.state, with_place(flow, entries - 1), TRUSTED.trusted)
+    return CachedState(log.state, with_place(flow, entries - 1), TRUSTED.trust_state)
 
 
 def with_place(flow: str, seq: int) -> Entry:

@@ -37,7 +37,7 @@ class Together:
         self.appended: list[Entry] = []
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """See ``Companion``."""
+        """See ``CommitParticipant``."""
         kinds = {entry.kind for entry in entries}
         told = [kind for kind in (TurnStarted, TurnFinished) if kind.kind in kinds]
         if not told:
@@ -52,7 +52,7 @@ class Together:
         return CoCommit((_note(told[0].kind, head),), self.blobs)
 
     def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
-        """See ``Companion``."""
+        """See ``CommitParticipant``."""
         self.appended += [entry for share in entries for entry in share]
 
 

@@ -15,7 +15,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import Label
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Capabilities, Commit, Committed, Write
+from perdure.stores.protocol import Capabilities, Commit, CommitResult, Write
 from tests.fakes.chats import until
 from tests.fakes.clock import ManualClock, SeededRandom
 
@@ -182,7 +182,7 @@ async def test_nothing_is_renewed_once_the_last_commit_is_on_its_way() -> None:
     assert isinstance(clock, ManualClock)
     real = mine.store.commit
 
-    async def slow(commit: Commit) -> Committed:
+    async def slow(commit: Commit) -> CommitResult:
         clock.advance(10.1)
         for _ in range(3):
             await asyncio.sleep(0)

@@ -19,12 +19,12 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.cascade import (
     KEPT_NOTES,
     Reach,
-    Seen,
+    VisibleEntries,
     kept_for,
     reach_of,
+    streams_to_read,
     summaries_of,
     takings,
-    wanted,
 )
 from perdure.stores.retention.erase import EraseRequest, Relation, in_ranges, seqs_in
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
@@ -96,12 +96,12 @@ async def forest(chance: random.Random) -> tuple[MemoryStore, list[Relation]]:
     return store, relations
 
 
-async def seen_by(store: MemoryStore, stream: StreamId) -> Seen:
-    return Seen(await store.tree(stream), await store.notes(stream, KEPT_NOTES))
+async def seen_by(store: MemoryStore, stream: StreamId) -> VisibleEntries:
+    return VisibleEntries(await store.tree(stream), await store.notes(stream, KEPT_NOTES))
 
 
 def expected(
-    reach: Reach, seen: Mapping[StreamId, Seen]
+    reach: Reach, seen: Mapping[StreamId, VisibleEntries]
 ) -> tuple[set[EntryId], list[StreamId], dict[StreamId, object]]:
     """What is kept, for whom, and what forks lose: from all that every fork sees."""
     kept = kept_for((seen[fork] for fork in reach.forks), reach.targets)
@@ -126,7 +126,7 @@ async def test_few_forks_say_what_all_forks_keep(seed: int) -> None:
     reach = reach_of([ROOT], relations, "keep")
     heads = {ROOT: (await store.state(ROOT)).head}
     everything = {id_: await seen_by(store, id_) for id_ in (ROOT, *reach.forks)}
-    few = {id_: await seen_by(store, id_) for id_ in wanted(reach, relations)}
+    few = {id_: await seen_by(store, id_) for id_ in streams_to_read(reach, relations)}
 
     found = takings(reach, heads, relations, few)
     if found is None:
@@ -148,10 +148,10 @@ def test_chain_of_forks_reads_two_streams() -> None:
         for stream, parent in zip(chain, parents, strict=True)
     ]
 
-    assert wanted(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f0")
+    assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f0")
 
 
 def test_many_forks_of_one_session_read_the_one_that_sees_most() -> None:
     relations = [Relation(StreamId(f"f{n}"), ROOT, "fork", head=n % 700) for n in range(1_000)]
 
-    assert wanted(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f699")
+    assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f699")

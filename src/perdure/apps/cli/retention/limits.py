@@ -20,7 +20,7 @@ from perdure.apps.store_access import (
 )
 from perdure.apps.terminal.output import counted, show, show_json, show_lines, size
 from perdure.client import retention
-from perdure.stores.retention.policy import Removed, Retention
+from perdure.stores.retention.policy import Retention, RetentionReport
 from perdure.stores.retention.quotas import Quota, Usage
 
 _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -162,7 +162,7 @@ def _existing(store: str | None) -> str:
     return address
 
 
-def _removed_lines(done: Removed, *, is_dry_run: bool) -> Iterator[str]:
+def _removed_lines(done: RetentionReport, *, is_dry_run: bool) -> Iterator[str]:
     verb = "would go" if is_dry_run else "went"
     for each in done.plan.expiring:
         yield f"{each.stream}  {verb}: {each.why}, {size(each.bytes)}"

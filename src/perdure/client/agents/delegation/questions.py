@@ -7,7 +7,7 @@ import msgspec
 from perdure.client.conversation.lineage import Child, children_of
 from perdure.client.reads import OpenQuestion, open_questions
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import LogReading
+from perdure.stores.protocol import LogReader
 
 
 class AskedBelow(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class AskedBelow(msgspec.Struct, frozen=True):
         return self.child.agent or "an agent"
 
 
-async def asked_below(store: LogReading, session: StreamId, at: int) -> list[AskedBelow]:
+async def asked_below(store: LogReader, session: StreamId, at: int) -> list[AskedBelow]:
     """What waits for a person in the sessions that calls in `session` have opened, however deep.
 
     Shape: oldest first. Units: `at`, the time now, is Unix milliseconds.

@@ -168,7 +168,7 @@ class Feed:
 
     def forget(self, stream: StreamId) -> None:
         """The session was erased: its positions stay empty, and one of its name begins anew."""
-        with self._folder.locked("feed", ""):
+        with self._folder.hold_lock("feed", ""):
             self.refresh()
             if self.lost(stream, -1):
                 self._write(f"{self.position + 1} {stream} 0 0\n".encode())
@@ -179,7 +179,7 @@ class Feed:
         Durable: as the store's sessions.
         Raises: LockBusy, StoreFull, StoreReadOnly, StoreUnavailable.
         """
-        with self._folder.locked("feed", ""):
+        with self._folder.hold_lock("feed", ""):
             self.refresh()
             line = f"{self.position + 1} {stream} {lost.start} -{len(lost)}\n"
             self._write(line.encode(), is_synced=self._folder.is_synced)
@@ -208,7 +208,7 @@ class Feed:
 
         Those that have one keep it; a session that was erased meanwhile gets none.
         """
-        with self._folder.locked("feed", "", wait_s=wait_s):
+        with self._folder.hold_lock("feed", "", wait_s=wait_s):
             self.refresh()
             first = self.head(stream) + 1
             # Who erases removes the file, and then waits for this lock to forget the session.

@@ -137,7 +137,7 @@ class Folder:
         Durable: as `is_synced` says, its name included.
         """
         path = self.path / name
-        passing = self.drafts / f"{_here()}-{hashed(name)}"
+        passing = self.drafts / f"{_here()}-{file_name_of(name)}"
         try:
             _write_whole(passing, content, is_synced=self.is_synced)
             try:
@@ -233,7 +233,7 @@ class Folder:
 
     def side(self, kind: str, name: str) -> Path:
         """Where the side file of that kind and name is; names differ in letter case, too."""
-        return self.inner / kind / hashed(name)
+        return self.inner / kind / file_name_of(name)
 
     def read_side(self, kind: str, name: str) -> bytes | None:
         """What that side file holds; None when there is none."""
@@ -249,18 +249,20 @@ class Folder:
         with suppress(OSError):  # what is left over has no meaning
             self.side(kind, name).unlink()
 
-    def tried(self, kind: str, name: str) -> int | None:
+    def try_lock(self, kind: str, name: str) -> int | None:
         """The lock of that kind and name, held until it is closed; None while another has it."""
-        return self.locks.tried(f"{kind}-{hashed(name)}")
+        return self.locks.try_lock(f"{kind}-{file_name_of(name)}")
 
-    def locked(
+    def hold_lock(
         self, kind: str, name: str, *, is_shared: bool = False, wait_s: float | None = None
     ) -> AbstractContextManager[None]:
         """Hold the lock of that kind and name; as `FolderLocks.locked`."""
-        return self.locks.locked(f"{kind}-{hashed(name)}", is_shared=is_shared, wait_s=wait_s)
+        return self.locks.hold_lock(
+            f"{kind}-{file_name_of(name)}", is_shared=is_shared, wait_s=wait_s
+        )
 
 
-def hashed(name: str) -> str:
+def file_name_of(name: str) -> str:
     """`name` as a file name: no letter case, no character a file system minds."""
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
@@ -287,7 +289,7 @@ def namespace_folder(root: Path, namespace: str) -> Path:
     name = "".join(
         chr(byte) if chr(byte) in plain else f"%{byte:02x}" for byte in namespace.encode()
     )
-    name = name if len(name) < 200 else f"%%{hashed(namespace)}"
+    name = name if len(name) < 200 else f"%%{file_name_of(namespace)}"
     return root / NAMESPACES / (name or "%")
 
 

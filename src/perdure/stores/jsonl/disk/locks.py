@@ -51,9 +51,9 @@ class FolderLocks:
         self._fail = fail
         self._is_waiting = True
 
-    def tried(self, name: str) -> int | None:
+    def try_lock(self, name: str) -> int | None:
         """The lock `name`, held until it is closed; None while another process has it."""
-        file = self._opened(name)
+        file = self._open_file(name)
         is_mine = False
         try:
             is_mine = self._is_locked(file, fcntl.LOCK_EX, 0)
@@ -66,7 +66,7 @@ class FolderLocks:
         return file
 
     @contextmanager
-    def locked(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
+    def hold_lock(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
         """Hold the lock `name`, for which other processes wait.
 
         With `is_shared` together with others that share it. The system releases it when this
@@ -74,7 +74,7 @@ class FolderLocks:
         Raises: LockBusy after `wait_s`, or within `without_waiting`; else StoreUnavailable, which
         names the holder, when another process held it for `timeout_s`.
         """
-        file = self._opened(name)
+        file = self._open_file(name)
         try:
             limit_s = wait_s
             if limit_s is None:
@@ -119,7 +119,7 @@ class FolderLocks:
             f"{self.timeout_s:g} s for it; continue or end that process, then try again",
         )
 
-    def _opened(self, name: str) -> int:
+    def _open_file(self, name: str) -> int:
         try:
             return open_regular(self._path / name, os.O_RDWR | os.O_CREAT)
         except OSError as error:

@@ -73,7 +73,7 @@ def check_lease(folder: Folder, lease: Lease) -> HeldLease:
 
 def renew(folder: Folder, lease: Lease, until: int) -> Lease:
     """The same lease, held until then. Raises: LeaseLost."""
-    with folder.locked("stream", lease.stream):
+    with folder.hold_lock("stream", lease.stream):
         held = check_lease(folder, lease)
         put_lease(folder, lease.stream, HeldLease(lease.owner, held.epoch, until))
     return msgspec.structs.replace(lease, until=until)
@@ -81,7 +81,7 @@ def renew(folder: Folder, lease: Lease, until: int) -> Lease:
 
 def release(folder: Folder, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over."""
-    with folder.locked("stream", lease.stream):
+    with folder.hold_lock("stream", lease.stream):
         held = lease_of(folder, lease.stream)
         if 0 < lease.epoch == held.epoch:
             put_lease(folder, lease.stream, msgspec.structs.replace(held, until=0))

@@ -17,13 +17,13 @@ from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.searchable import KINDS
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.search.branch_members import Branching
+from perdure.stores.jsonl.search.branch_members import BranchMap
 from perdure.stores.jsonl.search.catalogue import Catalogue, Known, Piece, place_of_row
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.search.part_file import PartGone, Place, Whole
 from perdure.stores.jsonl.search.positions import Places
 from perdure.stores.jsonl.search.scan import words_of_title
-from perdure.stores.jsonl.search.texts import found_in, placed
+from perdure.stores.jsonl.search.texts import found_in, indexed_text
 from perdure.stores.protocol import Problem
 from perdure.stores.regular_files import status_of
 from perdure.stores.scan import Found
@@ -111,7 +111,7 @@ class _Check:
             where = Places(self._spans[log.header.id], log.head, 0)
             asked = [place.seq for place in places if place.seq < len(log.rows)]
             for found in _still(log, asked, where):
-                text, place = placed(log, found, number)
+                text, place = indexed_text(log, found, number)
                 if by_position.get(text.position) == place:
                     expected[text.position] = text
         wrong = (by_position[position] for position in differing(whole.part, expected))
@@ -130,7 +130,7 @@ class _Check:
         if known.title != words_of_title(log.header):
             text = f"its title is not in the search index as it is in its file; {_REMEDY}"
             yield Problem(known.stream, None, text)
-        if known.branching != Branching().grown(log.rows, 0, known.count):
+        if known.branching != BranchMap().grown(log.rows, 0, known.count):
             text = f"its branches are not in the search index as they are in its file; {_REMEDY}"
             yield Problem(known.stream, None, text)
 

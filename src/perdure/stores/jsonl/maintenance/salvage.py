@@ -23,16 +23,16 @@ from perdure.stores.jsonl.disk.sidefiles import lease_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.maintenance.repair import SalvagedStream
-from perdure.stores.maintenance.salvage import Salvaged
+from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.protocol import Problem
 from perdure.stores.regular_files import read_regular
 
 
-def salvaged(shelf: SessionIndex, feed: Feed) -> Salvaged:
-    """What ``Salvaging.salvaged`` promises. Blocks."""
+def salvage_namespace(shelf: SessionIndex, feed: Feed) -> SalvagedNamespace:
+    """What ``SalvageService.salvaged`` promises. Blocks."""
     feed.refresh()
     with tempfile.TemporaryDirectory(prefix="perdure-") as place:
-        return _Salvage(shelf, feed, Path(place)).salvaged()
+        return _Salvage(shelf, feed, Path(place)).run()
 
 
 class _Salvage:
@@ -45,13 +45,13 @@ class _Salvage:
         self._losses: list[Problem] = []
         self._found: dict[StreamId, SalvagedStream] = {}
 
-    def salvaged(self) -> Salvaged:
+    def run(self) -> SalvagedNamespace:
         for path, _ in sorted(self._shelf.folder.files()):
             try:
                 self._take(path)
             except StoreError as error:
                 self._losses.append(Problem(None, None, f"{path.name} cannot be read ({error})"))
-        return Salvaged(tuple(self._found.values()), self._losses)
+        return SalvagedNamespace(tuple(self._found.values()), self._losses)
 
     def _take(self, path: Path) -> None:
         log = Log(path, self._shelf.codec)

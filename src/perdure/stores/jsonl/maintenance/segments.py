@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from perdure.errors import CopyConflict, CorruptLog, SessionNotFound, Unsupported
 from perdure.session.ids import StreamId, entry_place
-from perdure.stores.append_rules import opened
+from perdure.stores.append_rules import initial_state
 from perdure.stores.chain import genesis_hash
 from perdure.stores.jsonl.append import (
     BACKEND,
     BatchFacts,
-    Rendering,
+    CommitLines,
     sound_state,
     write_batch,
 )
@@ -29,15 +29,15 @@ from perdure.stores.maintenance.segments import (
     SealedCommit,
     SegmentState,
     StreamSegment,
-    admitted,
+    admission_of,
     check,
     check_follows,
 )
 from perdure.stores.protocol import EMPTY, StreamState
 
 
-def standings(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
-    """What ``Sealing.standings`` promises: no commit here is of several sessions.
+def segment_states(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
+    """What ``SegmentService.segment_states`` promises: no commit here is of several sessions.
 
     A session of which entries are gone that were acknowledged stands where it should.
     """
@@ -50,10 +50,10 @@ def standings(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
     ]
 
 
-def sealed(
+def read_segment(
     shelf: SessionIndex, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
-    """What ``Sealing.sealed`` promises."""
+    """What ``SegmentService.read_segment`` promises."""
     log = shelf.log(stream)
     if log is None:
         raise SessionNotFound(stream)
@@ -84,12 +84,12 @@ def sealed(
 def receive(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """What ``Sealing.receive`` promises, commit by commit: a kill leaves the first of them."""
+    """As ``SegmentService.receive``, commit by commit: a kill leaves the first of them."""
     _check_possible(share)
     check(share)
     stream = share.header.id
     entries = (row.entry for row in share.entries())
-    with shelf.folder.locked("stream", stream), held_for(shelf.folder, entries):
+    with shelf.folder.hold_lock("stream", stream), held_for(shelf.folder, entries):
         check_follows(share, _state(shelf, shelf.log(stream), share))
         for content in contents:
             put_blob(shelf.folder, content)
@@ -114,7 +114,7 @@ def _state(shelf: SessionIndex, log: Log | None, share: StreamSegment) -> Stream
         return sound_state(shelf, log)
     if share.commits and share.first > 0:
         raise CopyConflict(share.header.id, EMPTY)
-    return opened(share.header, genesis_hash(share.header))
+    return initial_state(share.header, genesis_hash(share.header))
 
 
 def _write(
@@ -126,6 +126,6 @@ def _write(
         return
     state = _state(shelf, log, share)
     kept = commit or SealedCommit(share.header.created_at, 0, share.before, ())
-    admission = admitted(state, kept, share.aliases)
-    batch = Rendering(shelf, log, state, admission, BatchFacts(kept.at))
+    admission = admission_of(state, kept, share.aliases)
+    batch = CommitLines(shelf, log, state, admission, BatchFacts(kept.at))
     write_batch(shelf, feed, batch, [row.salt or b"" for row in kept.rows])

@@ -31,7 +31,7 @@ NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 def all_held(folder: Folder) -> AbstractContextManager[None]:
     """Let no content be removed."""
-    return folder.locked(LOCK, "", is_shared=True)
+    return folder.hold_lock(LOCK, "", is_shared=True)
 
 
 @contextmanager
@@ -53,11 +53,11 @@ def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = Non
     waiting = {path.name: path for path in blobs_in(folder)}
     if among is not None:
         waiting = {name: path for name, path in waiting.items() if name in among}
-    looking = Looking(shelf)
+    looking = ReferenceScan(shelf)
     _leave_out(waiting, looking)
     if not waiting:
         return []
-    with folder.locked(LOCK, ""):
+    with folder.hold_lock(LOCK, ""):
         _leave_out(waiting, looking)
         sizes = sizes_of(waiting.values())  # another vacuum may have removed some of them
         for name in sizes:
@@ -74,7 +74,7 @@ def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
     return found
 
 
-def _leave_out(waiting: dict[str, Path], looking: Looking) -> None:
+def _leave_out(waiting: dict[str, Path], looking: ReferenceScan) -> None:
     """Take every content out of `waiting` that is named in a file that changed since."""
     for path, stamp in (*looking.folder.files(), *_partials(looking.folder)):
         if waiting and looking.at.get(path) != stamp:
@@ -92,7 +92,7 @@ def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
             yield path, Stamp.of(status_of(path))
 
 
-class Looking:
+class ReferenceScan:
     """One look through the files of a folder; `at` is what each looked like."""
 
     def __init__(self, shelf: SessionIndex) -> None:

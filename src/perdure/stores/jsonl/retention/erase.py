@@ -22,7 +22,7 @@ from perdure.stores.jsonl.disk.folder import Folder, is_session_file
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS_LOCK
-from perdure.stores.jsonl.retention.content_gc import Looking, remove_unreferenced, sizes_of
+from perdure.stores.jsonl.retention.content_gc import ReferenceScan, remove_unreferenced, sizes_of
 from perdure.stores.jsonl.search.files import LOCK as INDEX_LOCK
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.session_index import FileState, SessionIndex
@@ -74,8 +74,8 @@ class Eraser:
         self._namespace = namespace
 
     def erase(self, request: EraseRequest) -> Certificate:
-        """What ``Erasing.erase`` promises of a backend that removes sessions whole."""
-        with self._folder.locked("erasure", ""):
+        """What ``EraseService.erase`` promises of a backend that removes sessions whole."""
+        with self._folder.hold_lock("erasure", ""):
             self._go_on(request.at)
             standings = {s.header.id: (path, s) for path, s in self._shelf.standings()}
             roots = _roots(standings, request)
@@ -83,12 +83,14 @@ class Eraser:
                 return self._earlier(request.name or "")
             policy = request.forks if request.scope == "session" else "erase"
             reach = reach_of(roots, self._relations(standings), policy)
-            record = self._begun(request, reach, standings)
+            record = self._begin(request, reach, standings)
             self._check_free(reach.targets)
-            kept = msgspec.structs.replace(record, certificate=copies.unnamed(record.certificate))
+            kept = msgspec.structs.replace(
+                record, certificate=copies.without_file_names(record.certificate)
+            )
             self._put(kept)
             with self._folder.locks.waiting():
-                return copies.named(self._finished(kept, request.at), record.certificate)
+                return copies.with_file_names(self._finish(kept, request.at), record.certificate)
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
         """Remove one session without a certificate, if it `is_free`: asked under its lock.
@@ -96,15 +98,15 @@ class Eraser:
         Raises: SessionNotFound.
         """
         stream = StreamId(request.name or "")
-        with self._folder.locked("erasure", ""):
+        with self._folder.hold_lock("erasure", ""):
             self._go_on(request.at)
             standings = {s.header.id: (path, s) for path, s in self._shelf.standings()}
             if stream not in standings:
                 raise SessionNotFound(stream)
-            with self._folder.locked("stream", stream):
+            with self._folder.hold_lock("stream", stream):
                 if not is_free():
                     return False
-                record = self._begun(request, Reach((stream,)), standings)
+                record = self._begin(request, Reach((stream,)), standings)
                 record = msgspec.structs.replace(record, is_removal=True)
                 self._check_free(())
                 self._put(record)
@@ -115,12 +117,12 @@ class Eraser:
                 record = msgspec.structs.replace(record, files={})
                 self._put(record)
             with self._folder.locks.waiting():
-                self._finished(record, request.at)
+                self._finish(record, request.at)
             return True
 
     def go_on(self, at: int) -> None:
         """Finish what was begun by a process that was killed."""
-        with self._folder.locked("erasure", ""):
+        with self._folder.hold_lock("erasure", ""):
             self._go_on(at)
 
     def has_open(self) -> bool:
@@ -128,7 +130,7 @@ class Eraser:
         return any(not record.certificate.is_complete for record in self._records())
 
     def certificates(self) -> list[Certificate]:
-        """What ``Erasing.erasures`` promises."""
+        """What ``EraseService.erasures`` promises."""
         found = [record.certificate for record in self._records() if not record.is_removal]
         return sorted(found, key=lambda certificate: (certificate.at, certificate.id))
 
@@ -150,7 +152,7 @@ class Eraser:
                 return certificate
         raise SessionNotFound(session)
 
-    def _begun(
+    def _begin(
         self,
         request: EraseRequest,
         reach: Reach,
@@ -179,7 +181,7 @@ class Eraser:
                 content_bytes=sum(size for _, size in contents),
             ),
             copies=(
-                *copies.kept((), reach.copies),
+                *copies.fork_copies((), reach.copies),
                 *copies.outside(notes),
                 *copies.backed_up(backups(self._folder)),
                 *copies.of_files("the folder"),
@@ -200,7 +202,7 @@ class Eraser:
         """The contents that only `files` refer to, with their sizes."""
         kept = sizes_of(blobs_in(self._folder))
         named = set(kept)
-        looking = Looking(self._shelf)
+        looking = ReferenceScan(self._shelf)
         named &= _union(looking.names_in(self._folder.path / name) for name in files)
         if named:
             others = (path for path, _ in self._folder.files() if path.name not in files)
@@ -216,17 +218,17 @@ class Eraser:
     def _check_free(self, streams: Iterable[StreamId]) -> None:
         """Look for locks of other processes before anything is begun. Raises: LockBusy."""
         for stream in streams:
-            with self._folder.locked("stream", stream):
+            with self._folder.hold_lock("stream", stream):
                 pass
         for kind in (INDEX_LOCK, CONTENTS_LOCK, "feed"):
-            with self._folder.locked(kind, ""):
+            with self._folder.hold_lock(kind, ""):
                 pass
 
-    def _finished(self, record: Record, at: int) -> Certificate:
+    def _finish(self, record: Record, at: int) -> Certificate:
         if record.files:
             self._index.forget(frozenset(record.files.values()))  # all at once
         for name, stream in record.files.items():
-            with self._folder.locked("stream", stream):
+            with self._folder.hold_lock("stream", stream):
                 self._take_away(name, stream)
         for key in record.keys:
             self._folder.remove_side("keys", key)
@@ -254,7 +256,7 @@ class Eraser:
     def _go_on(self, at: int) -> None:
         for record in self._records():
             if not record.certificate.is_complete:
-                self._finished(record, at)
+                self._finish(record, at)
 
     # -- the records
 
@@ -275,15 +277,15 @@ class Eraser:
 
 
 def remember_backup(folder: Folder, backup: Backup) -> None:
-    """What ``Remembering.remember_backup`` promises."""
-    with folder.locked(_BACKUPS, ""):
+    """What ``BackupRegistry.remember_backup`` promises."""
+    with folder.hold_lock(_BACKUPS, ""):
         others = (each for each in backups(folder) if each.path != backup.path)
         content = msgspec.json.encode(sorted((*others, backup), key=lambda each: each.at))
         folder.replace("limits", _BACKUPS, content, is_synced=True)
 
 
 def backups(folder: Folder) -> list[Backup]:
-    """What ``Remembering.backups`` promises."""
+    """What ``BackupRegistry.backups`` promises."""
     return decoded_side(folder, "limits", _BACKUPS, _backups) or []
 
 

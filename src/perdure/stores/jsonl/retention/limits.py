@@ -27,7 +27,7 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.retention.content_gc import remove_unreferenced, sizes_of
 from perdure.stores.jsonl.retention.erase import Eraser, backups, remember_backup
 from perdure.stores.jsonl.session_index import FileState, SessionIndex
-from perdure.stores.maintenance.protocol import Vacuumed
+from perdure.stores.maintenance.protocol import VacuumReport
 from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
@@ -66,7 +66,7 @@ class Limits:
 
     def set_quota(self, quota: Quota) -> None:
         """`quota` is that of the namespace from now on."""
-        with self.folder.locked(QUOTA, ""):
+        with self.folder.hold_lock(QUOTA, ""):
             if quota.is_empty:
                 self.folder.remove_side(KIND, QUOTA)
             else:
@@ -90,7 +90,7 @@ class Limits:
         if self.quota().is_empty:
             yield
             return
-        with self.folder.locked(QUOTA, ""):
+        with self.folder.hold_lock(QUOTA, ""):
             quota = self.quota()
             kept = {path.name for path in blobs_in(self.folder)}
             new = {blob_hash(content): len(content) for content in contents}
@@ -110,8 +110,8 @@ class Limits:
         return decoded_side(self.folder, KIND, KEYS, _moment) or 0
 
     def forget_keys(self, before: int) -> int:
-        """What ``Retaining.forget_keys`` promises."""
-        with self.folder.locked(KEYS, ""):
+        """What ``RetentionService.forget_keys`` promises."""
+        with self.folder.hold_lock(KEYS, ""):
             since = self.keys_since()
             if before <= since:
                 return 0
@@ -130,7 +130,7 @@ class Limits:
     # -- sessions
 
     def holdings(self, now: int) -> list[Holding]:
-        """What ``Retaining.holdings`` promises: nothing is shared, so forks hold nothing."""
+        """What ``RetentionService.holdings`` promises: nothing is shared, so forks hold nothing."""
         found: list[Holding] = []
         for _, standing in list(self.shelf.standings()):
             log = self.shelf.log(standing.header.id)
@@ -150,7 +150,7 @@ class Limits:
         )
 
     def holder(self, stream: StreamId, now: int) -> Hold | None:
-        """What ``Retaining.holder`` promises."""
+        """What ``RetentionService.holder`` promises."""
         log = self.shelf.log(stream)
         if log is None:
             raise SessionNotFound(stream)
@@ -169,8 +169,8 @@ class Limits:
         self.folder.replace(KIND, name, content, is_synced=True)
 
 
-class Limited(ABC):
-    """`Retaining` and `Limiting`, for a handle that runs work on its thread."""
+class RetentionMethods(ABC):
+    """`RetentionService` and `QuotaService`, for a handle that runs work on its thread."""
 
     _limits: Limits
     _eraser: Eraser
@@ -181,28 +181,28 @@ class Limited(ABC):
     async def _run(self, work: Callable[[], T]) -> T: ...
 
     async def retention(self) -> Retention:
-        """What ``Retaining.retention`` promises."""
+        """What ``RetentionService.retention`` promises."""
         return await self._run(self._limits.policy)
 
     async def set_retention(self, policy: Retention) -> None:
-        """What ``Retaining.set_retention`` promises."""
+        """What ``RetentionService.set_retention`` promises."""
         await self._run(lambda: self._limits.set_policy(policy))
 
     async def is_due(self, policy: Retention) -> bool:
-        """What ``Retaining.is_due`` promises."""
+        """What ``RetentionService.is_due`` promises."""
         return not policy.is_empty
 
     async def holdings(self) -> list[Holding]:
-        """What ``Retaining.holdings`` promises."""
+        """What ``RetentionService.holdings`` promises."""
         now = self._clock.now_ms()
         return await self._run(lambda: self._limits.holdings(now))
 
     async def holder(self, stream: StreamId) -> Hold | None:
-        """What ``Retaining.holder`` promises."""
+        """What ``RetentionService.holder`` promises."""
         return await self._run(lambda: self._limits.holder(stream, self._clock.now_ms()))
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        """What ``Retaining.remove`` promises; nothing stays of an erased session."""
+        """What ``RetentionService.remove`` promises; nothing stays of an erased session."""
         if is_erased:
             return False
         now = self._clock.now_ms()
@@ -214,35 +214,35 @@ class Limited(ABC):
         )
 
     async def forget_keys(self, before: int) -> int:
-        """What ``Retaining.forget_keys`` promises."""
+        """What ``RetentionService.forget_keys`` promises."""
         return await self._run(lambda: self._limits.forget_keys(before))
 
     async def give_back(self) -> int:
         """Nothing is left to give back: a file that is gone takes no space."""
         return await self._run(int)
 
-    async def vacuum(self) -> Vacuumed:
-        """What ``Vacuuming.vacuum`` promises."""
+    async def vacuum(self) -> VacuumReport:
+        """What ``VacuumService.vacuum`` promises."""
 
-        def work() -> Vacuumed:
+        def work() -> VacuumReport:
             sizes = remove_unreferenced(self._limits.shelf)
             keys = self._limits.forget_keys(self._clock.now_ms() - KEY_WINDOW_MS)
-            return Vacuumed(len(sizes), sum(sizes), sum(sizes), keys)
+            return VacuumReport(len(sizes), sum(sizes), sum(sizes), keys)
 
         return await self._run(work)
 
     async def remember_backup(self, backup: Backup) -> None:
-        """What ``Remembering.remember_backup`` promises."""
+        """What ``BackupRegistry.remember_backup`` promises."""
         await self._run(lambda: remember_backup(self._limits.folder, backup))
 
     async def backups(self) -> list[Backup]:
-        """What ``Remembering.backups`` promises."""
+        """What ``BackupRegistry.backups`` promises."""
         return await self._run(lambda: backups(self._limits.folder))
 
     async def quota(self) -> tuple[Quota, Usage]:
-        """What ``Limiting.quota`` promises."""
+        """What ``QuotaService.quota`` promises."""
         return await self._run(lambda: (self._limits.quota(), self._limits.usage()))
 
     async def set_quota(self, quota: Quota) -> None:
-        """What ``Limiting.set_quota`` promises."""
+        """What ``QuotaService.set_quota`` promises."""
         await self._run(lambda: self._limits.set_quota(quota))

@@ -17,7 +17,7 @@ ROOT = -1
 """In place of a parent that is none."""
 
 
-class Branching(msgspec.Struct, array_like=True, frozen=True):
+class BranchMap(msgspec.Struct, array_like=True, frozen=True):
     """The tree entries that do not hang on the one before them, and what each hangs on.
 
     Shape: seqs, ascending. `tip` is the last tree entry.
@@ -27,7 +27,7 @@ class Branching(msgspec.Struct, array_like=True, frozen=True):
     seqs: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
 
-    def grown(self, rows: Sequence[Row], first: int, end: int) -> Branching:
+    def grown(self, rows: Sequence[Row], first: int, end: int) -> BranchMap:
         """With the entries from `first` to before `end`."""
         tip, seqs, parents = self.tip, list(self.seqs), list(self.parents)
         for seq in range(first, end):
@@ -39,7 +39,7 @@ class Branching(msgspec.Struct, array_like=True, frozen=True):
                 seqs.append(seq)
                 parents.append(parent)
             tip = seq
-        return Branching(tip, tuple(seqs), tuple(parents))
+        return BranchMap(tip, tuple(seqs), tuple(parents))
 
     def branch(self, leaf: int | None) -> Branch:
         """The branch to `leaf`."""

@@ -19,7 +19,7 @@ from perdure.session.search.words import VERSION
 from perdure.stores.jsonl.disk.feed import FeedMark
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.rows import Row
-from perdure.stores.jsonl.search.branch_members import Branching
+from perdure.stores.jsonl.search.branch_members import BranchMap
 from perdure.stores.jsonl.search.part_file import Place
 from perdure.stores.regular_files import open_to_read, status_of
 
@@ -53,7 +53,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     is_settled: bool = True
     last: tuple[int, int, int] = (0, 0, 0)
     leaf: int | None = None
-    branching: Branching = Branching()
+    branching: BranchMap = BranchMap()
     end: int = 0
     trail: bytes = b""
 
@@ -147,10 +147,10 @@ class Catalogue(msgspec.Struct, frozen=True, dict=True):
     def texts(self) -> int:
         """How many texts can be found by it."""
         titles = sum(1 for known in self.sessions if known.title)
-        return self.indexed + len(self.long) + titles
+        return self.text_count + len(self.long) + titles
 
     @property
-    def indexed(self) -> int:
+    def text_count(self) -> int:
         """How many texts are in its parts."""
         return sum(piece.texts for piece in self.pieces)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.search.catalogue import Catalogue, Piece, decode, encode, is_whole
-from perdure.stores.jsonl.search.part_file import PartFile, Whole, name_of, written
+from perdure.stores.jsonl.search.part_file import PartFile, Whole, name_of, part_bytes
 from perdure.stores.regular_files import check_folder, open_to_read, read_regular, status_of
 
 KIND = "search"
@@ -97,9 +97,9 @@ class IndexFiles:
     # -- changing it
 
     @contextmanager
-    def locked(self) -> Generator[None]:
+    def hold_lock(self) -> Generator[None]:
         """Nobody else changes the index meanwhile."""
-        with self.folder.locked(LOCK, ""):
+        with self.folder.hold_lock(LOCK, ""):
             yield
 
     def make(self) -> None:
@@ -115,7 +115,7 @@ class IndexFiles:
 
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
-        content = written(whole)
+        content = part_bytes(whole)
         name = name_of(content)
         self.folder.put_beside(self.path / name, content)
         return _piece(name, len(content), whole)

@@ -56,7 +56,7 @@ class Untrue(Exception):
 
 
 def hits_by(index: Index, query: SearchQuery, *, is_best: bool) -> list[Hit] | None:
-    """What ``Searching.search`` promises; None where the index cannot tell.
+    """What ``SearchService.search`` promises; None where the index cannot tell.
 
     None, too, where it should be brought up to date first, unless it `is_best` that can be.
 
@@ -139,7 +139,7 @@ class _Search:
         if candidate.position in self._titled:
             return self._hit_of_title(score, candidate.position)
         found, session, target = self._found[candidate.position]
-        return self._shown(score, found, is_on_branch=self._is_on_branch(session, target))
+        return self._hit(score, found, is_on_branch=self._is_on_branch(session, target))
 
     def close(self) -> None:
         """Let go of the files."""
@@ -157,15 +157,15 @@ class _Search:
             return None
         if counts_in(terms(found.what.text), self._sought) is None:
             raise Untrue(found.stream)
-        return self._shown(score, found, is_on_branch=is_on_branch)
+        return self._hit(score, found, is_on_branch=is_on_branch)
 
     def _hit_of_title(self, score: float, position: int) -> Hit | None:
         known = self._titled[position]
         standing = self._shelf.standing(known.stream)
         found = None if standing is None else found_title(-position, standing.header)
-        return None if found is None else self._shown(score, found, is_on_branch=True)
+        return None if found is None else self._hit(score, found, is_on_branch=True)
 
-    def _shown(self, score: float, found: Found, *, is_on_branch: bool) -> Hit | None:
+    def _hit(self, score: float, found: Found, *, is_on_branch: bool) -> Hit | None:
         if self._query.is_on_branch not in (None, is_on_branch):
             return None
         return hit_of(found, score, self._sought, is_on_branch=is_on_branch)
@@ -190,7 +190,7 @@ class _Search:
         for each in wanted:
             numbers.setdefault(each.part, []).append(each.number)
         for part, some in numbers.items():
-            for number, said in self._parts.part(part).said(some):
+            for number, said in self._parts.part(part).texts_with_codes(some):
                 if since <= said.at < until:
                     self._read[said.position] = _Read(part, number, said.at)
                     yield Spoken(part, number, said.position, said.length, said.codes)
@@ -212,7 +212,7 @@ class _Search:
     def _behind(self) -> Iterator[Candidate]:
         for each in self._survey.behind:
             number = each.known.number
-            log = each.opened(self._shelf) if number in self._sessions else None
+            log = each.open_log(self._shelf) if number in self._sessions else None
             if log is not None:
                 seqs = range(each.known.count, min(each.end, len(log.rows)))
                 with suppress(SessionNotFound):  # erased meanwhile

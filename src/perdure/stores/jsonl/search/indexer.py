@@ -23,8 +23,8 @@ from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.search.catalogue import Catalogue, Known, Piece, Written, place_of_row
 from perdure.stores.jsonl.search.files import IndexFiles
 from perdure.stores.jsonl.search.part_file import PartGone, Whole
-from perdure.stores.jsonl.search.scan import Behind, FolderScan, advanced, surveyed
-from perdure.stores.jsonl.search.texts import Placed, found_in, placed
+from perdure.stores.jsonl.search.scan import FolderScan, StaleSession, known_after, scan_folder
+from perdure.stores.jsonl.search.texts import IndexedText, found_in, indexed_text
 from perdure.stores.jsonl.session_index import SessionIndex
 
 MOST_SMALL = 8
@@ -53,14 +53,14 @@ class Index:
     def survey(self) -> tuple[Catalogue, FolderScan]:
         """What there is, and what the files hold beside it. Raises: as `surveyed`."""
         catalogue = self.catalogue()
-        return catalogue, surveyed(self.shelf, self.feed, catalogue)
+        return catalogue, scan_folder(self.shelf, self.feed, catalogue)
 
     def clear(self) -> None:
         """Remove all of it, also a damaged one: the next search makes it anew.
 
         Raises: StoreReadOnly, StoreUnavailable.
         """
-        with self.files.locked():
+        with self.files.hold_lock():
             self.files.sweep(None)
 
     def drop_lost(self) -> None:
@@ -68,7 +68,7 @@ class Index:
 
         Raises: StoreReadOnly, StoreUnavailable.
         """
-        with self.files.locked():
+        with self.files.hold_lock():
             catalogue = self.files.catalogue()
             if catalogue is None or not all(map(self.files.has, catalogue.pieces)):
                 self.files.sweep(None)
@@ -80,7 +80,7 @@ class Index:
         full to write what would be left.
         Raises: StoreReadOnly, StoreUnavailable.
         """
-        with self.files.locked():
+        with self.files.hold_lock():
             if self.files.path.is_dir():
                 self._forget(streams)
             remove()
@@ -90,11 +90,11 @@ class Index:
 
         Raises: as `remove`.
         """
-        with self.files.locked():
+        with self.files.hold_lock():
             if self.files.path.is_dir():
                 self._forget(streams, is_thorough=True)
 
-    def _lost(self, catalogue: Catalogue) -> set[int]:
+    def _stale_numbers(self, catalogue: Catalogue) -> set[int]:
         """The numbers of the sessions that are not in their files as they were indexed."""
         folder = self.shelf.folder.path
         indexed = (known for known in catalogue.sessions if known.trail)
@@ -105,7 +105,7 @@ class Index:
         numbers = set[int]() if catalogue is None else catalogue.of(streams)
         try:
             if catalogue is not None and is_thorough:
-                numbers |= self._lost(catalogue)
+                numbers |= self._stale_numbers(catalogue)
             after = None if catalogue is None else without(self.files, catalogue, numbers)
             if after is None or not numbers:
                 self.files.sweep(after)
@@ -130,7 +130,7 @@ def without(files: IndexFiles, catalogue: Catalogue, numbers: Collection[int]) -
             continue
         left = [each for each in texts_of(files, piece) if each.place.session not in gone]
         if left:
-            pieces.append(files.add(made(left)))
+            pieces.append(files.add(build_part(left)))
     return msgspec.structs.replace(
         catalogue,
         sessions=tuple([each for each in catalogue.sessions if each.number not in gone]),
@@ -139,13 +139,13 @@ def without(files: IndexFiles, catalogue: Catalogue, numbers: Collection[int]) -
     )
 
 
-def texts_of(files: IndexFiles, piece: Piece) -> list[Placed]:
+def texts_of(files: IndexFiles, piece: Piece) -> list[IndexedText]:
     """The texts of a part, out of their codes. Raises: what `IndexFiles.whole` does."""
     whole = files.whole(piece)
-    return [Placed(*each) for each in zip(texts_in(whole.part), whole.places, strict=True)]
+    return [IndexedText(*each) for each in zip(texts_in(whole.part), whole.places, strict=True)]
 
 
-def made(texts: Iterable[Placed]) -> Whole:
+def build_part(texts: Iterable[IndexedText]) -> Whole:
     """The part of `texts`. Takes some tenths of a second."""
     ordered = sorted(texts, key=lambda each: each.text.position)
     return Whole(built(each.text for each in ordered), tuple([each.place for each in ordered]))
@@ -164,7 +164,7 @@ class Step:
         self._index = index
         self._before = catalogue
         self._survey = survey
-        self._texts: list[Placed] = []
+        self._texts: list[IndexedText] = []
         self._long: list[Written] = []
         self._words = self._bytes = 0
         self._advanced: dict[int, Known] = {}
@@ -189,7 +189,7 @@ class Step:
     def make(self) -> None:
         """Make the part."""
         if self._texts:
-            self._whole = made(self._texts)
+            self._whole = build_part(self._texts)
 
     def put(self) -> int:
         """Put it in, unless something changed meanwhile; how much of what was behind it was.
@@ -197,7 +197,7 @@ class Step:
         Raises: StoreReadOnly, StoreFull, StoreUnavailable; what `IndexFiles.whole` does.
         """
         files, survey = self._index.files, self._survey
-        with files.locked():
+        with files.hold_lock():
             if self._is_void or self._index.catalogue() != self._before or not self._stands():
                 return 0
             after = without(files, self._before, survey.stale)
@@ -223,18 +223,18 @@ class Step:
         counts = {each.known.number: each.known.count for each in survey.behind}
         return sum(1 + each.count - counts[each.number] for each in self._advanced.values())
 
-    def _of_session(self, behind: Behind) -> Iterator[int]:
+    def _of_session(self, behind: StaleSession) -> Iterator[int]:
         try:
             yield from self._all_of_session(behind)
         except SessionNotFound:  # erased meanwhile
             self._is_void = True
 
-    def _all_of_session(self, behind: Behind) -> Iterator[int]:
+    def _all_of_session(self, behind: StaleSession) -> Iterator[int]:
         first = count = behind.known.count
         last = behind.known.last
         while (log := self._log(behind, count, last)) is not None:
             if count == behind.end or self._is_full():
-                self._advanced[behind.known.number] = advanced(behind, log, count)
+                self._advanced[behind.known.number] = known_after(behind, log, count)
                 return
             upto = min(count + _ROWS, behind.end)
             count = self._take(behind, log, count, upto)
@@ -242,18 +242,18 @@ class Step:
             yield count - first
         self._is_void = True  # it was taken away, or rewritten: the next survey says it
 
-    def _log(self, behind: Behind, count: int, last: tuple[int, int, int]) -> Log | None:
+    def _log(self, behind: StaleSession, count: int, last: tuple[int, int, int]) -> Log | None:
         """The session's index, if its first `count` entries are those that were read."""
-        log = behind.opened(self._index.shelf)
+        log = behind.open_log(self._index.shelf)
         if log is None or len(log.rows) < behind.end:
             return None
         is_same = not count or place_of_row(log.rows[count - 1]) == last
         return log if is_same or isinstance(log, Tail) else None
 
-    def _take(self, behind: Behind, log: Log, first: int, upto: int) -> int:
+    def _take(self, behind: StaleSession, log: Log, first: int, upto: int) -> int:
         """Take the entries from `first`; which is the first that has no room."""
         for found in found_in(log, range(first, upto), behind.places):
-            new = placed(log, found, behind.known.number)
+            new = indexed_text(log, found, behind.known.number)
             words = len(new.text.words)
             if words > MOST_WORDS:
                 self._long.append(Written(new.text.position, new.text.at, new.place))

@@ -71,7 +71,7 @@ class Whole(NamedTuple):
     places: tuple[Place, ...]
 
 
-def written(whole: Whole) -> bytes:
+def part_bytes(whole: Whole) -> bytes:
     """What the file of a part holds."""
     said, pages = whole.part.said, whole.part.pages
     places = [_encode(place) for place in whole.places]
@@ -149,15 +149,15 @@ class PartFile:
         for place in range(first, bisect_left(self._firsts, after(prefix))):
             yield self._page(place)
 
-    def said(self, numbers: Sequence[int]) -> Iterator[tuple[int, Said]]:
+    def texts_with_codes(self, numbers: Sequence[int]) -> Iterator[tuple[int, Said]]:
         """The texts of these numbers, ascending, with their codes."""
         if len(numbers) * 4 < self.size:
             for number in numbers:
-                yield number, self._said(number, None)
+                yield number, self._text_with_codes(number, None)
         else:  # they are nearly all: one read
             codes = self._read(self._codes_at, self._places_at - self._codes_at)
             for number in numbers:
-                yield number, self._said(number, codes)
+                yield number, self._text_with_codes(number, codes)
 
     def place(self, number: int) -> Place:
         """Where the text of that number stands."""
@@ -167,7 +167,7 @@ class PartFile:
 
     def whole(self) -> Whole:
         """All of it."""
-        said = tuple([text for _, text in self.said(range(self.size))])
+        said = tuple([text for _, text in self.texts_with_codes(range(self.size))])
         pages = tuple([Page(first, self._page(n)) for n, first in enumerate(self._firsts)])
         return Whole(Part(said, pages), tuple(map(self.place, range(self.size))))
 
@@ -176,7 +176,7 @@ class PartFile:
     def _text(self, number: int) -> tuple[int, int, int, int, int]:
         return _TEXT.unpack_from(self._table, number * _TEXT.size)
 
-    def _said(self, number: int, codes: bytes | None) -> Said:
+    def _text_with_codes(self, number: int, codes: bytes | None) -> Said:
         position, at, length, end, _ = self._text(number)
         begin = 0 if number == 0 else self._text(number - 1)[3]
         if codes is None:

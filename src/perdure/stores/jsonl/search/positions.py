@@ -82,7 +82,7 @@ def _standings(shelf: SessionIndex) -> list[FileState]:
         found[standing.header.id] = (path, standing)
     for stream, (path, _) in found.items():
         if stream not in several:
-            shelf.found(stream, path)
+            shelf.remember_path(stream, path)
     return [standing for _, standing in found.values()]
 
 

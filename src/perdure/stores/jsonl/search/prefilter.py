@@ -42,7 +42,7 @@ _WORDS_IN_A_ROW = 8
 """Of a phrase that is longer no more are looked for in a row."""
 
 
-class Sought(NamedTuple):
+class PhrasePattern(NamedTuple):
     """A phrase as it is looked for: its words, and what finds them in a row, of two at least."""
 
     terms: frozenset[str]
@@ -53,7 +53,7 @@ class Prefilter:
     """What to look for in bytes, so that nothing is missed which fits `query`."""
 
     def __init__(self, query: query.Sought) -> None:
-        self.clauses = tuple(tuple(map(_sought, clause)) for clause in query.clauses)
+        self.clauses = tuple(tuple(map(_phrase_pattern, clause)) for clause in query.clauses)
         self.rows = tuple({each.row for c in self.clauses for each in c if each.row is not None})
         terms = {term for phrase in query.phrases for term in phrase.terms}
         self.needles = {term: term.encode() for term in terms if term.isascii()}
@@ -62,7 +62,7 @@ class Prefilter:
         self.has_letters = any(not term.isdigit() for term in self.needles)
 
 
-def _sought(phrase: query.Phrase) -> Sought:
+def _phrase_pattern(phrase: query.Phrase) -> PhrasePattern:
     row = None
     if len(phrase.terms) > 1 and all(term.isascii() for term in phrase.terms):
         *before, last = (term.encode() for term in phrase.terms[:_WORDS_IN_A_ROW])
@@ -70,10 +70,10 @@ def _sought(phrase: query.Phrase) -> Sought:
         for term in reversed(before):
             last = term + _BETWEEN + b'(?:"|' + last + b")"
         row = re.compile(last)
-    return Sought(frozenset(phrase.terms), row)
+    return PhrasePattern(frozenset(phrase.terms), row)
 
 
-class Looking:
+class PrefilterMatch:
     """What was seen of a `sieve` in the bytes that were taken."""
 
     def __init__(self, sieve: Prefilter) -> None:
@@ -101,13 +101,13 @@ class Looking:
     def _has_all(self) -> bool:
         return all(any(map(self._has, clause)) for clause in self._sieve.clauses)
 
-    def _has(self, sought: Sought) -> bool:
+    def _has(self, sought: PhrasePattern) -> bool:
         return sought.terms <= self._seen and (sought.row is None or sought.row in self._rows)
 
     def _has_others(self, lines: bytes) -> bool:
         """Whether `lines` may hold words that are written in other characters; they are seen."""
         sieve, seen = self._sieve, self._seen
-        folded = "" if lines.isascii() else self._folded(lines)
+        folded = "" if lines.isascii() else self._folded_words(lines)
         seen.update(term for term in (*sieve.needles, *sieve.strange) if term in folded)
         has_numbers = bool(sieve.numbers) and _has_odd_number(lines)
         if has_numbers:
@@ -116,7 +116,7 @@ class Looking:
             self._rows.update(sieve.rows)
         return bool(folded) or has_numbers
 
-    def _folded(self, lines: bytes) -> str:
+    def _folded_words(self, lines: bytes) -> str:
         """Words that may be what is sought, and are not written in ASCII."""
         if not self._sieve.strange:
             others = lines.translate(None, _ASCII).decode(errors="replace")

@@ -35,7 +35,7 @@ from perdure.stores.jsonl.search.texts import is_enough
 from perdure.stores.jsonl.session_index import FileState, SessionIndex
 
 
-class Behind(msgspec.Struct):
+class StaleSession(msgspec.Struct):
     """A session with entries that are not indexed: those from ``known.count`` to before `end`.
 
     `log` is there where it was needed to tell that.
@@ -51,13 +51,13 @@ class Behind(msgspec.Struct):
 
     def now(self, shelf: SessionIndex) -> Known:
         """What is known of the session with all of its entries; none are lost by asking."""
-        log = self.opened(shelf)
+        log = self.open_log(shelf)
         with suppress(SessionNotFound):
             if log is not None:
-                return advanced(self, log, min(self.end, len(log.rows)))
+                return known_after(self, log, min(self.end, len(log.rows)))
         return self.known
 
-    def opened(self, shelf: SessionIndex) -> Log | None:
+    def open_log(self, shelf: SessionIndex) -> Log | None:
         """Its index; None when its file is gone."""
         return self.log or shelf.log(self.header.id)
 
@@ -71,7 +71,7 @@ class FolderScan(msgspec.Struct):
     """
 
     sessions: list[Known]
-    behind: list[Behind]
+    behind: list[StaleSession]
     others: list[Known]
     stale: set[int]
     numbers: int
@@ -89,15 +89,15 @@ class FolderScan(msgspec.Struct):
         return bool(self.stale) or is_due(self.count, 0)
 
 
-def surveyed(shelf: SessionIndex, feed: Feed, catalogue: Catalogue) -> FolderScan:
+def scan_folder(shelf: SessionIndex, feed: Feed, catalogue: Catalogue) -> FolderScan:
     """The folder as it is. Gives positions to what has none.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """
-    return _Surveying(shelf, feed, catalogue).survey()
+    return _FolderScanner(shelf, feed, catalogue).survey()
 
 
-class _Surveying:
+class _FolderScanner:
     def __init__(self, shelf: SessionIndex, feed: Feed, catalogue: Catalogue) -> None:
         self._shelf = shelf
         self._feed = feed
@@ -114,7 +114,9 @@ class _Surveying:
         self._look()
         self._take_one_file_a_session()
         for path, *_, standing in self._changed:
-            self._shelf.found(standing.header.id, path)  # else the folder is listed for each
+            self._shelf.remember_path(
+                standing.header.id, path
+            )  # else the folder is listed for each
             if self._feed.head(standing.header.id) < standing.head:
                 log = self._shelf.log(standing.header.id)
                 if log is not None:
@@ -160,7 +162,7 @@ class _Surveying:
 
     def _behind(
         self, path: Path, stamp: Stamp, before: Known | None, standing: FileState
-    ) -> Behind:
+    ) -> StaleSession:
         header = standing.header
         log = None
         is_known = before is not None and before.stream == header.id
@@ -175,7 +177,7 @@ class _Surveying:
         if now is not None:  # lines that slipped in before our last batch stand behind it
             give_positions(self._feed, now)
             end = min(len(now.rows), self._feed.head(header.id) + 1)
-        return Behind(path, stamp, header, before, end, Places([], 0, 0), log)
+        return StaleSession(path, stamp, header, before, end, Places([], 0, 0), log)
 
     def _grown(self, known: Known, path: Path, stamp: Stamp) -> Log | None:
         """What the session is now, if it only grew by entries behind those that are indexed."""
@@ -215,7 +217,7 @@ class _Surveying:
             standing.head + 1,
         )
 
-    def _place(self, behind: list[Behind], after: int) -> bool:
+    def _place(self, behind: list[StaleSession], after: int) -> bool:
         """Say where in the order of the folder what is behind stands; False where nobody knows."""
         wanted = {each.header.id for each in behind}
         spans: defaultdict[StreamId, list[Span]] = defaultdict(list)
@@ -246,7 +248,7 @@ def words_of_title(header: StreamHeader) -> str:
     return "" if what is None else joined(terms(what.text))
 
 
-def advanced(behind: Behind, log: Log, count: int) -> Known:
+def known_after(behind: StaleSession, log: Log, count: int) -> Known:
     """What is known of the session once its first `count` entries are indexed.
 
     Raises: SessionNotFound when the file is gone by now; StoreUnavailable.

@@ -53,26 +53,26 @@ class Searches:
         self._stuck: tuple[Stamp | None] | None = None  # the index where another was found stuck
 
     async def search(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
-        """What ``Scanning.scan`` promises."""
+        """What ``ScanSearchService.scan`` promises."""
         sought_in(query.text)
         try:
-            found = await self._asked(query, is_best=False)
+            found = await self._query_index(query, is_best=False)
             if found is None:
                 with suppress(*_CANNOT):
                     await self.index(None)
-                found = await self._asked(query, is_best=True)
+                found = await self._query_index(query, is_best=True)
         except _CANNOT:
             found = None
-        return await self._scanned(query, on_progress) if found is None else found
+        return await self._scan(query, on_progress) if found is None else found
 
     async def index(self, on_progress: OnProgress | None) -> None:
-        """What ``Indexing.index`` promises. Raises: also StoreUnavailable, if another is stuck."""
+        """As ``IndexedSearchService.index``. Raises: also StoreUnavailable, if another is stuck."""
         if await self._run(self._is_due):
             async with self._building():
                 await self._index_all(on_progress)
 
     async def reindex(self, on_progress: OnProgress | None) -> int:
-        """What ``Indexing.reindex`` promises."""
+        """What ``IndexedSearchService.reindex`` promises."""
         async with self._building():
             await self._run(self._index.clear)
             await self._index_all(on_progress)
@@ -111,16 +111,16 @@ class Searches:
 
     async def _lock(self) -> int | None:
         """The lock, if nobody has it. Who is cancelled as it is taken lets go of it."""
-        trying = asyncio.ensure_future(self._run(self._tried))
+        trying = asyncio.ensure_future(self._run(self._try_lock))
         try:
             return await asyncio.shield(trying)
         except asyncio.CancelledError:
             trying.add_done_callback(_let_go)
             raise
 
-    def _tried(self) -> int | None:
+    def _try_lock(self) -> int | None:
         self._index.files.make()  # who cannot is told before anything was read
-        return self._index.shelf.folder.tried(BUILDING, "")
+        return self._index.shelf.folder.try_lock(BUILDING, "")
 
     async def _index_all(self, on_progress: OnProgress | None) -> None:
         """Index what is behind now; what comes meanwhile may wait for the next search."""
@@ -130,7 +130,7 @@ class Searches:
             total = step.behind if total is None else total
             if done >= total and not step.is_cleaning:
                 break
-            taken = await self._done(step)
+            taken = await self._run_step(step)
             idle = 0 if taken else idle + 1
             done += taken
             if on_progress is not None and total:
@@ -141,7 +141,7 @@ class Searches:
         is_left = (survey.behind or survey.stale) and survey.is_placed
         return Step(self._index, catalogue, survey) if is_left else None
 
-    async def _done(self, step: Step) -> int:
+    async def _run_step(self, step: Step) -> int:
         reading = step.read()
         try:
             while await self._run(lambda: next(reading, None)) is not None:
@@ -152,11 +152,11 @@ class Searches:
             await self._run(self._index.clear)
             return 0
         except DAMAGE as error:
-            raise self._damaged() from error
+            raise self._damage_error() from error
 
     # -- asking it
 
-    async def _asked(self, query: SearchQuery, *, is_best: bool) -> list[Hit] | None:
+    async def _query_index(self, query: SearchQuery, *, is_best: bool) -> list[Hit] | None:
         """What the index says; None where it is not up to date, unless it `is_best`."""
         for _ in range(3):
             try:
@@ -168,13 +168,13 @@ class Searches:
                 await self._run(partial(self._index.remove, {error.stream}, _nothing))
                 await self.index(None)
             except (*DAMAGE, OSError) as error:
-                raise self._damaged() from error
+                raise self._damage_error() from error
         return None
 
-    def _damaged(self) -> SearchIndexDamaged:
+    def _damage_error(self) -> SearchIndexDamaged:
         return SearchIndexDamaged(str(self._index.files.path))
 
-    async def _scanned(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
+    async def _scan(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
         shelf, feed = self._index.shelf, self._index.feed
         search = Search(shelf, feed, lambda: catch_up(shelf, feed), query)
         while await self._run(search.step):

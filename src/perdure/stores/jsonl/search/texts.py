@@ -26,7 +26,7 @@ from perdure.stores.scan import Found, found_entry
 _KINDS = frozenset(KINDS)
 
 
-class Placed(NamedTuple):
+class IndexedText(NamedTuple):
     """A text, and where it stands."""
 
     text: Text
@@ -51,14 +51,14 @@ def is_enough(log: Tail) -> bool:
     return not any(row.kind in _KINDS and row.about is not None for row in rows)
 
 
-def placed(log: Log, found: Found, number: int) -> Placed:
+def indexed_text(log: Log, found: Found, number: int) -> IndexedText:
     """`found` as it is indexed, of the session that has `number`. Raises: ValueError for titles."""
     if found.entry is None:
         raise ValueError("a title stands in no line of its own")
     filters = [session_key(number), role_key(found.what.role), *map(tool_key, found.what.tools)]
     text = Text(found.position, found.at, terms(found.what.text), filters)
     seq = found.entry.seq
-    return Placed(text, _place(number, seq, target_of(log, found), log.rows[seq]))
+    return IndexedText(text, _place(number, seq, target_of(log, found), log.rows[seq]))
 
 
 def _place(number: int, seq: int, target: int, row: Row) -> Place:

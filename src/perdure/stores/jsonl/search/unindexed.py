@@ -26,7 +26,7 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.reads import tree_seq, upwards
 from perdure.stores.jsonl.rows import Row
 from perdure.stores.jsonl.search.positions import SearchedSession, sessions_in
-from perdure.stores.jsonl.search.prefilter import Looking, Prefilter
+from perdure.stores.jsonl.search.prefilter import Prefilter, PrefilterMatch
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import OnProgress
 from perdure.stores.regular_files import open_to_read
@@ -65,7 +65,7 @@ class Search:
         self._sieve = Prefilter(self._sought)
         self._fits: list[Fit] = []
         self._floor: int | None = None  # what stands before it is not among the newest
-        self._costs = self._looked()
+        self._costs = self._scan_steps()
 
     def step(self) -> bool:
         """Look at some more; whether there may be others."""
@@ -82,11 +82,11 @@ class Search:
             on_progress(self._passed, self._total)
 
     def hits(self) -> list[Hit]:
-        """What ``Searching.search`` promises."""
+        """What ``SearchService.search`` promises."""
         branches = _Branches(self._shelf)
         return hits_among(self._fits, self._query, self._sought, branches.has)
 
-    def _looked(self) -> Iterator[int]:
+    def _scan_steps(self) -> Iterator[int]:
         with suppress(StoreReadOnly, StoreFull):
             self._catch_up()
         sessions = sessions_in(self._shelf, self._feed)
@@ -102,7 +102,7 @@ class Search:
 
     def _of_session(self, session: SearchedSession) -> Iterator[int]:
         path = self._shelf.path(session.header.id)
-        looking = Looking(self._sieve)
+        looking = PrefilterMatch(self._sieve)
         for lines in () if path is None else _pieces(path):
             yield len(lines)
             if looking.take(lines):
@@ -142,7 +142,7 @@ class Search:
         return is_then and row.kind in _KINDS
 
     def _may_fit(self, lines: bytes) -> bool:
-        return Looking(self._sieve).take(lines)
+        return PrefilterMatch(self._sieve).take(lines)
 
     def _take(self, texts: Iterable[Found]) -> None:
         self._fits += fitting(texts, self._query, self._sought)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import LiteralString
 
-from perdure.stores.postgres.database import Database, Statement, asked
+from perdure.stores.postgres.database import Database, Statement, run_statements
 from perdure.stores.postgres.retention.erase import LOCK_CONTENTS
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.rows import Texts
@@ -52,22 +52,22 @@ async def remove_unreferenced(db: Database) -> tuple[int, int]:
 
     Durable: each part by itself; killed, the next call goes on.
     """
-    upto, unnamed = await _unnamed(db)
+    upto, unnamed = await _find_unreferenced(db)
     removed = removed_bytes = 0
-    for part in _batched(unnamed):
+    for part in _in_batches(unnamed):
         count, size = await _remove(db, part, upto)
         removed, removed_bytes = removed + count, removed_bytes + size
     return removed, removed_bytes
 
 
-async def _unnamed(db: Database) -> tuple[int, list[str]]:
+async def _find_unreferenced(db: Database) -> tuple[int, list[str]]:
     """Contents that nothing refers to up to a position, and that position."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         settle = Statement(_SETTLE)
-        _, ((upto,),) = await asked(connected, ns, [settle, Statement(_HORIZON)])
+        _, ((upto,),) = await run_statements(connected, ns, [settle, Statement(_HORIZON)])
         found = Statement(_UNNAMED, (ns, ns, 0, upto, ns, ns))
-        (rows,) = await asked(connected, ns, [found])
+        (rows,) = await run_statements(connected, ns, [found])
     return upto, [row[0] for row in rows]
 
 
@@ -75,10 +75,12 @@ async def _remove(db: Database, part: Sequence[str], upto: int) -> tuple[int, in
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         removing = Statement(_REMOVE, (ns, Texts(part), ns, upto, _LAST, ns, ns))
-        _, ((count, size),) = await asked(connected, ns, [Statement(LOCK_CONTENTS), removing])
-        await asked(connected, ns, [counting(ns, size=-size)])
+        _, ((count, size),) = await run_statements(
+            connected, ns, [Statement(LOCK_CONTENTS), removing]
+        )
+        await run_statements(connected, ns, [counting(ns, size=-size)])
     return count, size
 
 
-def _batched(digests: Sequence[str]) -> Iterator[Sequence[str]]:
+def _in_batches(digests: Sequence[str]) -> Iterator[Sequence[str]]:
     return (digests[at : at + BATCH] for at in range(0, len(digests), BATCH))

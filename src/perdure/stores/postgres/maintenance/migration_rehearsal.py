@@ -8,10 +8,10 @@ from psycopg import AsyncConnection
 from perdure.stores.maintenance.protocol import MigrationPlan
 from perdure.stores.postgres.database import CONNECT_S, conninfo_of, public_address
 from perdure.stores.postgres.faults import meaning_of
-from perdure.stores.postgres.migrate import rehearsed as rehearsed_in
+from perdure.stores.postgres.migrate import rehearse_migration as rehearsed_in
 
 
-async def rehearsed(address: str) -> MigrationPlan:
+async def rehearse_migration(address: str) -> MigrationPlan:
     """What brings the store at `address` to this program's schema.
 
     Whoever opens the store meanwhile waits.

@@ -17,7 +17,7 @@ from psycopg import Connection
 from perdure.session.ids import EntryId, StreamId, entry_id, stream_id
 from perdure.session.info import StreamHeader
 from perdure.stores.maintenance.repair import SalvagedStream
-from perdure.stores.maintenance.salvage import Salvaged
+from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of
@@ -58,11 +58,11 @@ SELECT name, seq FROM perdure.alias WHERE namespace = %s AND stream = %s
 _header = msgspec.json.Decoder(StreamHeader)
 
 
-def salvaged(database: Database) -> Salvaged:
-    """What ``Salvaging.salvaged`` promises. Blocks. Raises: StoreUnavailable."""
+def salvage_namespace(database: Database) -> SalvagedNamespace:
+    """What ``SalvageService.salvaged`` promises. Blocks. Raises: StoreUnavailable."""
     try:
         with database.connect_blocking() as db:
-            return _Salvage(db, database.namespace).salvaged()
+            return _Salvage(db, database.namespace).run()
     except psycopg.Error as error:
         raise meaning_of(error, database.address) from error
 
@@ -75,10 +75,10 @@ class _Salvage:
         self._namespace = namespace
         self._losses: list[Problem] = []
 
-    def salvaged(self) -> Salvaged:
+    def run(self) -> SalvagedNamespace:
         ids = self._rows(Statement(_IDS, (self._namespace,) * 3)) or ()
         streams = [self._remains(StreamId(row[0])) for row in ids]
-        return Salvaged(streams, self._losses)
+        return SalvagedNamespace(streams, self._losses)
 
     def _rows(self, statement: Statement) -> Sequence[Row] | None:
         """The rows; None where the server cannot read one of them."""

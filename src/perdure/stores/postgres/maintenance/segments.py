@@ -19,7 +19,7 @@ from perdure.stores.maintenance.segments import (
     SealedCommit,
     SegmentState,
     StreamSegment,
-    admitted,
+    admission_of,
     check,
     check_follows,
 )
@@ -33,7 +33,7 @@ from perdure.stores.postgres.append import (
     statements_of,
     stream_in,
 )
-from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.row_builder import Facts, NotLookedUp, share_placed
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, Stream, entry_of, stream_of
@@ -93,8 +93,8 @@ class _Born(msgspec.Struct):
 _born = msgspec.json.Decoder(_Born)
 
 
-async def standings(db: Database) -> list[SegmentState]:
-    """What ``Sealing.standings`` promises."""
+async def segment_states(db: Database) -> list[SegmentState]:
+    """What ``SegmentService.segment_states`` promises."""
     (rows,) = await db.ask(Statement(_STANDINGS, (db.namespace,)))
     found = {row[0]: SegmentState(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
     born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
@@ -114,10 +114,10 @@ def _place(stream: str, found: dict[str, SegmentState], ordered: dict[str, Segme
         ordered.setdefault(each, found[each])
 
 
-async def sealed(
+async def read_segment(
     db: Database, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
-    """What ``Sealing.sealed`` promises."""
+    """What ``SegmentService.read_segment`` promises."""
     ns = db.namespace
     streams, before, ends = await db.ask(
         ask_streams(ns, [stream]),
@@ -165,7 +165,7 @@ def _commits(
 async def receive(
     db: Database, appender: Appender, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """What ``Sealing.receive`` promises."""
+    """What ``SegmentService.receive`` promises."""
     check(share)
     stream = share.header.id
     appender.forget(stream)
@@ -182,15 +182,15 @@ async def receive(
             raise CopyConflict(stream, EMPTY) from None
         check_follows(share, here.state)
         for commit in share.commits:
-            admission = admitted(here.state, commit, share.aliases)
-            here = await _placed(connected, db.namespace, here, admission, commit)
+            admission = admission_of(here.state, commit, share.aliases)
+            here = await _write_commit(connected, db.namespace, here, admission, commit)
         statements = [keeping(db.namespace, blob_hash(content), content) for content in contents]
         own = (db.namespace, stream)
         statements.append(Statement(_RAISE_EPOCH, (share.epoch, *own)))
         if share.is_erased:
             statements.append(Statement(_CLOSE, (*own, db.namespace)))
             statements.append(resetting(db.namespace))
-        await asked(connected, db.namespace, statements)
+        await run_statements(connected, db.namespace, statements)
 
 
 async def _stream(
@@ -200,7 +200,7 @@ async def _stream(
 
     Raises: SessionNotFound; for a fork what making one raises.
     """
-    await asked(db, namespace, [Statement(LOCK, (namespace, [header.id]))])
+    await run_statements(db, namespace, [Statement(LOCK, (namespace, [header.id]))])
     try:
         return await stream_in(db, namespace, header.id)
     except SessionNotFound:
@@ -209,7 +209,7 @@ async def _stream(
     return await copy_in(db, namespace, header, genesis)
 
 
-async def _placed(
+async def _write_commit(
     db: Connected, namespace: str, stream: Stream, admission: Admission, commit: SealedCommit
 ) -> Stream:
     """Write `commit`; the stream as it then stands."""
@@ -222,5 +222,5 @@ async def _placed(
         except NotLookedUp as unknown:
             await look_up(db, namespace, stream, facts, unknown)
     request = Request(Commit(writes=(), at=commit.at), b"", b"", ())
-    await asked(db, namespace, statements_of(namespace, share, request, None))
+    await run_statements(db, namespace, statements_of(namespace, share, request, None))
     return share.after

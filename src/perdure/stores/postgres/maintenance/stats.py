@@ -42,8 +42,8 @@ SELECT count(*), coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespac
 """
 
 
-async def measured(db: Database, since: int) -> StoreFigures:
-    """What ``Measuring.measured`` promises, of the namespace that is open."""
+async def measure(db: Database, since: int) -> StoreFigures:
+    """What ``StatsService.measure`` promises, of the namespace that is open."""
     ns = db.namespace
     streams, days, ((contents, content_bytes),) = await db.ask(
         Statement(_SIZES, (ns,)),

@@ -22,7 +22,7 @@ from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.append import Appender, Request
-from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.quotas import LIFT, counting
@@ -35,11 +35,11 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.cascade import (
     KEPT_NOTES,
     Reach,
-    Seen,
-    Taking,
+    StreamErasure,
+    VisibleEntries,
     reach_of,
+    streams_to_read,
     takings,
-    wanted,
 )
 from perdure.stores.retention.erase import (
     Certificate,
@@ -183,18 +183,18 @@ _certificate = msgspec.json.Decoder(Certificate)
 
 
 async def certificates(db: Database) -> list[Certificate]:
-    """What ``Erasing.erasures`` promises."""
+    """What ``EraseService.erasures`` promises."""
     (rows,) = await db.ask(Statement(_CERTIFICATES, (db.namespace,)))
     return [_certificate.decode(row[0]) for row in rows]
 
 
 async def remember_backup(db: Database, backup: Backup) -> None:
-    """What ``Remembering.remember_backup`` promises."""
+    """What ``BackupRegistry.remember_backup`` promises."""
     await db.ask(Statement(_REMEMBER, (db.namespace, backup.path, backup.at)))
 
 
 async def backups(db: Database) -> list[Backup]:
-    """What ``Remembering.backups`` promises."""
+    """What ``BackupRegistry.backups`` promises."""
     (rows,) = await db.ask(Statement(_BACKUPS, (db.namespace,)))
     return [Backup(*row) for row in rows]
 
@@ -202,9 +202,9 @@ async def backups(db: Database) -> list[Backup]:
 async def erase(
     db: Database, namespace: str, request: EraseRequest, appender: Appender, random: RandomSource
 ) -> Certificate:
-    """What ``Erasing.erase`` promises."""
+    """What ``EraseService.erase`` promises."""
     async with db.connection() as connected, connected.transaction():
-        return await _Erasure(db, connected, request, appender).done(namespace, random)
+        return await _Erasure(db, connected, request, appender).run(namespace, random)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class _Plan:
     """What is taken of one stream, as it stood before; how many bodies, of how many bytes."""
 
     stream: Stream
-    taking: Taking
+    taking: StreamErasure
     entries: int
     bytes: int
 
@@ -229,7 +229,7 @@ class _Erasure:
         self._request = request
         self._appender = appender
 
-    async def done(self, namespace: str, random: RandomSource) -> Certificate:
+    async def run(self, namespace: str, random: RandomSource) -> Certificate:
         """Do it; the certificate, or that of an earlier one that left nothing to do."""
         await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
         reach, relations = await self._reach()
@@ -239,10 +239,10 @@ class _Erasure:
                 if any(each.session == self._request.name for each in earlier.sessions):
                     return earlier
         outside = [copy for plan in plans for copy in await self._outside(plan)]
-        sessions = await self._marked(plans, random)
+        sessions = await self._mark_streams(plans, random)
         counts, names = Counts(), set[str]()
         for plan in plans:
-            counts = await self._taken(plan, counts, names)
+            counts = await self._erase_stream(plan, counts, names)
         counts = await self._without_contents(counts, names)
         await self._uncount(plans, counts.content_bytes)
         certificate = Certificate(
@@ -257,20 +257,20 @@ class _Erasure:
             sessions=sessions,
             removed=counts,
             copies=(
-                *copies.kept(reach.forks, reach.copies),
+                *copies.fork_copies(reach.forks, reach.copies),
                 *outside,
                 *copies.backed_up(await backups(self._db)),
                 Copy("server", _SERVER),
                 Copy("backup", _ELSEWHERE),
             ),
         )
-        content = msgspec.json.encode(copies.unnamed(certificate))
+        content = msgspec.json.encode(copies.without_file_names(certificate))
         values = (self._ns, certificate.id, certificate.at, content)
         await self._ask(Statement(_KEEP, values))
         return certificate
 
     async def _ask(self, *statements: Statement) -> list[list[Row]]:
-        return await asked(self._connected, self._ns, statements)
+        return await run_statements(self._connected, self._ns, statements)
 
     # -- what is meant
 
@@ -317,24 +317,24 @@ class _Erasure:
         (rows,) = await self._ask(ask_streams(self._ns, [*reach.targets, *reach.forks]))
         streams = {stream.state.header.id: stream for stream in map(stream_of, rows)}
         heads = {id_: streams[id_].state.head for id_ in reach.targets}
-        seen = {id_: await self._seen(id_) for id_ in wanted(reach, relations)}
+        seen = {id_: await self._visible_entries(id_) for id_ in streams_to_read(reach, relations)}
         found = takings(reach, heads, relations, seen)
         if found is None:
-            seen = {id_: await self._seen(id_) for id_ in (*reach.targets, *reach.forks)}
+            seen = {id_: await self._visible_entries(id_) for id_ in (*reach.targets, *reach.forks)}
             found = takings(reach, heads, relations, seen) or []
         plans = [await self._plan(streams[taking.stream], taking) for taking in found]
         return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
-    async def _seen(self, stream: StreamId) -> Seen:
+    async def _visible_entries(self, stream: StreamId) -> VisibleEntries:
         tree = await branches.tree(self._db, stream)
-        return Seen(tree, await branches.notes(self._db, stream, KEPT_NOTES))
+        return VisibleEntries(tree, await branches.notes(self._db, stream, KEPT_NOTES))
 
-    async def _plan(self, stream: Stream, taking: Taking) -> _Plan:
+    async def _plan(self, stream: Stream, taking: StreamErasure) -> _Plan:
         sizes = [Statement(_SIZE, (*self._place(taking, each), _KEPT)) for each in taking.erased]
         rows = [row[0] for row in await self._ask(*sizes)] if sizes else []
         return _Plan(stream, taking, sum(row[0] for row in rows), sum(row[1] for row in rows))
 
-    def _place(self, taking: Taking, seqs: tuple[int, int]) -> tuple[object, ...]:
+    def _place(self, taking: StreamErasure, seqs: tuple[int, int]) -> tuple[object, ...]:
         return (self._ns, taking.stream, *seqs)
 
     async def _outside(self, plan: _Plan) -> list[Copy]:
@@ -346,7 +346,7 @@ class _Erasure:
 
     # -- from here on it is erased
 
-    async def _marked(
+    async def _mark_streams(
         self, plans: Sequence[_Plan], random: RandomSource
     ) -> tuple[ErasedSession, ...]:
         """Every stream says that it was erased."""
@@ -357,7 +357,7 @@ class _Erasure:
         request = Request(commit, b"", random(SALT_BYTES * len(writes)), ())
         shares = await self._appender.append_locked(self._connected, request)
         return tuple(
-            plan.taking.done(
+            plan.taking.erased_session(
                 plan.stream.state,
                 share.after.state.hash,
                 entries=plan.entries,
@@ -366,7 +366,7 @@ class _Erasure:
             for plan, share in zip(plans, shares, strict=True)
         )
 
-    async def _taken(self, plan: _Plan, counts: Counts, names: set[str]) -> Counts:
+    async def _erase_stream(self, plan: _Plan, counts: Counts, names: set[str]) -> Counts:
         """Take it out of the tables; the contents it referred to are added to `names`."""
         taking = plan.taking
         for each in taking.erased:
@@ -426,7 +426,7 @@ def locking_mark(namespace: str) -> Statement:
 async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Counts:
     """Forget the title of `stream`, the part of an answer, and the keys of commits to it."""
     own = (namespace, stream)
-    title, partials, keys = await asked(
+    title, partials, keys = await run_statements(
         db,
         namespace,
         [
@@ -450,5 +450,7 @@ async def without_contents(db: Connected, namespace: str, names: set[str]) -> tu
         return 0, 0
     ns = namespace
     values = (ns, ns, ns, ns, Texts(sorted(names)))
-    _, (row,) = await asked(db, ns, [Statement(LOCK_CONTENTS), Statement(_REMOVE_CONTENTS, values)])
+    _, (row,) = await run_statements(
+        db, ns, [Statement(LOCK_CONTENTS), Statement(_REMOVE_CONTENTS, values)]
+    )
     return row[0], row[1]

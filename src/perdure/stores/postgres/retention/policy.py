@@ -16,7 +16,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.session.info import ORIGINS
 from perdure.stores.postgres.append import LOCK
-from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.retention.erase import (
     forget_session,
@@ -26,7 +26,7 @@ from perdure.stores.postgres.retention.erase import (
 )
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.rows import MAX_SEQ, Row
-from perdure.stores.postgres.usage import held, resetting
+from perdure.stores.postgres.usage import namespace_totals, resetting
 from perdure.stores.retention.policy import (
     KEY_WINDOW_MS,
     Hold,
@@ -143,9 +143,9 @@ async def set_policy(db: Database, policy: Retention) -> None:
 
 
 async def is_due(db: Database, policy: Retention, now: int | None) -> bool:
-    """What ``Retaining.is_due`` promises; `now` None is the server's."""
+    """What ``RetentionService.is_due`` promises; `now` None is the server's."""
     if policy.max_sessions is not None or policy.max_bytes is not None:
-        found, _ = await held(db)
+        found, _ = await namespace_totals(db)
         limits = (found.sessions, policy.max_sessions), (found.body_bytes, policy.max_bytes)
         if any(is_over(*each) for each in limits):
             return True
@@ -170,7 +170,7 @@ def _parts(namespace: str) -> list[tuple[object, ...]]:
 
 
 async def holdings(db: Database, now: int | None) -> list[Holding]:
-    """What ``Retaining.holdings`` promises; `now` None is the server's."""
+    """What ``RetentionService.holdings`` promises; `now` None is the server's."""
     (rows,) = await db.ask(Statement(_ALL, _values(db, now)))
     return [_holding(row) for row in rows]
 
@@ -194,7 +194,7 @@ def _holding(row: Row) -> Holding:
 
 
 async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None:
-    """What ``Retaining.holder`` promises."""
+    """What ``RetentionService.holder`` promises."""
     (rows,) = await db.ask(Statement(_ONE, (*_values(db, now), stream)))
     if not rows:
         raise SessionNotFound(stream)
@@ -205,38 +205,38 @@ async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None
 async def remove(
     db: Database, stream: StreamId, now: int | None, *, is_erased: bool = False
 ) -> bool:
-    """What ``Retaining.remove`` promises."""
+    """What ``RetentionService.remove`` promises."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         looking = Statement(_ONE, (*_values(db, now), stream))
         erased = Statement(_IS_ERASED, (ns, stream))
         statements = [locking_mark(ns), Statement(LOCK, (ns, [stream])), erased, looking]
-        *_, status, rows = await asked(connected, ns, statements)
+        *_, status, rows = await run_statements(connected, ns, statements)
         if not rows or not status:  # another removal was first
             raise SessionNotFound(stream)
         held, was_erased = _holding(rows[0]), bool(status[0][0])
         if held.forks or held.hold is not None or (is_erased and not was_erased):
             return False
-        await _removed(connected, ns, stream, sessions=0 if was_erased else -1)
+        await _remove_stream(connected, ns, stream, sessions=0 if was_erased else -1)
         return True
 
 
-async def _removed(db: Connected, namespace: str, stream: StreamId, *, sessions: int) -> None:
+async def _remove_stream(db: Connected, namespace: str, stream: StreamId, *, sessions: int) -> None:
     own = (namespace, stream)
     statements = [Statement(sql, own) for sql in (_NAMES, _POSITIONS, _COUNTED)]
-    names, positions, ((entries, size),) = await asked(db, namespace, statements)
+    names, positions, ((entries, size),) = await run_statements(db, namespace, statements)
     await forget_texts(db, namespace, [row[0] for row in positions])
     await forget_session(db, namespace, stream)
-    await asked(
+    await run_statements(
         db, namespace, [forgetting(namespace, stream, (0, MAX_SEQ)), Statement(_REMOVE, (stream,))]
     )
     _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
     less = counting(namespace, sessions=sessions, entries=-entries, size=-size - content_bytes)
-    await asked(db, namespace, [less, resetting(namespace)])
+    await run_statements(db, namespace, [less, resetting(namespace)])
 
 
 async def forget_keys(db: Database, before: int) -> int:
-    """What ``Retaining.forget_keys`` promises."""
+    """What ``RetentionService.forget_keys`` promises."""
     (rows,) = await db.ask(Statement(_FORGET_KEYS, (db.namespace, before)))
     return int(rows[0][0])
 
@@ -248,7 +248,7 @@ async def forget_old_keys(db: Database, now: int | None) -> int:
 
 
 async def give_back(db: Database) -> int:
-    """What ``Retaining.give_back`` promises, where the user may: else the server does it in time.
+    """As ``RetentionService.give_back``, where the user may: else the server does it in time.
 
     A vacuum gives back the free pages at a table's end.
     """

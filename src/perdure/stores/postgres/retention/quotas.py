@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-from perdure.stores.postgres.database import Database, Statement, asked
-from perdure.stores.postgres.usage import held
+from perdure.stores.postgres.database import Database, Statement, run_statements
+from perdure.stores.postgres.usage import namespace_totals
 from perdure.stores.retention.quotas import Quota, Usage
 
 _KEPT: LiteralString = """
@@ -43,22 +43,22 @@ LIFT = Statement("SELECT set_config('perdure.is_lifted', '1', true)")
 
 
 async def quota(db: Database) -> tuple[Quota, Usage]:
-    """What ``Limiting.quota`` promises."""
+    """What ``QuotaService.quota`` promises."""
     (rows,) = await db.ask(Statement(_KEPT, (db.namespace,)))
     if rows:
         row = rows[0]
         return Quota(max_sessions=row[0], max_entries=row[1], max_bytes=row[2]), Usage(*row[3:])
-    found, content_bytes = await held(db)
+    found, content_bytes = await namespace_totals(db)
     used = Usage(found.sessions + found.flows, found.kept, found.body_bytes + content_bytes)
     return Quota(), used
 
 
 async def set_quota(db: Database, quota: Quota) -> None:
-    """What ``Limiting.set_quota`` promises."""
+    """What ``QuotaService.set_quota`` promises."""
     ns = db.namespace
     is_limited = not quota.is_empty
     async with db.connection() as connected, connected.transaction():
-        *_, used = await asked(
+        *_, used = await run_statements(
             connected,
             ns,
             [
@@ -70,7 +70,7 @@ async def set_quota(db: Database, quota: Quota) -> None:
         )
         if is_limited:
             limits = (quota.max_sessions, quota.max_entries, quota.max_bytes)
-            await asked(connected, ns, [Statement(_KEEP, (ns, *limits, *used[0]))])
+            await run_statements(connected, ns, [Statement(_KEEP, (ns, *limits, *used[0]))])
 
 
 def counting(namespace: str, *, sessions: int = 0, entries: int = 0, size: int = 0) -> Statement:

@@ -22,7 +22,7 @@ from perdure.session.search.phrase_text import counts_in_joined
 from perdure.session.search.query import Sought
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
-from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row, Texts, is_text, place_of
 from perdure.stores.postgres.search.indexer import (
     ENTRIES,
@@ -114,7 +114,7 @@ ORDER BY t.i
 
 
 async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
-    """What ``Searching.search`` promises."""
+    """What ``SearchService.search`` promises."""
     if query.sessions and not any(map(is_text, query.sessions)):
         return []
     async with _one_moment(db) as connected:
@@ -154,7 +154,7 @@ class _Search:
             Statement(_PARTS, values),
             Statement(_LOOSE, values),
         ]
-        marks, parts, loose = await asked(self._db, self._namespace, statements)
+        marks, parts, loose = await run_statements(self._db, self._namespace, statements)
         mark = mark_in(marks)
         found = [each async for page in self._behind(mark) for each in page]
         filters = self._filters()
@@ -237,7 +237,7 @@ class _Search:
         if unread:
             entries = Statement(_TEXTS, (self._namespace, Numbers(n for n in unread if n > 0)))
             titles = Statement(_TITLES, (self._namespace, Numbers(-n for n in unread if n < 0)))
-            for rows in await asked(self._db, self._namespace, [entries, titles]):
+            for rows in await run_statements(self._db, self._namespace, [entries, titles]):
                 read = await asyncio.to_thread(_found_in, rows)
                 self._read.update((found.position, found) for found in read)
         texts = [(score, self._read.get(each.position)) for score, each in best]
@@ -278,7 +278,7 @@ class _Search:
             below = rows[-1][-1]
 
     async def _ask(self, statement: Statement) -> list[Row]:
-        (rows,) = await asked(self._db, self._namespace, [statement])
+        (rows,) = await run_statements(self._db, self._namespace, [statement])
         return rows
 
 
@@ -297,7 +297,7 @@ async def _on_branch(db: Connected, namespace: str, texts: Sequence[Found]) -> l
     ]
     streams, of, seqs = zip(*asked_for, strict=True) if asked_for else ((), (), ())
     values = (namespace, Texts(streams), Texts(of), Numbers(seqs), namespace, namespace)
-    (rows,) = await asked(db, namespace, [Statement(_ON_BRANCH, values)])
+    (rows,) = await run_statements(db, namespace, [Statement(_ON_BRANCH, values)])
     known = iter([bool(row[0]) for row in rows])
     return [
         target is None or (place is not None and next(known))

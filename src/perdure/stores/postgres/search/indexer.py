@@ -27,7 +27,7 @@ from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, FILTER, role_key
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import VERSION, terms
-from perdure.stores.postgres.database import Connected, Database, Statement, asked
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of
 from perdure.stores.postgres.search.parts import (
     add_part,
@@ -186,10 +186,10 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         begin, locked = Statement(_BEGIN, (ns, VERSION)), Statement(_LOCKED, (ns,))
-        _, _, rows = await asked(connected, ns, [Statement(_SOON), begin, locked])
+        _, _, rows = await run_statements(connected, ns, [Statement(_SOON), begin, locked])
         mark = mark_in(rows)
         if Mark(*rows[0]).version != VERSION:
-            await asked(connected, ns, clearing(ns))
+            await run_statements(connected, ns, clearing(ns))
         batch, upto = await _next(connected, ns, mark)
         parts = mark.parts
         if sizes.is_enough(len(batch), sum(len(text.words) for text in batch)):
@@ -197,12 +197,12 @@ async def index_some(db: Database, horizon: int) -> tuple[Mark, bool]:
             await add_part(connected, ns, parts, batch)
         else:
             adding = await asyncio.to_thread(adding_loose, ns, batch)
-            await asked(connected, ns, [adding])
+            await run_statements(connected, ns, [adding])
         has_more = upto < horizon
         if not has_more:
             parts, has_more = await _put_together(db, connected, parts)
         move = Statement(_MOVE, (VERSION, upto, parts, ns))
-        await asked(connected, ns, [move])
+        await run_statements(connected, ns, [move])
     return Mark(VERSION, upto, parts), not has_more
 
 
@@ -225,11 +225,13 @@ async def _put_together(of: Database, db: Connected, parts: int) -> tuple[int, b
 
 async def _next(db: Connected, ns: str, mark: Mark) -> tuple[list[Text], int]:
     """What stands next, in order, and the position up to which there is nothing else."""
-    settled = await asked(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
+    settled = await run_statements(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
     upto: int = settled[1][0][0]
     span = (ns, mark.upto, upto)
     entries = Statement(_NEXT, (*span, list(KINDS), sizes.BATCH_ROWS, sizes.BATCH_BYTES))
-    rows, titles = await asked(db, ns, [entries, Statement(TITLES, (*span, sizes.BATCH_ROWS))])
+    rows, titles = await run_statements(
+        db, ns, [entries, Statement(TITLES, (*span, sizes.BATCH_ROWS))]
+    )
     if rows and (len(rows) == sizes.BATCH_ROWS or len(rows) < rows[-1][-2]):
         upto = rows[-1][-1]
     if len(titles) == sizes.BATCH_ROWS:

@@ -10,7 +10,7 @@ from perdure.session.search.parts.builder import Part, Said, Text, built, texts_
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, Page
 from perdure.session.search.phrase_text import joined
-from perdure.stores.postgres.database import Connected, Statement, asked
+from perdure.stores.postgres.database import Connected, Statement, run_statements
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts
 
 _ADD_LOOSE: LiteralString = """
@@ -97,16 +97,16 @@ def adding_loose(ns: str, texts: Sequence[Text]) -> Statement:
 
 async def loose_count(db: Connected, ns: str) -> tuple[int, int]:
     """How many texts are in no part, and how many words they are, but for what is too long."""
-    ((row,),) = await asked(db, ns, [Statement(_COUNT, (ns, MOST_WORDS))])
+    ((row,),) = await run_statements(db, ns, [Statement(_COUNT, (ns, MOST_WORDS))])
     return row[0], row[1]
 
 
 async def take_loose(db: Connected, ns: str, most: int) -> list[Text]:
     """The first loose texts, as far as they make one part; they are taken out."""
-    (rows,) = await asked(db, ns, [Statement(_LOOSE, (ns, MOST_WORDS, most, MOST_WORDS))])
+    (rows,) = await run_statements(db, ns, [Statement(_LOOSE, (ns, MOST_WORDS, most, MOST_WORDS))])
     texts = list(map(loose_text, rows))
     positions = Numbers(text.position for text in texts)
-    await asked(db, ns, [Statement(_REMOVE, (ns, positions))])
+    await run_statements(db, ns, [Statement(_REMOVE, (ns, positions))])
     return texts
 
 
@@ -130,13 +130,13 @@ async def add_part(db: Connected, ns: str, number: int, texts: Sequence[Text]) -
     firsts, bodies = Texts(page.first for page in pages), Contents(page.body for page in pages)
     adding = Statement(_ADD, (ns, number, *rows))
     adding_pages = Statement(_ADD_PAGES, (ns, number, firsts, bodies))
-    await asked(db, ns, [adding, Statement(_ADD_PART, head), adding_pages])
+    await run_statements(db, ns, [adding, Statement(_ADD_PART, head), adding_pages])
 
 
 async def part_of(db: Connected, ns: str, number: int) -> Part:
     """The part of that number."""
     own = (ns, number)
-    said, pages = await asked(db, ns, [Statement(SAID, own), Statement(PAGES, own)])
+    said, pages = await run_statements(db, ns, [Statement(SAID, own), Statement(PAGES, own)])
     return Part(tuple([Said(*row[1:]) for row in said]), tuple([Page(*row) for row in pages]))
 
 
@@ -146,13 +146,13 @@ async def forget(db: Connected, ns: str, positions: Iterable[int]) -> int:
     The other texts of their parts are loose then; of a damaged index nothing is left.
     """
     gone = Numbers(positions)
-    (rows,) = await asked(db, ns, [Statement(_PARTS_OF, (ns, gone))])
+    (rows,) = await run_statements(db, ns, [Statement(_PARTS_OF, (ns, gone))])
     try:
         for number in sorted(part for part, _ in rows if part):
             await _take_apart(db, ns, number, frozenset(gone))
-        await asked(db, ns, [Statement(_REMOVE, (ns, gone))])
+        await run_statements(db, ns, [Statement(_REMOVE, (ns, gone))])
     except DAMAGE:
-        await asked(db, ns, [*clearing(ns), Statement(_START, (ns,))])
+        await run_statements(db, ns, [*clearing(ns), Statement(_START, (ns,))])
     return sum(count for _, count in rows)
 
 
@@ -160,4 +160,4 @@ async def _take_apart(db: Connected, ns: str, number: int, gone: frozenset[int])
     texts = list(texts_in(await part_of(db, ns, number)))
     left = [text for text in texts if text.position not in gone]
     removing = [Statement(each, (ns, number)) for each in _REMOVE_PART]
-    await asked(db, ns, [*removing, adding_loose(ns, left)])
+    await run_statements(db, ns, [*removing, adding_loose(ns, left)])

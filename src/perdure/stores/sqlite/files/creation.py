@@ -63,7 +63,9 @@ def _check_no_log(path: Path) -> None:
 
 
 def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
-    for left in path.parent.glob(f"{_escaped(path.name)}-new-*"):  # of a process that was killed
+    for left in path.parent.glob(
+        f"{_escape_glob(path.name)}-new-*"
+    ):  # of a process that was killed
         left.unlink(missing_ok=True)
     draft = path.with_name(f"{path.name}-new-{os.getpid()}")
     try:
@@ -89,5 +91,5 @@ def _name(draft: Path, path: Path) -> None:
             draft.rename(path)
 
 
-def _escaped(name: str) -> str:
+def _escape_glob(name: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

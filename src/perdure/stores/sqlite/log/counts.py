@@ -11,7 +11,7 @@ import apsw
 
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.protocol import Problem
-from perdure.stores.sqlite.log.usage import counted
+from perdure.stores.sqlite.log.usage import totals_of
 from perdure.stores.sqlite.rows import NEXT_POSITION, Tables
 
 _COUNTED = """
@@ -71,7 +71,7 @@ def _wrong_counts(tables: Tables, number: int) -> Iterator[Problem]:
     if len(places) != 1 or not 0 <= places[0] < next_one:
         text = "the position up to which entries are counted is wrong: the next are not counted"
         yield Problem(None, None, text)
-    kept = counted(tables, number)
+    kept = totals_of(tables, number)
     if kept is None:
         yield Problem(None, None, "the counts of the namespace are missing")
         return

@@ -20,7 +20,7 @@ WHERE e.n > (SELECT max(position) FROM counted) AND s.namespace = ?
 _NUMBER = "SELECT no FROM namespace WHERE name = ?"
 
 
-class Held(NamedTuple):
+class NamespaceTotals(NamedTuple):
     """What a namespace holds. `sessions`, `flows` and `kept` leave out what was erased.
 
     Units: bytes of bodies, of contents, and of contents as they are stored.
@@ -36,19 +36,23 @@ class Held(NamedTuple):
     packed_bytes: int = 0
 
 
-def held(tables: Tables, namespace: str) -> Held:
+def namespace_totals(tables: Tables, namespace: str) -> NamespaceTotals:
     """What the namespace holds now. Reads one row and at most some hundred entries."""
     number = tables.value(_NUMBER, namespace)
-    return counted(tables, int(number)) or Held() if number is not None else Held()
+    return (
+        totals_of(tables, int(number)) or NamespaceTotals()
+        if number is not None
+        else NamespaceTotals()
+    )
 
 
-def counted(tables: Tables, number: int) -> Held | None:
+def totals_of(tables: Tables, number: int) -> NamespaceTotals | None:
     """What is kept about the namespace `number`; None when nothing is."""
     row = tables.row(_COUNTED, number)
     if row is None:
         return None
     entries, kept, size = tables.row(_BEHIND, number) or (0, 0, 0)
-    found = Held(*row)
+    found = NamespaceTotals(*row)
     return found._replace(
         entries=found.entries + entries,
         kept=found.kept + kept,

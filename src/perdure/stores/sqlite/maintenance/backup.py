@@ -24,7 +24,7 @@ from perdure.stores.sqlite.connections import (
     Site,
     bare_connection,
     check_version,
-    located,
+    locate_site,
     refusal,
 )
 from perdure.stores.sqlite.maintenance import segments
@@ -80,7 +80,7 @@ class Content:
     def standings(self) -> Iterator[tuple[str, SegmentState]]:
         """Every stream with its namespace."""
         for namespace in self.namespaces():
-            for standing in segments.standings(self._tables, namespace):
+            for standing in segments.segment_states(self._tables, namespace):
                 yield namespace, standing
 
     def moment_at(self, at: int) -> Moment:
@@ -116,7 +116,7 @@ def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> 
     Durable: on return.
     Raises: as ``SqliteStore.open``; StoreCorrupt where the store is damaged; StoreFull.
     """
-    site = located(path.resolve(), key=key)
+    site = locate_site(path.resolve(), key=key)
     db: Connection | None = None
     try:
         db = addressing_connection(site)

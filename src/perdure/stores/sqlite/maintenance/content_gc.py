@@ -46,7 +46,7 @@ class Blob(NamedTuple):
     size: int
 
 
-class Found(NamedTuple):
+class UnreferencedContents(NamedTuple):
     """Contents of a namespace that nothing up to the position `upto` refers to."""
 
     namespace: int
@@ -54,7 +54,9 @@ class Found(NamedTuple):
     blobs: tuple[Blob, ...]
 
 
-def unreferenced(tables: Tables, namespace: str, among: Collection[str] | None = None) -> Found:
+def find_unreferenced(
+    tables: Tables, namespace: str, among: Collection[str] | None = None
+) -> UnreferencedContents:
     """What `remove` may remove, of the contents `among` or of all.
 
     Reads every body of the namespace, if it holds any such content.
@@ -67,10 +69,10 @@ def unreferenced(tables: Tables, namespace: str, among: Collection[str] | None =
     upto = int(tables.value("SELECT coalesce(max(n), 0) FROM entry"))
     if blobs:
         _leave_out(blobs, _texts(tables, number, after=0))
-    return Found(number, upto, tuple(blobs.values()))
+    return UnreferencedContents(number, upto, tuple(blobs.values()))
 
 
-def remove(found: Found, part: Sequence[Blob], tables: Tables) -> list[int]:
+def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) -> list[int]:
     """Remove those of `part` that are still not referred to; their sizes. Within a transaction."""
     blobs = {blob.digest: blob for blob in part}
     _leave_out(blobs, _texts(tables, found.namespace, after=found.upto))
@@ -88,7 +90,7 @@ def give_back(tables: Tables) -> int:
     return int(pages * tables.value("PRAGMA page_size"))
 
 
-def batched(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
+def in_batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
     """`blobs` in parts that are removed in one transaction each."""
     return (blobs[at : at + BATCH] for at in range(0, len(blobs), BATCH))
 

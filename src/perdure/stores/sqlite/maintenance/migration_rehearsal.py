@@ -9,18 +9,18 @@ import apsw
 
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.protocol import MigrationPlan, purpose
-from perdure.stores.sqlite.connections import bare_connection, check_version, located, refusal
+from perdure.stores.sqlite.connections import bare_connection, check_version, locate_site, refusal
 from perdure.stores.sqlite.migrate import latest_version, migrations
 from perdure.stores.sqlite.rows import Connection
 
 
-def rehearsed(path: Path, key: StoreKey | None = None) -> MigrationPlan:
+def rehearse_migration(path: Path, key: StoreKey | None = None) -> MigrationPlan:
     """What brings the store at `path` to this program's schema; it was tried and rolled back.
 
     A store that cannot be written is only looked at. Blocks.
     Raises: as ``SqliteStore.open``; StoreCorrupt when a step fails.
     """
-    site = located(path, key=key)
+    site = locate_site(path, key=key)
     db: Connection | None = None
     try:
         db = bare_connection(site, os.urandom(16))

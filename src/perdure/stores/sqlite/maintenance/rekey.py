@@ -27,7 +27,7 @@ from perdure.stores.sqlite.connections import (
     Site,
     bare_connection,
     check_version,
-    located,
+    locate_site,
     refusal,
 )
 from perdure.stores.sqlite.database import is_attached
@@ -39,14 +39,14 @@ from perdure.stores.sqlite.maintenance.file_swap import (
     take_alone,
 )
 from perdure.stores.sqlite.payload.cipher import copy_into
-from perdure.stores.sqlite.rekey_copy import copy_held, guarded, remove_with_logs
+from perdure.stores.sqlite.rekey_copy import copy_held, guard_copy, remove_with_logs
 from perdure.stores.sqlite.rows import Connection
 
 
 def is_encrypted(path: Path) -> bool:
     """Whether the store at `path` needs a key. Raises: as ``SqliteStore.open``."""
     try:
-        located(path, key=None)
+        locate_site(path, key=None)
     except KeyMissing:
         return True
     return False
@@ -60,7 +60,7 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
     no room for a copy. Whatever is raised, the store is whole, and under the old key unless the
     disk failed in the very last step.
     """
-    site = located(path.resolve(), key=key)
+    site = locate_site(path.resolve(), key=key)
     if not site.is_writable:
         raise StoreReadOnly(str(site.path))
     if is_attached(site.path):
@@ -72,7 +72,7 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
             check_version(site, db)  # first, since taking it alone writes to it
         take_alone(db, site)
         check_version(site, db)
-        guard = guarded(site.path) if new_key is None else nullcontext()
+        guard = guard_copy(site.path) if new_key is None else nullcontext()
         with guard, copy_held(site.path) as copy:
             _copy(db, copy, new_key, report)
             put_in_place(copy, site.path)

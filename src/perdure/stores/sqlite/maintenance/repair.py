@@ -36,10 +36,10 @@ from perdure.session.clock import RandomSource
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import alone_at
-from perdure.stores.maintenance.repair import Mending, RepairedStream, in_order, parents_in
+from perdure.stores.maintenance.repair import NamespaceRepair, RepairedStream, in_order, parents_in
 from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.append import keep_blobs, namespace_number
-from perdure.stores.sqlite.connections import Patience, Site, connection, located, opened
+from perdure.stores.sqlite.connections import Patience, Site, connection, locate_site, open_site
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.faults import NO_VALUES
 from perdure.stores.sqlite.files.creation import create_store
@@ -51,9 +51,13 @@ from perdure.stores.sqlite.maintenance.file_swap import (
     new_file,
     put_where_nothing_is,
 )
-from perdure.stores.sqlite.maintenance.salvage import copy_store, salvaged
+from perdure.stores.sqlite.maintenance.salvage import copy_store, salvage_file
 from perdure.stores.sqlite.maintenance.segments import receive
-from perdure.stores.sqlite.maintenance.stream_rebuild import Left, entries_of, remains_in
+from perdure.stores.sqlite.maintenance.stream_rebuild import (
+    SalvagedDatabase,
+    entries_of,
+    remains_in,
+)
 from perdure.stores.sqlite.payload.cipher import unlock
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.schema import harden
@@ -109,7 +113,7 @@ def repair(
     if to is not None and to.exists():
         raise StoreExists(str(to))
     work = unfinished_repair(path if to is None else to)  # beside the place it goes to
-    with _held(path, key), _folder(work):
+    with _hold_store(path, key), _folder(work):
         if not _problems(path, key, work, told):
             return Repair(str(path), is_damaged=False)
         new = work / "store.db"
@@ -154,12 +158,12 @@ def _folder(work: Path) -> Generator[None]:
 
 
 @contextmanager
-def _held(path: Path, key: StoreKey | None) -> Generator[None]:
+def _hold_store(path: Path, key: StoreKey | None) -> Generator[None]:
     """Keep others from writing to the store, as far as SQLite can still open it.
 
     Nothing of it is changed: its log is not played.
     """
-    db = _opened(path, key)
+    db = _open_damaged(path, key)
     try:
         if db is not None:
             _lock(db, path)
@@ -170,10 +174,10 @@ def _held(path: Path, key: StoreKey | None) -> Generator[None]:
                 db.close(force=True)
 
 
-def _opened(path: Path, key: StoreKey | None) -> Connection | None:
+def _open_damaged(path: Path, key: StoreKey | None) -> Connection | None:
     """A connection that changes nothing; None where the file is too damaged for one."""
     try:
-        site = located(path, key=key)
+        site = locate_site(path, key=key)
     except (KeyMissing, StoreNotEncrypted, StoreTooNew):
         raise
     except (KeyWrong, NotAStore):
@@ -206,7 +210,7 @@ def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | N
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:
-        opened(copy, seed=lambda: os.urandom(16), key=key)
+        open_site(copy, seed=lambda: os.urandom(16), key=key)
         content = Content(copy, key)
         try:
             return any(True for _ in content.problems(told))
@@ -230,19 +234,19 @@ def _rebuilt(
     at: int,
     told: OnProgress | None,
 ) -> Repair:
-    found = salvaged(path, key, new.parent)
+    found = salvage_file(path, key, new.parent)
     if key is not None and found.is_empty:
-        located(path, key=key)  # what is no store at all is refused as such
+        locate_site(path, key=key)  # what is no store at all is refused as such
         raise KeyWrong(str(path))
     seed = random(16)
     create_store(new, lambda: seed, key)
-    site = opened(new, seed=lambda: seed, key=key)
+    site = open_site(new, seed=lambda: seed, key=key)
     db = connection(site, seed)
     try:
         tables = Tables(db)
         kinds = {row[0]: row[1] for row in tables.rows("SELECT no, name FROM kind")}
         left = remains_in(found, kinds)
-        mended = _mended(left, random, at)
+        mended = _repair_streams(left, random, at)
         losses = [*_cut_off(found.missing_bytes), *left.losses]
         kept = _keep(tables, left, mended, losses, told)
         entries = int(tables.value("SELECT count(*) FROM entry"))
@@ -266,19 +270,21 @@ def _cut_off(missing_bytes: int) -> Iterator[Problem]:
         yield Problem(None, None, text)
 
 
-def _mended(left: Left, random: RandomSource, at: int) -> dict[str, list[RepairedStream]]:
+def _repair_streams(
+    left: SalvagedDatabase, random: RandomSource, at: int
+) -> dict[str, list[RepairedStream]]:
     named = set(parents_in(entries_of(left)))
     found: dict[str, list[RepairedStream]] = {}
     for namespace, own in left.streams.items():
         forks = {each.header.fork.leaf for each in own if each.header and each.header.fork}
-        mending = Mending({*named, *(leaf for leaf in forks if leaf)}, random, at)
-        found[namespace] = [mending.mended(each) for each in in_order(own)]
+        mending = NamespaceRepair({*named, *(leaf for leaf in forks if leaf)}, random, at)
+        found[namespace] = [mending.repair_stream(each) for each in in_order(own)]
     return found
 
 
 def _keep(
     tables: Tables,
-    left: Left,
+    left: SalvagedDatabase,
     mended: dict[str, list[RepairedStream]],
     losses: list[Problem],
     told: OnProgress | None,

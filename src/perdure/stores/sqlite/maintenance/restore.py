@@ -9,7 +9,7 @@ from perdure.errors import BackupDamaged, NotAStore, PerdureError, StoreExists
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.manifest import STORE_NAME, Manifest, heads_of
 from perdure.stores.regular_files import open_to_read
-from perdure.stores.sqlite.connections import located, opened
+from perdure.stores.sqlite.connections import locate_site, open_site
 from perdure.stores.sqlite.maintenance.backup import Content, check_sound
 from perdure.stores.sqlite.maintenance.file_swap import (
     Report,
@@ -58,7 +58,7 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
     Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew.
     """
     Content(copy, key).close()  # whether the key fits, before anything is written
-    opened(copy, seed=lambda: os.urandom(16), key=key)
+    open_site(copy, seed=lambda: os.urandom(16), key=key)
     content = Content(copy, key)
     try:
         heads = heads_of(content.standings())
@@ -85,7 +85,7 @@ def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -
         raise StoreExists(str(path), is_replaceable=True)
     aside = free_name(path, "before-restore")
     try:
-        site = located(path, key=key)
+        site = locate_site(path, key=key)
     except NotAStore:
         raise
     except PerdureError:  # another key, or damage: nobody can have it open and write to it

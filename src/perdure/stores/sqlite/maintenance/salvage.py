@@ -79,7 +79,7 @@ class Salvage:
                 return
 
 
-def salvaged(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
+def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
     """What can be read of the store at `path`, by way of a copy in `folder`. Blocks."""
     copy = folder / "damaged.db"
     copy_store(path, copy)

@@ -18,13 +18,18 @@ from perdure.stores.maintenance.segments import (
     SealedCommit,
     SegmentState,
     StreamSegment,
-    admitted,
+    admission_of,
     check,
     check_follows,
 )
 from perdure.stores.protocol import EMPTY
-from perdure.stores.sqlite.append import created, keep_blobs, namespace_number, placed
-from perdure.stores.sqlite.payload.contents import Packed
+from perdure.stores.sqlite.append import (
+    create_stream,
+    keep_blobs,
+    namespace_number,
+    write_admission,
+)
+from perdure.stores.sqlite.payload.contents import PackedContent
 from perdure.stores.sqlite.rows import MAX_SEQ, Row, Stream, Tables
 from perdure.stores.verification import StoredEntry
 
@@ -60,18 +65,18 @@ def namespaces(tables: Tables) -> list[str]:
     return [row[0] for row in tables.rows(_NAMESPACES)]
 
 
-def standings(tables: Tables, namespace: str) -> list[SegmentState]:
-    """What ``Sealing.standings`` promises."""
+def segment_states(tables: Tables, namespace: str) -> list[SegmentState]:
+    """What ``SegmentService.segment_states`` promises."""
     return [
         SegmentState(StreamId(row[0]), row[1], row[2], row[3])
         for row in tables.rows(_STANDINGS, namespace)
     ]
 
 
-def sealed(
+def read_segment(
     tables: Tables, namespace: str, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
-    """What ``Sealing.sealed`` promises."""
+    """What ``SegmentService.read_segment`` promises."""
     found = tables.stream(namespace, stream)
     rows = list(tables.rows(_COMMITS, found.no, after, upto, limit))
     commits = tuple(_commits(tables, found, rows))
@@ -90,13 +95,13 @@ def _commits(tables: Tables, stream: Stream, rows: Sequence[Row]) -> Iterator[Se
     stream_id = stream.state.header.id
     for first, count, at, epoch, chain in rows:
         kept = tables.rows(_ROWS, stream.no, first, min(first + count - 1, MAX_SEQ))
-        entries = tuple(_stored(tables, stream_id, row) for row in kept)
+        entries = tuple(_stored_entry(tables, stream_id, row) for row in kept)
         if len(entries) != count:
             raise CorruptLog(stream_id, first, f"of {count} entries of its commit some are gone")
         yield SealedCommit(at, epoch, chain, entries)
 
 
-def _stored(tables: Tables, stream: StreamId, row: Row) -> StoredEntry:
+def _stored_entry(tables: Tables, stream: StreamId, row: Row) -> StoredEntry:
     body, salt, digest = row[6:9]
     is_sealed = isinstance(body, bytes) and isinstance(digest, bytes)
     if not (is_sealed and isinstance(salt, bytes | None)):
@@ -114,17 +119,17 @@ def _hash_before(tables: Tables, stream: Stream, after: int) -> bytes:
 
 
 def receive(
-    tables: Tables, namespace: str, share: StreamSegment, contents: Sequence[Packed]
+    tables: Tables, namespace: str, share: StreamSegment, contents: Sequence[PackedContent]
 ) -> None:
-    """What ``Sealing.receive`` promises. Within a transaction that is taken back if this raises."""
+    """As ``SegmentService.receive``, within a transaction that is rolled back if this raises."""
     check(share)
     stream = _stream(tables, namespace, share)
     check_follows(share, stream.state)
     tables.written.add((namespace, stream.state.header.id))
     for commit in share.commits:
-        admission = admitted(stream.state, commit, share.aliases)
+        admission = admission_of(stream.state, commit, share.aliases)
         rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
-        stream = placed(tables, stream, admission, rows, at=commit.at, chain=commit.hash)
+        stream = write_admission(tables, stream, admission, rows, at=commit.at, chain=commit.hash)
     tables.run("UPDATE stream SET epoch = max(epoch, ?) WHERE no = ?", (share.epoch, stream.no))
     if contents:
         keep_blobs(tables, namespace_number(tables, namespace), contents)
@@ -141,7 +146,7 @@ def _stream(tables: Tables, namespace: str, share: StreamSegment) -> Stream:
     if share.commits and share.first > 0:
         raise CopyConflict(name, EMPTY)
     try:
-        new = created(tables, namespace, share.header)
+        new = create_stream(tables, namespace, share.header)
     except apsw.CorruptError as error:
         raise CorruptLog(name, EMPTY, "its origin is damaged") from error
     if not share.is_erased:

@@ -51,8 +51,8 @@ WHERE d.aggregate = TRUE GROUP BY 1
 """
 
 
-def measured(tables: Tables, path: Path, since: int, namespace: str) -> StoreFigures:
-    """What ``Measuring.measured`` promises, of `namespace`; the file's pages are those of all."""
+def measure(tables: Tables, path: Path, since: int, namespace: str) -> StoreFigures:
+    """What ``StatsService.measure`` promises, of `namespace`; the file's pages are those of all."""
     found = _namespace(tables, namespace, since)
     return StoreFigures(f"sqlite:///{path}", (found,), _file(tables, path))
 

@@ -17,7 +17,7 @@ from perdure.stores.chain import body_digest
 from perdure.stores.maintenance.repair import SalvagedStream
 from perdure.stores.protocol import EMPTY, Problem
 from perdure.stores.sqlite.maintenance.salvage import Salvage
-from perdure.stores.sqlite.payload.contents import Packed, content_in
+from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import Row
 from perdure.stores.verification import StoredCommit, StoredEntry
 
@@ -30,20 +30,20 @@ MOST_LOST = 10_000
 _header = msgspec.json.Decoder(StreamHeader)
 
 
-class Left(msgspec.Struct, frozen=True):
+class SalvagedDatabase(msgspec.Struct, frozen=True):
     """What is left of a database, by namespace."""
 
     streams: Mapping[str, Sequence[SalvagedStream]]
-    contents: Mapping[str, Sequence[Packed]]
+    contents: Mapping[str, Sequence[PackedContent]]
     losses: tuple[Problem, ...]
 
 
-def remains_in(found: Salvage, kinds: Mapping[int, str]) -> Left:
+def remains_in(found: Salvage, kinds: Mapping[int, str]) -> SalvagedDatabase:
     """`found` as streams; `kinds` are those that every database begins with."""
-    return _Sorting(found, kinds).left()
+    return _StreamRebuild(found, kinds).rebuild()
 
 
-class _Sorting:
+class _StreamRebuild:
     """Rows on their way to becoming streams."""
 
     def __init__(self, found: Salvage, kinds: Mapping[int, str]) -> None:
@@ -66,14 +66,14 @@ class _Sorting:
         self._places: dict[int, tuple[int, int]] = {}
         self._take_entries()
 
-    def left(self) -> Left:
+    def rebuild(self) -> SalvagedDatabase:
         streams: dict[str, list[SalvagedStream]] = defaultdict(list)
         commits, aliases = self._commits(), self._aliases()
         for number in sorted({*self._streams, *self._births, *self._entries}):
             remains = self._remains(number, commits[number], aliases[number])
             streams[self._namespace_of(number)].append(remains)
         contents = self._contents()
-        return Left(streams, contents, tuple(self._losses))
+        return SalvagedDatabase(streams, contents, tuple(self._losses))
 
     # -- names
 
@@ -160,7 +160,9 @@ class _Sorting:
             tree=() if row is None else self._entries_at(row[8], row[9]),
             epoch=0 if row is None else row[11],
             is_erased=row is not None and row[19] == "erased",
-            rows={seq: self._stored(stream, own) for seq, own in self._entries[number].items()},
+            rows={
+                seq: self._stored_entry(stream, own) for seq, own in self._entries[number].items()
+            },
             commits=tuple(commits),
             aliases=tuple(aliases),
         )
@@ -169,7 +171,7 @@ class _Sorting:
         places = [self._places.get(n) for n in positions if n is not None]
         return tuple(entry_id(self._id_of(place[0]), place[1]) for place in places if place)
 
-    def _stored(self, stream: StreamId, row: Row) -> StoredEntry:
+    def _stored_entry(self, stream: StreamId, row: Row) -> StoredEntry:
         _, _, seq, kind, v, at, run, ref, _, _, _, salt, digest, body = row[:14]
         target = EntryId(ref) if isinstance(ref, str) else None
         if isinstance(ref, int):
@@ -211,12 +213,12 @@ class _Sorting:
 
     # -- contents
 
-    def _contents(self) -> dict[str, list[Packed]]:
-        kept: dict[str, dict[str, Packed]] = defaultdict(dict)
+    def _contents(self) -> dict[str, list[PackedContent]]:
+        kept: dict[str, dict[str, PackedContent]] = defaultdict(dict)
         damaged: set[str] = set()
         for row in self._found.contents:
             _, namespace, digest, size, content, packing = row[:6]
-            packed = Packed(digest, size, packing or 0, content)
+            packed = PackedContent(digest, size, packing or 0, content)
             try:
                 content_in(packed)
             except CorruptLog:
@@ -235,7 +237,7 @@ def _is_sound(row: Row) -> bool:
     return salt is not None and body_digest(body, salt) == digest
 
 
-def entries_of(left: Left) -> Iterator[StoredEntry]:
+def entries_of(left: SalvagedDatabase) -> Iterator[StoredEntry]:
     """Every entry that is left."""
     for own in left.streams.values():
         for remains in own:

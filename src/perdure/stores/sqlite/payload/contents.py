@@ -27,7 +27,7 @@ WORTH_IT = 0.9
 """A content whose beginning does not shrink to this share, such as a picture, is kept as it is."""
 
 
-class Packed(NamedTuple):
+class PackedContent(NamedTuple):
     """A content in the form it is kept in. `size` counts the bytes of the content."""
 
     digest: str
@@ -36,32 +36,32 @@ class Packed(NamedTuple):
     kept: bytes
 
 
-def all_packed(contents: Sequence[bytes]) -> list[Packed]:
+def pack_contents(contents: Sequence[bytes]) -> list[PackedContent]:
     """`contents` in the form they are to be kept in."""
-    return [packed(content) for content in contents]
+    return [pack_content(content) for content in contents]
 
 
-def packed(content: bytes) -> Packed:
+def pack_content(content: bytes) -> PackedContent:
     """`content` in the form it is to be kept in."""
     digest, size = blob_hash(content), len(content)
     sample = content[:SAMPLE_BYTES]
     if size >= LEAST_BYTES and len(zlib.compress(sample, LEVEL)) < WORTH_IT * len(sample):
-        return Packed(digest, size, BY_ZLIB, zlib.compress(content, LEVEL))
-    return Packed(digest, size, AS_IT_IS, content)
+        return PackedContent(digest, size, BY_ZLIB, zlib.compress(content, LEVEL))
+    return PackedContent(digest, size, AS_IT_IS, content)
 
 
-def content_in(packed: Packed) -> bytes:
+def content_in(packed: PackedContent) -> bytes:
     """The content, as it was given.
 
     Raises: CorruptLog when it no longer is what its name says.
     """
-    content = _unpacked(packed)
+    content = _unpack(packed)
     if content is None or len(content) != packed.size or blob_hash(content) != packed.digest:
         raise CorruptLog(packed.digest, EMPTY, "its content is not what its name says")
     return content
 
 
-def _unpacked(packed: Packed) -> bytes | None:
+def _unpack(packed: PackedContent) -> bytes | None:
     """None when it cannot be unpacked: never more than one byte beyond its size."""
     if packed.packing == AS_IT_IS:
         return bytes(packed.kept)

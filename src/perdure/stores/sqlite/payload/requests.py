@@ -10,7 +10,7 @@ from perdure.session.clock import RandomSource
 from perdure.stores.append_rules import Read, read_bodies
 from perdure.stores.chain import SALT_BYTES, body_digest
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite.payload.contents import Packed
+from perdure.stores.sqlite.payload.contents import PackedContent
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     commit: Commit
     asked: bytes
     shares: list[Share]
-    blobs: Sequence[Packed]
+    blobs: Sequence[PackedContent]
     now: int = 0
 
 

@@ -12,7 +12,7 @@ from perdure.stores.protocol import Durability
 from perdure.stores.retention import copies
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.sqlite.database import Database
-from perdure.stores.sqlite.maintenance.content_gc import batched, unreferenced
+from perdure.stores.sqlite.maintenance.content_gc import find_unreferenced, in_batches
 from perdure.stores.sqlite.rekey_copy import remove_dead_copy
 from perdure.stores.sqlite.retention import erase_steps
 from perdure.stores.sqlite.retention.erase_plan import begin
@@ -37,7 +37,7 @@ async def erase(
     clock: Clock,
     random: RandomSource,
 ) -> Certificate:
-    """What ``Erasing.erase`` promises."""
+    """What ``EraseService.erase`` promises."""
     begun = await database.write(
         lambda tables: begin(tables, namespace, request, random, BACKEND),
         durability,
@@ -46,7 +46,7 @@ async def erase(
     await go_on(database, durability, clock)
     found = await database.read(lambda tables: certificates_of(tables, namespace))
     kept = next(certificate for certificate in found if certificate.id == begun.id)
-    return copies.named(kept, begun) if kept.id == request.id else kept
+    return copies.with_file_names(kept, begun) if kept.id == request.id else kept
 
 
 async def remove(
@@ -59,7 +59,7 @@ async def remove(
     clock: Clock,
     random: RandomSource,
 ) -> bool:
-    """What ``Retaining.remove`` promises."""
+    """What ``RetentionService.remove`` promises."""
     is_begun = await database.write(
         lambda tables: begin_removal(tables, namespace, request, random, is_erased=is_erased),
         durability,
@@ -81,8 +81,8 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
         pass
     names = await database.read(lambda tables: names_of(tables, erasure.no))
     if names:
-        found = await database.read(lambda tables: unreferenced(tables, erasure.name, names))
-        for part in batched(found.blobs):
+        found = await database.read(lambda tables: find_unreferenced(tables, erasure.name, names))
+        for part in in_batches(found.blobs):
             await database.write(
                 lambda tables, part=part: erase_steps.remove_contents(tables, erasure, found, part),
                 durability,

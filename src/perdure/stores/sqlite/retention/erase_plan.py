@@ -23,11 +23,11 @@ from perdure.stores.retention import copies
 from perdure.stores.retention.cascade import (
     KEPT_NOTES,
     Reach,
-    Seen,
-    Taking,
+    StreamErasure,
+    VisibleEntries,
     reach_of,
+    streams_to_read,
     takings,
-    wanted,
 )
 from perdure.stores.retention.erase import (
     Certificate,
@@ -66,7 +66,7 @@ class Plan:
     """What is taken of one stream, as it stood before; how many bodies, of how many bytes."""
 
     stream: Stream
-    taking: Taking
+    taking: StreamErasure
     entries: int
     bytes: int
 
@@ -95,7 +95,7 @@ def begin(
         if plan.taking.is_whole
         for copy in copies.outside(_own_notes(tables, plan.stream, copies.TELLING))
     ]
-    sessions = marked(tables, namespace, plans, request, random)
+    sessions = mark_streams(tables, namespace, plans, request, random)
     certificate = Certificate(
         id=request.id,
         backend=backend,
@@ -105,12 +105,12 @@ def begin(
         at=request.at,
         sessions=sessions,
         removed=forgotten(tables, number, plans),
-        copies=(*copies.kept(reach.forks, reach.copies), *outside),
+        copies=(*copies.fork_copies(reach.forks, reach.copies), *outside),
     )
     keep_new(
         tables,
         namespace_number(tables, namespace),  # also of one that nobody has written to
-        copies.unnamed(certificate),
+        copies.without_file_names(certificate),
         [(plan.stream.no, plan.taking.erased) for plan in plans],
     )
     return certificate
@@ -156,10 +156,14 @@ def _plans(
     def stream_of(id_: StreamId) -> Stream:
         return streams.get(id_) or streams.setdefault(id_, tables.stream(namespace, id_))
 
-    seen = {id_: _seen(tables, stream_of(id_)) for id_ in wanted(reach, relations)}
+    seen = {
+        id_: _visible_entries(tables, stream_of(id_)) for id_ in streams_to_read(reach, relations)
+    }
     found = takings(reach, heads, relations, seen)
     if found is None:
-        seen = {id_: _seen(tables, stream_of(id_)) for id_ in (*reach.targets, *reach.forks)}
+        seen = {
+            id_: _visible_entries(tables, stream_of(id_)) for id_ in (*reach.targets, *reach.forks)
+        }
         found = takings(reach, heads, relations, seen) or []
     plans = [plan_of(tables, stream_of(each.stream), each) for each in found]
     return [plan for plan in plans if plan.entries or not _was_erased(plan)]
@@ -169,16 +173,16 @@ def _was_erased(plan: Plan) -> bool:
     return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
 
 
-def plan_of(tables: Tables, stream: Stream, taking: Taking) -> Plan:
+def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan:
     """`taking`, with what it amounts to."""
     sizes = [_size(tables, stream.no, each) for each in taking.erased]
     return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
 
-def _seen(tables: Tables, stream: Stream) -> Seen:
+def _visible_entries(tables: Tables, stream: Stream) -> VisibleEntries:
     head = stream.state.head
     tree = branches.tree(tables, stream.no, head)
-    return Seen(tree, branches.notes(tables, stream.no, head, KEPT_NOTES))
+    return VisibleEntries(tree, branches.notes(tables, stream.no, head, KEPT_NOTES))
 
 
 def kept_kinds(tables: Tables) -> str:
@@ -206,7 +210,7 @@ def _own_notes(tables: Tables, stream: Stream, kinds: Sequence[str]) -> list[Ent
 # ---------------------------------------------------------------- from here on it is erased
 
 
-def marked(
+def mark_streams(
     tables: Tables,
     namespace: str,
     plans: Sequence[Plan],
@@ -221,16 +225,18 @@ def marked(
     commit = Commit(writes=writes, at=request.at)
     tables.run("UPDATE quota SET is_lifted = 1")
     append(tables, Request(namespace, commit, b"", shares_of(commit, random), ()))
-    after = [_closed(tables, namespace, plan) for plan in plans]
+    after = [_close_stream(tables, namespace, plan) for plan in plans]
     tables.run("UPDATE quota SET is_lifted = 0")
     tables.forget_standing()
     return tuple(
-        plan.taking.done(plan.stream.state, hash_after, entries=plan.entries, body_bytes=plan.bytes)
+        plan.taking.erased_session(
+            plan.stream.state, hash_after, entries=plan.entries, body_bytes=plan.bytes
+        )
         for plan, hash_after in zip(plans, after, strict=True)
     )
 
 
-def _closed(tables: Tables, namespace: str, plan: Plan) -> bytes:
+def _close_stream(tables: Tables, namespace: str, plan: Plan) -> bytes:
     """Fence whoever runs a turn in the stream, and redact its header; its hash now."""
     number = plan.stream.no
     if plan.taking.is_whole:

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.stores.retention.erase import Copy
-from perdure.stores.sqlite.maintenance.content_gc import NAME, Blob, Found, remove
+from perdure.stores.sqlite.maintenance.content_gc import NAME, Blob, UnreferencedContents, remove
 from perdure.stores.sqlite.retention.erase_plan import kept_kinds
 from perdure.stores.sqlite.retention.erase_records import Open, certificate_of, keep
 from perdure.stores.sqlite.rows import Tables
@@ -133,7 +133,9 @@ def _sweep(tables: Tables, task: _Task) -> None:
     tables.forget()
 
 
-def remove_contents(tables: Tables, erasure: Open, found: Found, part: Sequence[Blob]) -> None:
+def remove_contents(
+    tables: Tables, erasure: Open, found: UnreferencedContents, part: Sequence[Blob]
+) -> None:
     """Remove those of `part` that nothing refers to, and count them."""
     certificate = certificate_of(tables, erasure)
     sizes = [] if certificate is None else remove(found, part, tables)

@@ -8,7 +8,7 @@ from perdure.session.clock import RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.info import LISTED_STATUSES, ORIGINS
 from perdure.stores.access.lease_term import is_running
-from perdure.stores.retention.cascade import Taking
+from perdure.stores.retention.cascade import StreamErasure
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import (
     Hold,
@@ -18,8 +18,8 @@ from perdure.stores.retention.policy import (
     oldest_kept,
 )
 from perdure.stores.sqlite.append import namespace_number
-from perdure.stores.sqlite.log.usage import held
-from perdure.stores.sqlite.retention.erase_plan import forgotten, marked, plan_of
+from perdure.stores.sqlite.log.usage import namespace_totals
+from perdure.stores.sqlite.retention.erase_plan import forgotten, mark_streams, plan_of
 from perdure.stores.sqlite.retention.erase_records import keep_new
 from perdure.stores.sqlite.rows import Stream, Tables
 
@@ -76,8 +76,8 @@ def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
 
 
 def is_due(tables: Tables, namespace: str, policy: Retention, now: int) -> bool:
-    """What ``Retaining.is_due`` promises."""
-    found = held(tables, namespace)
+    """What ``RetentionService.is_due`` promises."""
+    found = namespace_totals(tables, namespace)
     return (
         is_over(found.sessions, policy.max_sessions)
         or is_over(found.body_bytes, policy.max_bytes)
@@ -99,7 +99,7 @@ def _has_idle(tables: Tables, namespace: str, before: int | None) -> bool:
 
 
 def holdings(tables: Tables, namespace: str, now: int) -> list[Holding]:
-    """What ``Retaining.holdings`` promises."""
+    """What ``RetentionService.holdings`` promises."""
     forks: dict[int, list[StreamId]] = {}
     for origin, fork in tables.rows(_FORKS, namespace):
         forks.setdefault(origin, []).append(StreamId(fork))
@@ -128,7 +128,7 @@ def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold |
 
 
 def holder(tables: Tables, namespace: str, stream: StreamId, now: int) -> Hold | None:
-    """What ``Retaining.holder`` promises."""
+    """What ``RetentionService.holder`` promises."""
     return _holder(tables, tables.stream(namespace, stream), now)
 
 
@@ -160,9 +160,9 @@ def begin_removal(
     number = namespace_number(tables, namespace)
     erased = ((0, stream.state.head),) if stream.state.head >= 0 else ()
     plan = plan_of(
-        tables, stream, Taking(stream=stream.state.header.id, is_whole=True, erased=erased)
+        tables, stream, StreamErasure(stream=stream.state.header.id, is_whole=True, erased=erased)
     )
-    sessions = marked(tables, namespace, [plan], request, random)
+    sessions = mark_streams(tables, namespace, [plan], request, random)
     forgotten(tables, number, [plan])
     certificate = Certificate(
         id=request.id,
@@ -178,7 +178,7 @@ def begin_removal(
 
 
 def forget_keys(tables: Tables, namespace: str, before: int) -> int:
-    """What ``Retaining.forget_keys`` promises."""
+    """What ``RetentionService.forget_keys`` promises."""
     tables.run(
         "DELETE FROM idempotency WHERE at < ?"
         " AND namespace = (SELECT no FROM namespace WHERE name = ?)",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.sqlite.append import namespace_number
-from perdure.stores.sqlite.log.usage import held
+from perdure.stores.sqlite.log.usage import namespace_totals
 from perdure.stores.sqlite.rows import Tables
 
 _LIMITS = """
@@ -18,16 +18,16 @@ WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 
 
 def quota_of(tables: Tables, namespace: str) -> tuple[Quota, Usage]:
-    """What ``Limiting.quota`` promises."""
+    """What ``QuotaService.quota`` promises."""
     limits = tables.row(_LIMITS, namespace) or (None, None, None)
     quota = Quota(max_sessions=limits[0], max_entries=limits[1], max_bytes=limits[2])
-    found = held(tables, namespace)
+    found = namespace_totals(tables, namespace)
     size = found.body_bytes + found.packed_bytes
     return quota, Usage(found.sessions + found.flows, found.kept, size)
 
 
 def set_quota(tables: Tables, namespace: str, quota: Quota) -> None:
-    """What ``Limiting.set_quota`` promises; within a transaction."""
+    """What ``QuotaService.set_quota`` promises; within a transaction."""
     number = namespace_number(tables, namespace)
     tables.run("DELETE FROM quota WHERE namespace = ?", (number,))
     if not quota.is_empty:

@@ -30,7 +30,7 @@ from perdure.stores.sqlite.search.indexer import (
     NO_END,
     Document,
     Mark,
-    damaged,
+    damage_error,
     document_at,
     entries,
     mark_of,
@@ -65,7 +65,7 @@ _STREAM_NUMBER = "SELECT no FROM stream WHERE namespace = ? AND id = ?"
 
 
 def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> list[Hit]:
-    """What ``Searching.search`` promises."""
+    """What ``SearchService.search`` promises."""
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     if number is None:
         return []
@@ -94,9 +94,9 @@ class _Search:
         found = list(self._behind(mark))
         is_empty = mark.entry == mark.stream == 0
         try:
-            return self._found(found, is_empty=is_empty)
+            return self._find_candidates(found, is_empty=is_empty)
         except DAMAGE as error:
-            raise damaged(self._tables) from error
+            raise damage_error(self._tables) from error
 
     def hit(self, score: float, candidate: Candidate) -> Hit | None:
         """The hit that `candidate` is; None when the log no longer holds it."""
@@ -119,7 +119,7 @@ class _Search:
 
     # -- out of the index
 
-    def _found(self, found: list[Candidate], *, is_empty: bool) -> list[Candidate]:
+    def _find_candidates(self, found: list[Candidate], *, is_empty: bool) -> list[Candidate]:
         """The newest of those `found` and those in the index."""
         filters, span = self._filters(), self._span()
         heads: list[Head] = []
@@ -132,7 +132,7 @@ class _Search:
             if looked:
                 exact, begun = (
                     self._exact(looked, finding.asked),
-                    self._begun(looked, finding.asked),
+                    self._prefix_pages(looked, finding.asked),
                 )
                 finding.looked(looked, exact, begun)
             else:
@@ -154,7 +154,7 @@ class _Search:
                 for row in self._tables.run(_PAGE, (head.part, key)).fetchall():
                     yield Looked(head.part, key, row[0])
 
-    def _begun(self, heads: Sequence[Head], asked: Asked) -> Iterator[Looked]:
+    def _prefix_pages(self, heads: Sequence[Head], asked: Asked) -> Iterator[Looked]:
         for head in heads:
             for prefix in asked.prefixes:
                 values = (head.part, prefix, after(prefix))

@@ -12,8 +12,8 @@ from perdure.stores.protocol import OnProgress
 from perdure.stores.sqlite.database import Database
 from perdure.stores.sqlite.search.indexer import (
     Progress,
+    build_part,
     clear,
-    made,
     next_step,
     number_of_namespace,
     progress,
@@ -62,7 +62,7 @@ async def _is_last_step(database: Database, namespace: int, upto: Progress) -> b
     step = await database.read(lambda tables: next_step(tables, namespace, upto), is_durable=False)
     if step.is_last and not step.texts:
         return True
-    step = await asyncio.to_thread(made, step)
+    step = await asyncio.to_thread(build_part, step)
     # At durability "normal", whatever the handle's: the log can tell it again.
     return await database.write(
         lambda tables: put_in(tables, namespace, step), "normal", is_composite=True

@@ -254,12 +254,12 @@ def _step_of_loose(tables: Tables, namespace: int, before: Mark) -> Step:
         try:
             found = loose_texts(tables, namespace, sizes.BATCH_ROWS)
         except DAMAGE as error:
-            raise damaged(tables) from error
+            raise damage_error(tables) from error
     is_last = len(found) == count or not found
     return Step(before, found, before.entry, before.stream, is_of_loose=True, is_last=is_last)
 
 
-def made(step: Step) -> Step:
+def build_part(step: Step) -> Step:
     """`step` with its part, if its texts make one. Takes some tenths of a second."""
     if not sizes.is_enough(len(step.texts), sum(len(text.words) for text in step.texts)):
         return step
@@ -286,7 +286,7 @@ def put_in(tables: Tables, namespace: int, step: Step) -> bool:
             add_loose(tables, namespace, step.texts)
         tables.run(_SET_MARK, (namespace, VERSION, step.entry, step.stream, parts))
     except apsw.ConstraintError as error:
-        raise damaged(tables) from error
+        raise damage_error(tables) from error
     return step.is_last
 
 
@@ -419,6 +419,6 @@ def stream_key(number: int) -> str:
     return f"{FILTER}s{number}"
 
 
-def damaged(tables: Tables) -> SearchIndexDamaged:
+def damage_error(tables: Tables) -> SearchIndexDamaged:
     """The index does not hold together; the log beside it goes on being written."""
     return SearchIndexDamaged(tables.value("SELECT file FROM pragma_database_list LIMIT 1"))
