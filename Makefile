@@ -102,6 +102,7 @@ style: $(INSTALLED)
 	$(BIN)/ruff check --quiet
 	$(BIN)/python scripts/check_shape.py
 	$(BIN)/python -m scripts.check_documents
+	$(BIN)/python scripts/check_commits.py
 	$(BIN)/python scripts/make_command_docs.py --check
 	$(BIN)/python scripts/make_schemas.py --check
 	$(BIN)/lint-imports --no-logo
