@@ -74,6 +74,9 @@ def context_of_end(
     )
     if not any(each is trim.first for each in paired[question + 1 :]):
         return None
+    kept = sum(sizes[:first]) + sum(sizes[question:])
+    if kept <= budget and (max_messages is None or len(paired) - question <= max_messages):
+        return None  # the exchange at `question` fits: a pin right before it hides that
     is_known = _is_known(
         paired, sizes, question, reported=reported, budget=budget, max_messages=max_messages
     )
