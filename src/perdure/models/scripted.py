@@ -56,6 +56,7 @@ from perdure.session.clock import Clock
 from perdure.session.messages import (
     MediaPart,
     Message,
+    Part,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -262,8 +263,26 @@ class Heard:
         for number, message in enumerate(more):
             if number or self._last is not None:
                 longer._said.update(b",")
-            longer._said.update(_encode(message))
+            longer._said.update(_encode(_with_digests(message)))
         return longer
+
+
+def _with_digests(message: Message) -> Message:
+    """Return `message` with digests in place of long texts: encoding it takes no copy of them."""
+    if all(len(getattr(part, "text", "")) < _LARGE_BYTES for part in message.parts):
+        return message
+    return msgspec.structs.replace(message, parts=tuple(map(_with_digest, message.parts)))
+
+
+def _with_digest(part: Part) -> Part:
+    if not isinstance(part, (TextPart, ThinkingPart, ToolResultPart)):
+        return part
+    if len(part.text) < _LARGE_BYTES:
+        return part
+    digest = hashlib.sha256()
+    for start in range(0, len(part.text), _LARGE_BYTES):
+        digest.update(part.text[start : start + _LARGE_BYTES].encode())
+    return msgspec.structs.replace(part, text=digest.hexdigest())
 
 
 class Hearing:
