@@ -33,7 +33,7 @@ async def test_start_with_odd_ids_and_paths_is_refused_and_leaves_nothing(tmp_pa
         for id in ("", "a b", "../x", "x" * 129, "a\0b", "x\n", "é"):
             with pytest.raises(WrongArgument, match="cannot be a flow id"):
                 await flows.start(file, workspace=tmp_path, id=id)
-        with pytest.raises(ConfigError, match="at most 107"):
+        with pytest.raises(ConfigError, match="at most 112 together"):
             await flows.start(file, workspace=tmp_path, id="x" * 108)
         for name in ("", "a\0b"):
             with pytest.raises(WrongArgument, match="record_folder"):
