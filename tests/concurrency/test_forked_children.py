@@ -49,7 +49,7 @@ import os, sys
 from pathlib import Path
 from perdure.stores.jsonl.disk.folder import Folder
 
-with Folder(Path(sys.argv[1]), is_synced=False).locked("stream", "a"):
+with Folder(Path(sys.argv[1]), is_synced=False).hold_lock("stream", "a"):
     pid = os.fork()
     if pid == 0:
         sys.stdin.read()
