@@ -29,7 +29,9 @@ from perdure.session.flows.kinds import (
     RoleConfigured,
     SelectorOpened,
 )
+from perdure.session.flows.run import FlowRun
 from perdure.session.ids import StreamId
+from perdure.stores.protocol import StreamState
 from tests.fakes.chats import until
 from tests.fakes.flow_stage import MODEL, FlowStage, says
 from tests.integration.flows.test_equipping import LINE, RULES, project, prompt_of
@@ -178,6 +180,28 @@ async def is_choosing(stage: FlowStage) -> bool:
     except SessionNotFound:
         return False
     return state.open_turn is not None
+
+
+async def test_selector_that_another_process_ran_in_between_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
+    flow = await begun(stage)
+    there = await flows_of(stage).open("f")
+    read = stage.memory.state
+    runs: list[FlowRun] = []
+
+    async def late(stream: StreamId) -> StreamState:
+        found = await read(stream)
+        if stream == "f__owner__selector-1" and not runs:
+            monkeypatch.undo()
+            runs.append(await there.run())
+        return found
+
+    monkeypatch.setattr(stage.memory, "state", late)
+    assert (await flow.run()).status == "awaiting_improvement_choice"
+    assert [run.status for run in runs] == ["awaiting_improvement_choice"]
+    assert len(await said_to(stage, "f__owner__selector-1")) == 2
 
 
 async def test_a_selector_that_was_erased_is_an_attempt_that_came_to_nothing(

@@ -9,6 +9,7 @@ erased and kept with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -149,7 +150,8 @@ class Selectors:
             signals = self._signals(opened)
             try:
                 if there.open_turn is None:
-                    await running.new_turn(user(message), (), signals)
+                    first = partial(_check_first_turn, there.head)
+                    await running.new_turn(user(message), (), signals, first)
                 else:
                     await running.lost_turn(signals)
             except (TurnOpen, InvalidTransition):
@@ -207,6 +209,12 @@ def selector_agent(agent: Agent) -> Agent:
         on_exceed="fail",
         limits=Limits(max_turns=1),
     )
+
+
+async def _check_first_turn(seen: int, head: int) -> None:
+    """Raises: InvalidTransition when another process has run the one turn since `seen`."""
+    if head != seen:
+        raise InvalidTransition("begun", "begin the turn of a selector")
 
 
 def _answer_in(log: list[Entry]) -> str:
