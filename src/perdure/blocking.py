@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from perdure.client.clock import Outside, SystemClock, system_random
-from perdure.client.open import Durability, LockTimeout, opened
+from perdure.client.open import Durability, LockTimeout, connect_store
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync import handles
 from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
@@ -90,7 +90,7 @@ def open(
     outside = Outside(clock or SystemClock(), random or system_random)
     portal = Portal()
     try:
-        work = opened(
+        work = connect_store(
             address,
             namespace,
             durability,

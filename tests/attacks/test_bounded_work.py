@@ -36,12 +36,12 @@ from perdure.models.scenario_yaml import load_scenario
 from perdure.secrets.vault import Vault
 from perdure.stores.maintenance.manifest import read_manifest
 from perdure.tools.mcp.connection import Connection
-from perdure.tools.mcp.server_tools import Offer, offered
+from perdure.tools.mcp.server_tools import Offer, offer_tools
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.paths.walk import matches
 from perdure.tools.spec import ToolCall
 from perdure.workflow.expressions import template_of
-from perdure.workflow.substitution import Fillings, filled
+from perdure.workflow.substitution import Fillings, fill_template
 from tests.fakes.a_society import RUN, SESSION
 from tests.fakes.web_server import Request, Response, WebServer
 
@@ -209,7 +209,7 @@ def test_no_template_grows_beyond_the_limit(template: str) -> None:
     big = Fillings({"a": '"', "big": "x" * 100_000}, outputs={"n": '\\"'})
     begun = time.monotonic()
     with pytest.raises(LimitExceeded, match=r"limits\.template_bytes = 4,194,304"):
-        filled(template_of(template), big, lambda path: path)
+        fill_template(template_of(template), big, lambda path: path)
     assert time.monotonic() - begun < QUICK_S
 
 
@@ -238,7 +238,7 @@ def hostile(kind: str, **settings: Any) -> McpServer:
 async def offer_of(kind: str, folder: Path, **settings: Any) -> Offer:
     connection = Connection(hostile(kind, **settings), Vault({}, lambda _: None), folder)
     try:
-        return await offered(connection)
+        return await offer_tools(connection)
     finally:
         await connection.close()
 
@@ -330,7 +330,7 @@ async def test_a_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
 async def test_a_call_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
     connection = Connection(hostile("silent-call"), Vault({}, lambda _: None), tmp_path)
     try:
-        (spec,) = (await offered(connection)).tools
+        (spec,) = (await offer_tools(connection)).tools
         call = ToolCall("c", spec.name, {"a": "x"}, "s", "k", 1, tmp_path)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(spec.run(call), 1)

@@ -20,9 +20,9 @@ from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import CredentialsRefused, PerdureError
 from perdure.models.protocol import (
     Delta,
-    Finished,
     ModelInfo,
     ModelRequest,
+    StreamEnd,
     TextDelta,
     ToolCallDelta,
 )
@@ -188,7 +188,7 @@ class Client:
         if self._is_here("tool"):
             yield ToolCallDelta(0, does(self.behaviour), does(self.behaviour), "{}")
         usage = does(self.behaviour) if self._is_here("usage") else Usage(1, 1)
-        yield Finished(does(self.behaviour) if self._is_here("stop") else "stop", usage)
+        yield StreamEnd(does(self.behaviour) if self._is_here("stop") else "stop", usage)
         if self._is_here("last"):
             yield does(self.behaviour)
 

@@ -14,7 +14,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.tools.builtin.shell import run_command
 from perdure.tools.commands import is_allowed
-from perdure.tools.permission_check import judged
+from perdure.tools.permission_check import judge_call
 from perdure.tools.permissions import Permissions
 from tests.fakes.tool_calls import Tools
 
@@ -165,7 +165,7 @@ async def test_command_that_a_rule_does_not_mean_is_refused(
     tmp_path: Path, rule: str, command: str
 ) -> None:
     allowed = Permissions(allowed_command_globs=(rule,), approval="auto")
-    assert judged(run_command, {"command": command}, allowed).decision == "refuse"
+    assert judge_call(run_command, {"command": command}, allowed).decision == "refuse"
     run = await Tools(tmp_path, allowed).run(run_command, command=command)
     assert run.error_code == "tool_denied"
 
@@ -173,7 +173,7 @@ async def test_command_that_a_rule_does_not_mean_is_refused(
 @pytest.mark.parametrize(("rule", "command"), MEANT)
 def test_command_that_a_rule_means_is_allowed(rule: str, command: str) -> None:
     allowed = Permissions(allowed_command_globs=(rule,), approval="auto")
-    assert judged(run_command, {"command": command}, allowed).decision == "run"
+    assert judge_call(run_command, {"command": command}, allowed).decision == "run"
 
 
 @pytest.mark.parametrize(

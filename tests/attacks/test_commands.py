@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.tools.builtin.shell import about_command, run_command
-from perdure.tools.permission_check import judged
+from perdure.tools.permission_check import judge_call
 from perdure.tools.permissions import Permissions
 from tests.fakes.tool_calls import Tools
 
@@ -52,7 +52,7 @@ async def test_no_command_gets_through(tmp_path: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_it_is_refused_before_anybody_is_asked(command: str) -> None:
-    assert judged(run_command, {"command": command}, ALLOWED).decision == "refuse"
+    assert judge_call(run_command, {"command": command}, ALLOWED).decision == "refuse"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from perdure.client.flows.documents.start import document_in, file_reader
 from perdure.client.flows.locations import Begun, begun_record
-from perdure.engine.flows.files.graph_file import CANONICAL, Drawing, drawn_graph
+from perdure.engine.flows.files.graph_file import CANONICAL, GraphFile, drawn_graph
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.required_readings import Library
 from perdure.engine.flows.files.skills import SkillShelf
@@ -156,7 +156,7 @@ def all_that_is_read(work: Path) -> str:
     begun = Begun(StreamId("f"), work, record, "work", "no-access")
     reads: tuple[Callable[[], object], ...] = (
         lambda: library.of_role("owner"),
-        lambda: library.named(["$READING"], "here"),
+        lambda: library.by_name(["$READING"], "here"),
         library.faults,
         shelf.names,
         shelf.whole,
@@ -165,7 +165,7 @@ def all_that_is_read(work: Path) -> str:
         lambda: drawn_graph(WORKFLOW, "x", work),
         lambda: begun_record(begun, work / "workflow.yaml", {}),
         lambda: document_in(work / "workflow.yaml"),
-        lambda: Drawing(record, work).now(),
+        lambda: GraphFile(record, work).now(),
         lambda: RecordFolder(record, work).look_up(["a.md", "../.env", "workflow.yaml"]),
         lambda: RecordFolder(record, work).texts(["a.md"]),
         lambda: file_reader(work)("d.md"),

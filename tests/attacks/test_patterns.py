@@ -22,8 +22,8 @@ from perdure.errors import PerdureError
 from perdure.interop.formats.markdown import inert
 from perdure.interop.redaction.placeholders import REDACTIONS, Redactor
 from perdure.models.providers.classify import is_overflow, used_and_limit
-from perdure.models.providers.redaction import redacted
-from perdure.secrets.mask import masked
+from perdure.models.providers.redaction import redact_text
+from perdure.secrets.mask import mask_secrets
 from perdure.secrets.pasted_keys import credentials_in
 from perdure.secrets.shapes import finds
 from perdure.session.search.query import sought_in
@@ -78,7 +78,7 @@ def redactor(text: str) -> str:
     learnt = Redactor(REDACTIONS)
     learnt.learn(text)
     learnt.settle()
-    return learnt.replaced(text)
+    return learnt.replace(text)
 
 
 def yaml(text: str) -> object:
@@ -105,13 +105,13 @@ SCANNERS: list[tuple[str, Callable[[str], object], Callable[[int], str]]] = [
         repeated("-----BEGIN PRIVATE KEY-----"),
     ),
     ("secrets: addresses", lambda text: list(finds(text)), repeated("a://b:")),
-    ("secrets: cookies", masked, repeated("Set-Cookie: ")),
-    ("secrets: spaces", masked, repeated("password   ")),
+    ("secrets: cookies", mask_secrets, repeated("Set-Cookie: ")),
+    ("secrets: spaces", mask_secrets, repeated("password   ")),
     ("secrets: in lines", lambda text: list(credentials_in(text)), repeated("key=\n")),
     ("redaction: many passwords", redactor, numbered("password=x{0}y{0}z1 ")),
     ("redaction: many people", redactor, numbered("/home/person{0} ")),
     ("redaction: one person", redactor, repeated("/home/ann ann ")),
-    ("providers: keys in errors", redacted, repeated("://a:")),
+    ("providers: keys in errors", redact_text, repeated("://a:")),
     ("providers: overflow", is_overflow, repeated("input token count ")),
     ("providers: numbers", used_and_limit, repeated("1,")),
     ("providers: limits", used_and_limit, repeated("maximum 1 tokens ")),
@@ -174,5 +174,5 @@ def test_sixteen_kilobytes_of_tokens_are_read_in_a_moment() -> None:
     """The text that froze the event loop for five seconds."""
     assert seconds_of(lambda: list(finds("eyJ-" * 4096))) < 0.25
     begun = time.monotonic()
-    masked("eyJ-" * 40_960)
+    mask_secrets("eyJ-" * 40_960)
     assert time.monotonic() - begun < 5

@@ -13,7 +13,7 @@ import pytest
 from perdure.client.open import open as open_store
 from perdure.interop.exports import ExportSelection, export_session
 from perdure.interop.reports import ExportFormat
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.session.messages import assistant, tool_call, tool_result, user
 from perdure.stores.access import lock_holder
 from tests.fakes.secret_forms import forms
@@ -23,10 +23,12 @@ FORMATS: tuple[ExportFormat, ...] = ("perdure", "pi", "operator", "markdown", "h
 
 def test_secret_in_every_known_form_is_masked() -> None:
     tried = list(forms())
-    missed = [name for name, text, secret in tried if secret in masked(text)]
+    missed = [name for name, text, secret in tried if secret in mask_secrets(text)]
     assert len(tried) >= 110
     assert missed == []
-    quoted = [name for name, text, secret in tried if secret in masked(f"before\n{text}\nafter")]
+    quoted = [
+        name for name, text, secret in tried if secret in mask_secrets(f"before\n{text}\nafter")
+    ]
     assert quoted == []
 
 

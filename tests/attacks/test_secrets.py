@@ -18,7 +18,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.egress.http_types import Answered, Asked
+from perdure.egress.http_types import HttpRequest, HttpResponse
 from perdure.errors import PerdureError
 from perdure.events.projection import events_of, wire
 from perdure.models.scenario import CallTools, ScriptedCall
@@ -26,7 +26,7 @@ from perdure.secrets.vault import Taint, Vault
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.builtin.web import web_tools
 from perdure.tools.decorator import tool
-from perdure.tools.permission_check import judged
+from perdure.tools.permission_check import judge_call
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import MODEL, Stage, says
@@ -76,12 +76,12 @@ def no_value(shown: object) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", ["body", "location", "link", "etag", "content-type"])
 async def test_a_server_that_sends_the_secret_back_does_not_show_it(form: str, place: str) -> None:
-    sent: list[Asked] = []
+    sent: list[HttpRequest] = []
 
-    async def fetch(asked: Asked) -> Answered:
+    async def fetch(asked: HttpRequest) -> HttpResponse:
         sent.append(asked)
         headers = {} if place == "body" else {place: f"x {form} y"}
-        return Answered(200, headers, f"got {form}!".encode())
+        return HttpResponse(200, headers, f"got {form}!".encode())
 
     request, search = web_tools(fetch)
     tools = Tools(Path(), PERMISSIONS, {"API": VALUE})
@@ -90,8 +90,8 @@ async def test_a_server_that_sends_the_secret_back_does_not_show_it(form: str, p
     no_value(msgspec.structs.asdict(run))
     found = json.dumps({"results": [{"title": form, "url": "https://x.test/", "content": form}]})
 
-    async def answer(asked: Asked) -> Answered:
-        return Answered(200, {}, found.encode())
+    async def answer(asked: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, {}, found.encode())
 
     _, search = web_tools(answer)
     no_value(msgspec.structs.asdict(await tools.run(search, query="x")))
@@ -191,7 +191,7 @@ GOVERNED = [name for name, spec in BUILTIN.items() if spec.action is not None]
 def test_no_question_and_no_refusal_shows_what_was_planted(name: str, planted: str) -> None:
     asking = msgspec.structs.replace(PERMISSIONS, approval="ask")
     for args in every_field(name, planted):
-        ruling = judged(BUILTIN[name], args, asking)
+        ruling = judge_call(BUILTIN[name], args, asking)
         assert planted not in ruling.text
         assert ruling.grant is None or planted not in ruling.grant
 

@@ -14,7 +14,7 @@ import pytest
 
 from perdure.egress.destinations import destination_of
 from perdure.egress.fetch import fetch
-from perdure.egress.http_types import Answered, Asked
+from perdure.egress.http_types import HttpRequest, HttpResponse
 from perdure.errors import EgressDenied, EgressError
 from perdure.tools.builtin.web import web_tools
 from perdure.tools.execution import ToolRun
@@ -43,7 +43,7 @@ class Way:
     def __init__(self, names: DnsServer) -> None:
         self.names = names
 
-    async def fetch(self, asked: Asked) -> Answered:
+    async def fetch(self, asked: HttpRequest) -> HttpResponse:
         return await fetch(asked, resolve=self._resolve)
 
     async def _resolve(self, host: str, port: int) -> list[str]:
@@ -109,10 +109,10 @@ async def test_a_name_that_changes_its_mind_is_asked_once_for_each_request() -> 
         way = await way_with(lambda name, times: ["192.0.43.8"] if times == 1 else ["127.0.0.1"])
         destination = destination_of(f"https://{HOST}:{server.port}/")
         with pytest.raises(EgressError):  # nobody answers there, or no route leads there
-            await way.fetch(Asked(destination=destination, timeout_s=0.5))
+            await way.fetch(HttpRequest(destination=destination, timeout_s=0.5))
         assert way.names.asked == [HOST]
         with pytest.raises(EgressDenied):  # the second request resolves anew, and is refused
-            await way.fetch(Asked(destination=destination, timeout_s=60))
+            await way.fetch(HttpRequest(destination=destination, timeout_s=60))
         way.names.close()
     assert server.connections == 0
 
@@ -126,7 +126,7 @@ async def test_9_30_a_redirect_is_returned_and_not_followed(status: int, locatio
     moved = Response(status, {"Location": location, "Refresh": f"0; url={location}"})
     async with WebServer(lambda r: moved) as server:
         place = destination_of(f"http://127.0.0.1:{server.port}/", is_local_open=True)
-        answer = await fetch(Asked(destination=place, is_local_open=True))
+        answer = await fetch(HttpRequest(destination=place, is_local_open=True))
     assert (answer.status, answer.headers["location"]) == (status, location)
     assert server.connections == 1
 
@@ -135,10 +135,12 @@ async def test_no_header_of_the_model_changes_where_a_request_goes() -> None:
     async with WebServer(lambda r: Response()) as server:
         place = f"http://127.0.0.1:{server.port}/"
 
-        async def local(asked: Asked) -> Answered:
+        async def local(asked: HttpRequest) -> HttpResponse:
             there = destination_of(place, is_local_open=True)
             return await fetch(
-                Asked(destination=there, headers=asked.headers, body=asked.body, is_local_open=True)
+                HttpRequest(
+                    destination=there, headers=asked.headers, body=asked.body, is_local_open=True
+                )
             )
 
         request, _ = web_tools(local)

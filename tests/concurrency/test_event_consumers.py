@@ -120,7 +120,7 @@ class Writer:
         entry = new_side(ModelFinished("stop", usage=Usage(1)), (await self._call(call)))
         write = Write(stream=S, entries=(entry,), lease=self._lease)
         await self._memory.commit(Commit(writes=(write,), at=5))
-        self._store.bus.closed(S, call)
+        self._store.bus.close_call(S, call)
         await self.write(TurnFinished("stop"))
 
     async def _call(self, seq: int) -> EntryId:
@@ -167,10 +167,10 @@ async def test_a_consumer_that_stands_still_costs_bounded_memory() -> None:
                 bus.tell(EventDraft("agent:token", of, f"word{n % 10} ", session_id=S), n)
             sizes.append(tracemalloc.get_traced_memory()[0])
             if of < 20:
-                bus.closed(S, of)
+                bus.close_call(S, of)
     finally:
         tracemalloc.stop()
     assert max(sizes) < 1.5 * min(sizes)  # what one open answer takes, however many came before
-    (caught_up,) = stalled.taken()
+    (caught_up,) = stalled.take()
     assert isinstance(caught_up, Snapshot)
     assert (caught_up.of, caught_up.n) == (20, 2 * CAPACITY)

@@ -18,7 +18,7 @@ import pytest
 import perdure
 from perdure.client.agents.chat import Chat
 from perdure.errors import InvalidTransition
-from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.messages import Message, Usage, decode_message
@@ -43,7 +43,7 @@ class Gate:
         while not self.is_open:  # noqa: ASYNC110 - set from other threads, which no Event may be
             await asyncio.sleep(0.0005)
         yield TextDelta("ok")
-        yield Finished("stop", Usage(1, 1))
+        yield StreamEnd("stop", Usage(1, 1))
 
 
 @pytest.fixture(params=STORES)

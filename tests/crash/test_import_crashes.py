@@ -90,7 +90,7 @@ async def a_session_of_our_own() -> tuple[bytes, Bundle]:
     for number in range(6):
         await say(store, f"{number} and on " * 40)
     bundle = await bundle_of(store, S)
-    return native.written(bundle), bundle
+    return native.write_bundle(bundle), bundle
 
 
 @pytest.mark.timeout(400)

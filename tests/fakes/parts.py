@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from perdure.session.search.bm25 import Candidate
 from perdure.session.search.matches import counts_in
 from perdure.session.search.parts.builder import Part, Text
-from perdure.session.search.parts.lookup import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read, Spoken
 from perdure.session.search.parts.pages import after
 from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.query import sought_in
@@ -26,7 +26,7 @@ def found_in(
 ) -> tuple[list[Candidate], int]:
     """The newest `most` texts in `parts` that fit, and how many were read for that."""
     heads = [Head(no, len(part.said), part.said[-1].position) for no, part in enumerate(parts)]
-    finding = Finding(Asked(sought_in(query), filters), heads, [], most)
+    finding = PartLookup(Asked(sought_in(query), filters), heads, [], most)
     read = 0
     while step := finding.step():
         looked = [each for each in step if isinstance(each, Head)]
@@ -34,7 +34,7 @@ def found_in(
         if looked:
             exact = [page for head in looked for page in _exact(parts, head.part, finding.asked)]
             begun = [page for head in looked for page in _begun(parts, head.part, finding.asked)]
-            finding.looked(looked, exact, begun)
+            finding.look_up(looked, exact, begun)
         else:
             read += len(wanted)
             finding.read(_spoken(parts, each) for each in wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.client.clock import Outside
-from perdure.client.open import opened
+from perdure.client.open import connect_store
 from perdure.client.store import Store
 from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -26,7 +26,7 @@ class Place:
     async def open(self) -> Store:
         """The store, opened once more."""
         if self._address:
-            store = await opened(self._address, "default", "normal", self.outside)
+            store = await connect_store(self._address, "default", "normal", self.outside)
         else:
             store = Store(self._memory.sharing(), self.outside)
         self._opened.append(store)

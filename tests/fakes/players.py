@@ -15,9 +15,9 @@ from perdure.errors import ModelError
 from perdure.events.projection import events_of
 from perdure.models.protocol import (
     Delta,
-    Finished,
     ModelInfo,
     ModelRequest,
+    StreamEnd,
     TextDelta,
     ToolCallDelta,
 )
@@ -40,20 +40,20 @@ class Hold:
 
 
 Act = Sequence[Delta | ModelError | Hold | Exception]
-"""What one call does, in order; without a `Finished` or an error at its end it breaks off."""
+"""What one call does, in order; without a `StreamEnd` or an error at its end it breaks off."""
 
 USED = Usage(100, 10)
 
 
 def words(text: str, usage: Usage | None = USED) -> Act:
     """An answer of text."""
-    return (TextDelta(text), Finished("stop", usage))
+    return (TextDelta(text), StreamEnd("stop", usage))
 
 
 def asks(*names: str, json: str = "{}", usage: Usage | None = USED) -> Act:
     """An answer that calls tools, whose ids are ``<name>-<place>``."""
     calls = [ToolCallDelta(n, f"{name}-{n}", name, json) for n, name in enumerate(names)]
-    return (*calls, Finished("tool_calls", usage))
+    return (*calls, StreamEnd("tool_calls", usage))
 
 
 class Players:

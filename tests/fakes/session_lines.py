@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.codecs.fields import Fields
-from perdure.codecs.protocol import Codec, Writing
+from perdure.codecs.protocol import Codec, WriteContext
 from perdure.session.ids import EntryId
 
 
@@ -17,10 +17,10 @@ def record_line(codec: Codec, record: Fields, id: str, parent: str | None, at: i
     return codec.line(codec.placed(record, id, parent, at))
 
 
-def writing_of(ids: Mapping[EntryId, str], media: Mapping[str, bytes], own: str) -> Writing:
+def writing_of(ids: Mapping[EntryId, str], media: Mapping[str, bytes], own: str) -> WriteContext:
     """What records are made with, in a file where each of `ids` is one record."""
 
     def no_model(_: EntryId) -> None:
         return None
 
-    return Writing(own=own, first=ids.get, last=ids.get, blob=media.get, model=no_model)
+    return WriteContext(own=own, first=ids.get, last=ids.get, blob=media.get, model=no_model)

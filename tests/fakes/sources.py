@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from perdure.interop.formats.items import Item, ParsedSource, bound
+from perdure.interop.formats.items import Item, ParsedSource, bind_items
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds
 from perdure.interop.imports import import_source
 from perdure.interop.reports import FormatName, ImportReport
@@ -117,13 +117,13 @@ def made_of(parsed: ParsedSource, number: int) -> Item:
 
 def check_items(parsed: ParsedSource) -> None:
     """Assert what holds of every source, however damaged: no line lost, all references earlier."""
-    assert parsed.unaccounted() == []
+    assert parsed.unaccounted_lines() == []
     for position, item in enumerate(parsed.items):
         named = [item.parent, item.about, *(item.references or {}).values()]
         assert all(other is None or 0 <= other < position for other in named)
         assert item.parent is None or parsed.items[item.parent].lane == "tree"
     assert parsed.leaf is None or parsed.items[parsed.leaf].lane == "tree"
-    assert len(bound(parsed.items, StreamId("s"), 0).entries) == len(parsed.items)
+    assert len(bind_items(parsed.items, StreamId("s"), 0).entries) == len(parsed.items)
 
 
 @st.composite

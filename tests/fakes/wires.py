@@ -54,7 +54,7 @@ class Wire:
         builder = AnswerBuilder(self.model)
         async for delta in self.client.stream(request or self.request()):
             builder.add(delta)
-        return builder.finished()
+        return builder.build()
 
     async def says(
         self, events: Sequence[Chunk | str], request: ModelRequest | None = None

@@ -12,8 +12,8 @@ import msgspec
 from perdure.codecs.lines import lines_of
 from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native
-from perdure.interop.formats.detection import recognised
-from perdure.interop.formats.native import rehomed
+from perdure.interop.formats.detection import detect_format
+from perdure.interop.formats.native import move_entry
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.reader import Bounds
 from perdure.session.entries import Entry
@@ -60,7 +60,7 @@ class Forgetful(MemoryStore):
 
 async def check_memory(content: bytes) -> None:
     """Assert that reading `content`, many times over, stays within its bound."""
-    format = recognised(Held(content))
+    format = detect_format(Held(content))
     large = _longer_log(content) if format == native.FORMAT else _repeated(content)
     longest, count = 0, 0
     for line in lines_of(large):
@@ -87,8 +87,8 @@ def _longer_log(content: bytes) -> bytes:
     entries: list[Entry] = []
     for first in range(0, count * max(1, SIZE_BYTES // len(content)), max(1, count)):
         ids = {each.id: entry_id(stream, each.seq + first) for each in bundle.entries}
-        entries += (rehomed(each, stream, each.seq + first, ids) for each in bundle.entries)
-    return native.written(msgspec.structs.replace(bundle, entries=tuple(entries)))
+        entries += (move_entry(each, stream, each.seq + first, ids) for each in bundle.entries)
+    return native.write_bundle(msgspec.structs.replace(bundle, entries=tuple(entries)))
 
 
 async def _peak_bytes(content: bytes) -> int:

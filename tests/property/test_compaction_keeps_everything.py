@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.context import prompts
 from perdure.context.build import build_context
 from perdure.context.compaction import plan_compaction
-from perdure.context.emission import emitted
+from perdure.context.emission import emit
 from perdure.context.summary import summary_requests, summary_text
 from perdure.session.codec import encode
 from perdure.session.fold import ContextWindow
@@ -23,7 +23,7 @@ from tests.fakes.tree_log import TreeLog
 
 def contents_of(window: ContextWindow) -> Counter[bytes]:
     """What is said in a window, the summary left out."""
-    said = emitted(window)
+    said = emit(window)
     shown = said.messages[1:] if said.has_summary else said.messages
     return counted([each.message for each in shown])
 
@@ -66,7 +66,7 @@ def test_what_stays_begins_with_no_tool_result(log: TreeLog, keep: int) -> None:
             continue
         ids = [entry.id for entry in window.entries]
         log.append(Compaction("a summary", plan.first_kept), parent=leaf)
-        after = emitted(log.window())
+        after = emit(log.window())
         assert plan.first_kept in ids
         assert after.messages[1].message.role != "tool"
 

@@ -23,13 +23,13 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from perdure.client.flows.consent import RULES
 from perdure.client.flows.feeds import RoleFeed
-from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
+from perdure.engine.flows.files.graph_file import WORKFLOW, GraphFile
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.answers import answered
+from perdure.engine.flows.rules.answers import apply_answer
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.pending import FlowWait, waits_in
 from perdure.engine.flows.rules.structure import faults_of
@@ -240,7 +240,7 @@ class FlowWorld(FlowMachine):
         roles = RandomRoles(process, self.clock, answered, meanwhile, chance)
         store: Any = process
         record = RecordFolder(self.folder, self.folder)
-        drawing = Drawing(self.folder, self.folder)
+        drawing = GraphFile(self.folder, self.folder)
         found = FlowContext(Journal(store, FLOW, self.clock), record, record, self._checks, drawing)
         runner = FlowRunner(found, roles, self.clock, self.store.changes)
         return asyncio.ensure_future(self._ran(runner, roles))
@@ -289,7 +289,7 @@ class FlowWorld(FlowMachine):
             return
         question = self.asked[place % len(self.asked)]
         with suppress(InvalidEntry):
-            await self._decided(lambda state: answered(state, question, words, "me"))
+            await self._decided(lambda state: apply_answer(state, question, words, "me"))
 
     def _settle(self, chosen: FlowWait, place: int, *, is_let: bool) -> None:
         match chosen.topic:

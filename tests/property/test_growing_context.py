@@ -48,7 +48,7 @@ def followed(
     found = None
     is_next = entry.parent_id == leaf and entry.kind in LENGTHENING
     if is_next and entry.id not in window.pins:
-        found = before.extended([entry])
+        found = before.extend([entry])
     return found or conversation_of(window, before.history)
 
 
@@ -79,7 +79,7 @@ def test_a_long_branch_is_the_same_however_many_entries_come_at_once(
     conversation = conversation_of(log.window(), history)
     for start in range(0, len(said), at_once):
         log.extend(*said[start : start + at_once])
-        more = conversation.extended(log.entries[start:])
+        more = conversation.extend(log.entries[start:])
         assert more is not None
         conversation = more
         assert_same(conversation, log.window(), budget, scale)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.build import Context, build_context
-from perdure.context.emission import ContextMessage, emitted
+from perdure.context.emission import ContextMessage, emit
 from perdure.context.validity import valid_history
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, TextPart, user
@@ -49,7 +49,7 @@ def test_no_word_of_the_person_in_the_window_is_lost(log: TreeLog) -> None:
         window = log.window(leaf)
         context = build_context(window)
         kept = Counter(text for message in said_in(context) for text in texts_of(message))
-        for each in emitted(window).messages:
+        for each in emit(window).messages:
             if each.message.role == "user":
                 said = Counter(texts_of(each.message))
                 assert said <= kept

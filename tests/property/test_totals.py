@@ -12,7 +12,7 @@ from perdure.engine.turns import inputs
 from perdure.engine.turns.config import Budget, Link, TurnConfig
 from perdure.engine.turns.inputs import Input
 from perdure.engine.turns.machine import step
-from perdure.engine.turns.recovery import carried
+from perdure.engine.turns.recovery import carried_state
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.errors import CredentialsRefused, ModelRefused, ModelUnavailable, RateLimited
 from perdure.models.retry import RetryPolicy
@@ -112,7 +112,7 @@ async def test_totals_are_the_sum_of_the_ledger_after_any_course_of_turns(
     state = empty_state()
     for number in range(1, data.draw(st.integers(1, 4)) + 1):
         config = data.draw(configs)
-        so_far = await carried(Reader(log.entries), state.stream, len(log.entries) - 1)  # type: ignore[arg-type] - the one method it calls
+        so_far = await carried_state(Reader(log.entries), state.stream, len(log.entries) - 1)  # type: ignore[arg-type] - the one method it calls
         assert so_far.spent == summed(log.entries)
         begin = inputs.Begin(
             user("go"),

@@ -32,7 +32,7 @@ def is_at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def asked() -> bool:
+def ask_consent() -> bool:
     """The answer of a person to `QUESTION`, yes by default.
 
     Raises: typer.Abort when there is none.
@@ -40,7 +40,7 @@ def asked() -> bool:
     return typer.confirm(QUESTION, default=True, err=True)
 
 
-def offered_key(address: str, ask: Callable[[], bool] = asked) -> StoreKey | None:
+def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:
     """The key for a new store at `address`, kept in the keyring; None: no key of its own.
 
     Raises: what `configured_key` raises.

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from perdure.errors import ConfigError
 from perdure.events.scope import scope
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.session.clock import timestamp
 from perdure.session.printable import json_escaped, safe
 
@@ -56,12 +56,14 @@ class TextForm(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         facts = " ".join(f"{name}={value}" for name, value in scope().items())
         head = f"{_time(record)} {record.levelname.lower()} {record.name}:"
-        return safe(" ".join(filter(None, (head, _said(record), facts))) + self._trace(record))
+        return safe(
+            " ".join(filter(None, (head, _record_text(record), facts))) + self._trace(record)
+        )
 
     def _trace(self, record: logging.LogRecord) -> str:
         if record.exc_info is None:
             return ""
-        return "\n" + masked(self.formatException(record.exc_info))
+        return "\n" + mask_secrets(self.formatException(record.exc_info))
 
 
 class JsonForm(logging.Formatter):
@@ -72,11 +74,11 @@ class JsonForm(logging.Formatter):
             "at": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _said(record),
+            "message": _record_text(record),
             **scope(),
         }
         if record.exc_info is not None:
-            line["trace"] = masked(self.formatException(record.exc_info))
+            line["trace"] = mask_secrets(self.formatException(record.exc_info))
         return json_escaped(json.dumps(line, ensure_ascii=False, default=str))
 
 
@@ -84,5 +86,5 @@ def _time(record: logging.LogRecord) -> str:
     return timestamp(round(record.created * 1000))
 
 
-def _said(record: logging.LogRecord) -> str:
-    return masked(record.getMessage()).replace("\n", " ")
+def _record_text(record: logging.LogRecord) -> str:
+    return mask_secrets(record.getMessage()).replace("\n", " ")

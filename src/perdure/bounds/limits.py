@@ -116,7 +116,7 @@ def require_within(limit: str, size: int, what: str) -> None:
         raise LimitExceeded(what, limit, most)
 
 
-def described() -> tuple[tuple[str, object, str], ...]:
+def describe_limits() -> tuple[tuple[str, object, str], ...]:
     """Name, default and description of every limit."""
     hints = get_type_hints(InputLimits, include_extras=True)
     found: list[tuple[str, object, str]] = []

@@ -24,7 +24,7 @@ from perdure.stores.retention.erase import (
 from perdure.stores.retention.policy import RetentionService
 
 
-def erasing(backend: SessionStore) -> EraseService:
+def require_erasing(backend: SessionStore) -> EraseService:
     """`backend`, as one that can erase. Raises: Unsupported."""
     if not isinstance(backend, EraseService):
         raise Unsupported("erasure", backend.address.partition(":")[0])
@@ -74,7 +74,9 @@ async def free_flow_ids(
 
 async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
     """The erased sessions of the roles and selectors of `flow`. Another flow may be ``flow__x``."""
-    whole = {each.session for done in await erasing(backend).erasures() for each in done.sessions}
+    whole = {
+        each.session for done in await require_erasing(backend).erasures() for each in done.sessions
+    }
     found: set[StreamId] = set()
     for stream in whole:
         with suppress(SessionNotFound):
@@ -99,7 +101,7 @@ async def _exists(backend: SessionStore, stream: StreamId) -> bool:
     return False
 
 
-async def taken(backend: SessionStore, stream: StreamId) -> SessionExists:
+async def session_exists_error(backend: SessionStore, stream: StreamId) -> SessionExists:
     """The refusal of an id that is taken, which says if the session was erased."""
     with suppress(SessionNotFound):
         state = await backend.state(stream)
@@ -117,7 +119,7 @@ async def erase_session(
     """Erase one session. Raises: as ``EraseService.erase``; Unsupported."""
     asked = _request(outside, "session", session, by)
     asked = msgspec.structs.replace(asked, forks=forks)
-    return await without_scratch(backend, await erasing(backend).erase(asked))
+    return await without_scratch(backend, await require_erasing(backend).erase(asked))
 
 
 async def erase_subject(
@@ -125,14 +127,14 @@ async def erase_subject(
 ) -> Certificate:
     """Erase all sessions of `subject`, with their forks and children."""
     asked = _request(outside, "subject", subject, by)
-    certificate = await without_scratch(backend, await erasing(backend).erase(asked))
+    certificate = await without_scratch(backend, await require_erasing(backend).erase(asked))
     return msgspec.structs.replace(certificate, subject=subject)
 
 
 async def erase_namespace(backend: SessionStore, outside: Outside, by: str | None) -> Certificate:
     """Erase every session of the namespace."""
     asked = _request(outside, "namespace", None, by)
-    return await without_scratch(backend, await erasing(backend).erase(asked))
+    return await without_scratch(backend, await require_erasing(backend).erase(asked))
 
 
 def _request(outside: Outside, scope: EraseScope, name: str | None, by: str | None) -> EraseRequest:

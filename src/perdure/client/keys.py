@@ -149,12 +149,12 @@ def has_keyring() -> bool:
 
 def keep_next_key(address: str, key: StoreKey) -> bool:
     """Put `key` beside the store's own, before a rekey; whether the keyring has it now. Blocks."""
-    return _kept(canonical(address) + NEXT, key)
+    return _save_key(canonical(address) + NEXT, key)
 
 
 def keep_key(address: str, key: StoreKey) -> bool:
     """Make `key` the store's own in the keyring; whether it is. Blocks."""
-    is_kept = _kept(canonical(address), key)
+    is_kept = _save_key(canonical(address), key)
     if is_kept:
         forget_key(canonical(address) + NEXT)
     return is_kept
@@ -170,7 +170,7 @@ def forget_key(user: str) -> None:
             return
 
 
-def _kept(user: str, key: StoreKey) -> bool:
+def _save_key(user: str, key: StoreKey) -> bool:
     keyring = _keyring()
     if keyring is None:
         return False

@@ -139,7 +139,7 @@ def open(
     async def store() -> Store:
         running_loop()
         outside = Outside(clock or SystemClock(), random or system_random)
-        return await opened(
+        return await connect_store(
             address,
             namespace,
             durability,
@@ -181,7 +181,7 @@ def _check_namespace(namespace: str) -> None:
         raise ConfigError(f"{namespace!r:.60} is no namespace: give it a name")
 
 
-async def opened(
+async def connect_store(
     address: str | None,
     namespace: str,
     durability: Durability,

@@ -16,7 +16,7 @@ from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
 from perdure.client.conversation.append import Appender, ExpectedLeaf
 from perdure.client.conversation.authority import agent_of_fork, questions_in_force
-from perdure.client.conversation.hook_points import asked
+from perdure.client.conversation.hook_points import ask_hooks
 from perdure.client.conversation.workspace import require_folder
 from perdure.client.erase import erase_session
 from perdure.client.reads import EntryRef, OpenQuestion, open_questions
@@ -93,13 +93,13 @@ class Session(Appender):
         state = await self._look()
         await self._require_no_role(state, "branch")
         target = None if entry is None else await self._in_tree(entry)
-        expected = await self._expected(expected_leaf)
+        expected = await self._resolve_expected_leaf(expected_leaf)
         leaf = state.leaf
         if leaf == target and idempotency_key is None:
             if expected is not msgspec.UNSET and expected != leaf:
                 raise LeafConflict(self.id, expected, leaf)
             return None
-        summary = await asked(self._hooks, BeforeTree(self.id, leaf, target))
+        summary = await ask_hooks(self._hooks, BeforeTree(self.id, leaf, target))
         if isinstance(summary, str) and summary.strip():
             told = BranchSummary(summary, from_id=target)
             return await self._move(told, expected, idempotency_key, state.head)
@@ -123,8 +123,8 @@ class Session(Appender):
         state = await self._look()
         await self._require_no_role(state, "branch")
         target = None if entry is None else await self._in_tree(entry)
-        expected = await self._expected(expected_leaf)
-        other = await asked(self._hooks, BeforeTree(self.id, state.leaf, target))
+        expected = await self._resolve_expected_leaf(expected_leaf)
+        other = await ask_hooks(self._hooks, BeforeTree(self.id, state.leaf, target))
         told = other if isinstance(other, str) and other.strip() else summary
         if isinstance(told, str):
             told = BranchSummary(told)
@@ -198,7 +198,7 @@ class Session(Appender):
             require_folder(folder)
         await self.flush()
         leaf = None if at is None else await self._in_tree(at)
-        await asked(self._hooks, BeforeFork(self.id, leaf))
+        await ask_hooks(self._hooks, BeforeFork(self.id, leaf))
         state = await self._look()
         point = ForkPoint(
             stream=self.id,

@@ -21,9 +21,9 @@ from perdure.client.erase import (
     erase_namespace,
     erase_session,
     erase_subject,
-    erasing,
     free_id,
-    taken,
+    require_erasing,
+    session_exists_error,
 )
 from perdure.client.inbox.lookup import FLOW_KINDS, stream_asking
 from perdure.client.lookup.identifiers import find_entry, find_flow, find_stream
@@ -32,7 +32,7 @@ from perdure.client.reads import OpenQuestion, open_questions
 from perdure.client.session import Session
 from perdure.client.session_fields import place_of, require_header, require_subject
 from perdure.client.titles import title_of
-from perdure.client.verify import verified
+from perdure.client.verify import verify_backend
 from perdure.client.watch import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import (
@@ -161,7 +161,7 @@ class Store:
         try:
             await self.backend.commit(Commit(writes=(write,), at=header.created_at))
         except SessionExists:
-            raise await taken(self.backend, header.id) from None
+            raise await session_exists_error(self.backend, header.id) from None
         return await self._handle(header.id, StoredSession(self.backend))
 
     async def open_or_create(
@@ -334,14 +334,14 @@ class Store:
         query = SearchQuery(
             text=text,
             roles=tuple(roles),
-            sessions=tuple([await self._known(session) for session in sessions]),
+            sessions=tuple([await self._require_session(session) for session in sessions]),
             tools=tuple(tools),
             since=None if since is None else ms_of(since),
             until=None if until is None else ms_of(until),
             is_on_branch=on_branch,
             limit=limit,
         )
-        return await _found(self._searching, query, on_progress)
+        return await _run_search(self._searching, query, on_progress)
 
     async def import_files(
         self,
@@ -428,7 +428,7 @@ class Store:
             session = await self.open(stream.header.id)
             return await session.answer(id, answer, by=by, note=note)
         clock, flow = self.outside.clock, stream.header.id
-        answering = inbox_of_flows.Answering(self.backend, clock, flow)
+        answering = inbox_of_flows.FlowAnswerer(self.backend, clock, flow)
         return await answering.answer(id, answer, by=by, note=note)
 
     async def tool_calls(
@@ -447,7 +447,7 @@ class Store:
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         amount("last", last)
-        known = None if session is None else await self._known(session)
+        known = None if session is None else await self._require_session(session)
         return await call_records.newest_calls(self.backend, known, tool, failed=failed, last=last)
 
     async def usage(
@@ -487,7 +487,7 @@ class Store:
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         amount("last", last)
-        known = None if session is None else await self._known(session)
+        known = None if session is None else await self._require_session(session)
         return await edit_records.newest_edits(self.backend, known, last)
 
     @property
@@ -559,11 +559,11 @@ class Store:
 
         Raises: Unsupported.
         """
-        return await erasing(self.backend).erasures()
+        return await require_erasing(self.backend).erasures()
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
         """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
-        return await verified(self.backend, on_progress)
+        return await verify_backend(self.backend, on_progress)
 
     async def info(self) -> StoreInfo:
         """Facts and figures."""
@@ -586,12 +586,12 @@ class Store:
 
     async def _draft(self, birth: Write, *, is_chosen: bool) -> Session:
         if is_chosen and await self._exists(birth.stream):
-            raise await taken(self.backend, birth.stream)
+            raise await session_exists_error(self.backend, birth.stream)
         outside = self.outside
         draft = await LazySession.create(self.backend, birth, outside.clock, outside.random)
         return await self._handle(birth.stream, draft)
 
-    async def _known(self, session: str) -> StreamId:
+    async def _require_session(self, session: str) -> StreamId:
         """Return `session` as the id of an existing stream. Raises: SessionNotFound."""
         return (await self.backend.state(StreamId(session))).header.id
 
@@ -607,7 +607,7 @@ class Store:
         return Session(backing, state, self.outside, self.bus, self.hooks)
 
 
-async def _found(
+async def _run_search(
     store: SearchService, query: SearchQuery, on_progress: Callable[[int, int], None] | None
 ) -> list[Hit]:
     if on_progress is not None and isinstance(store, ScanSearchService):

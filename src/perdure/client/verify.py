@@ -7,7 +7,7 @@ import asyncio
 from perdure.stores.protocol import OnProgress, SessionStore, Verification
 
 
-async def verified(store: SessionStore, on_progress: OnProgress | None) -> Verification:
+async def verify_backend(store: SessionStore, on_progress: OnProgress | None) -> Verification:
     """What ``SessionStore.verify`` finds; a thread that checks when this is left ends soon."""
     is_given_up = False
 

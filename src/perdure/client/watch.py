@@ -161,7 +161,7 @@ async def _feed(
     is_behind = True
     try:
         while True:
-            order.take(live.taken())
+            order.take(live.take())
             if woken.done():
                 if not woken.result():
                     return
@@ -171,8 +171,8 @@ async def _feed(
             if is_behind or order.is_uncertain:
                 page = await read(watch.cursor.after)
                 is_behind = len(page) == _PAGE
-                order.take_late(live.taken())
-            for event in order.merged(page, is_last=not is_behind):
+                order.take_late(live.take())
+            for event in order.merge_page(page, is_last=not is_behind):
                 yield event
             if not (is_behind or order.is_uncertain):
                 await _either(woken, live)
@@ -196,7 +196,7 @@ async def _waiting(changes: AsyncIterator[None]) -> asyncio.Task[bool]:
 
 
 async def _either(woken: asyncio.Task[bool], live: Subscription) -> None:
-    arrived = asyncio.ensure_future(live.arrived())
+    arrived = asyncio.ensure_future(live.wait())
     try:
         await asyncio.wait((woken, arrived), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -234,7 +234,7 @@ class _Order:
         """`events` have arrived while the log was read."""
         self._late = [event for event in events if self._is_open(event)]
 
-    def merged(self, page: Sequence[Positioned], *, is_last: bool) -> Iterator[AnyEvent]:
+    def merge_page(self, page: Sequence[Positioned], *, is_last: bool) -> Iterator[AnyEvent]:
         """The events of `page` with the live ones; the cursor moves as they are told."""
         for positioned in page:
             entry = positioned.entry

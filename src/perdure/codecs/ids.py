@@ -24,7 +24,7 @@ def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
     return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
 
 
-def numbered(index: int) -> str:
+def record_id(index: int) -> str:
     """What stands for the id of the record of that number, the header's being 0."""
     return f"#{index}"
 

@@ -50,7 +50,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
         return not self.content or self.content.isspace()
 
 
-class Reading(msgspec.Struct, frozen=True, gc=False):
+class ReadLine(msgspec.Struct, frozen=True, gc=False):
     """What a line says, and what was wrong with it. `value` counts only if it `is_json`."""
 
     value: object
@@ -69,7 +69,7 @@ def lines_of(content: bytes) -> Iterator[Line]:
         offset = end + 1
 
 
-def read_line(content: bytes) -> Reading:
+def read_line(content: bytes) -> ReadLine:
     """What the JSON text `content` says.
 
     Shape: what msgspec refuses and Python's reader accepts is mended until it can be written
@@ -77,12 +77,12 @@ def read_line(content: bytes) -> Reading:
     no finite number. `problem` then says so; without `is_json` it says why there is no value.
     """
     try:
-        value = _decoded(content)
+        value = _decode_bounded(content)
     except RecursionError:
-        return Reading(None, is_json=False, problem=TOO_DEEP)
+        return ReadLine(None, is_json=False, problem=TOO_DEEP)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _read_leniently(content)
-    return Reading(value)
+    return ReadLine(value)
 
 
 def plain_fields(content: bytes) -> dict[str, Any] | None:
@@ -96,7 +96,7 @@ def plain_fields(content: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value)
 
 
-def _decoded(content: bytes) -> object:
+def _decode_bounded(content: bytes) -> object:
     value = _decode(content)
     if is_too_deep(content, value):
         raise RecursionError
@@ -124,18 +124,20 @@ def _containers_in(holder: object) -> list[object]:
     return [each for each in held if isinstance(each, dict | list)]
 
 
-def _read_leniently(content: bytes) -> Reading:
+def _read_leniently(content: bytes) -> ReadLine:
     if content.startswith(_BYTE_ORDER_MARK):
         return read_line(content.removeprefix(_BYTE_ORDER_MARK))
     text = content.decode("utf-8", "replace")
     try:
-        value = _mended(json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int))
-        _decoded(msgspec.json.encode(value))
+        value = _repair_surrogates(
+            json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int)
+        )
+        _decode_bounded(msgspec.json.encode(value))
     except RecursionError:
-        return Reading(None, is_json=False, problem=TOO_DEEP)
+        return ReadLine(None, is_json=False, problem=TOO_DEEP)
     except ValueError as error:
-        return Reading(None, is_json=False, problem=f"it is not JSON ({_reason(error)})")
-    return Reading(value, problem=MENDED)
+        return ReadLine(None, is_json=False, problem=f"it is not JSON ({_reason(error)})")
+    return ReadLine(value, problem=MENDED)
 
 
 def _reason(error: ValueError) -> str:
@@ -151,12 +153,15 @@ def _int(text: str) -> int | str:
     return int(text) if len(text) < 1000 else text
 
 
-def _mended(value: object) -> object:
+def _repair_surrogates(value: object) -> object:
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
-        return [_mended(item) for item in cast("list[object]", value)]
+        return [_repair_surrogates(item) for item in cast("list[object]", value)]
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {cast("str", _mended(key)): _mended(item) for key, item in fields.items()}
+        return {
+            cast("str", _repair_surrogates(key)): _repair_surrogates(item)
+            for key, item in fields.items()
+        }
     return value

@@ -39,7 +39,7 @@ class Media:
         """Each content once, in the order they came."""
         return tuple(self._contents.values())
 
-    def taken(self) -> tuple[bytes, ...]:
+    def take(self) -> tuple[bytes, ...]:
         """The media that came since they were taken last."""
         taken, self._contents = self.blobs, {}
         return taken
@@ -62,7 +62,7 @@ class Media:
             byte_length=len(content),
         )
 
-    def addressed(self, address: str | None, mime_type: str | None = None) -> MediaPart | None:
+    def from_address(self, address: str | None, mime_type: str | None = None) -> MediaPart | None:
         """The part for a ``data:`` address, or for base64 that stands alone; None for others."""
         found = None if address is None else _DATA_ADDRESS.match(address)
         if address is None or found is None:

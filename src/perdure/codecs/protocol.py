@@ -20,7 +20,7 @@ from perdure.session.codec import Body
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE, Custom, TreeBody
-from perdure.session.media_storage.embedded_base64 import restored, restored_text
+from perdure.session.media_storage.embedded_base64 import restore_args, restored_text
 from perdure.session.messages import MediaPart, Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, SideBody
 
@@ -42,7 +42,7 @@ class Said(msgspec.Struct, frozen=True):
     malformed: str | None = None
 
 
-class Writing(msgspec.Struct, frozen=True):
+class WriteContext(msgspec.Struct, frozen=True):
     """What records are made with.
 
     `own` is the id of the entry's first record. `first` gives the first record of another entry,
@@ -91,7 +91,7 @@ class Codec(msgspec.Struct, frozen=True):
     most_header_bytes: int | None
     file_name: Callable[[int, str], str]
     header: Callable[[str, int, str | None, str | None], Fields]
-    records: Callable[[Entry, Body, Writing], list[Fields]]
+    records: Callable[[Entry, Body, WriteContext], list[Fields]]
     title: Callable[[str], Fields]
     custom: Callable[[str, object], Fields]
     placed: Callable[[Mapping[str, object], str, str | None, int], Fields]
@@ -103,7 +103,7 @@ class Codec(msgspec.Struct, frozen=True):
 # ---------------------------------------------------------------- bodies that no record says
 
 
-def carried(entry: Entry, *, is_escaped: bool) -> Fields:
+def carried_fields(entry: Entry, *, is_escaped: bool) -> Fields:
     """Return the data of a ``custom`` record that carries `entry`."""
     data: Fields = {"lane": entry.lane}
     if entry.about is not None:
@@ -156,23 +156,23 @@ def custom_body(format: str, custom_type: str, data: object) -> Custom | Importe
 # ---------------------------------------------------------------- what both tools have alike
 
 
-def base64_of(part: MediaPart, writing: Writing) -> str | None:
+def base64_of(part: MediaPart, writing: WriteContext) -> str | None:
     """Return the content of `part`; None when it is not kept here."""
     content = writing.blob(part.handle)
     return None if content is None else b64encode(content).decode()
 
 
-def whole_args(part: ToolCallPart, writing: Writing) -> dict[str, object]:
+def whole_args(part: ToolCallPart, writing: WriteContext) -> dict[str, object]:
     """Return the arguments of `part` with their bytes as base64, as the tool got them."""
-    return restored(part.args, _kept(part.contents, writing))
+    return restore_args(part.args, _kept_contents(part.contents, writing))
 
 
-def whole_text(part: ToolResultPart, writing: Writing) -> str:
+def whole_text(part: ToolResultPart, writing: WriteContext) -> str:
     """Return the text of `part` with its bytes as base64, as the tool gave it."""
-    return restored_text(part.text, _kept(part.contents, writing))
+    return restored_text(part.text, _kept_contents(part.contents, writing))
 
 
-def _kept(handles: tuple[str, ...], writing: Writing) -> dict[str, bytes]:
+def _kept_contents(handles: tuple[str, ...], writing: WriteContext) -> dict[str, bytes]:
     found = ((handle, writing.blob(handle)) for handle in handles)
     return {handle: content for handle, content in found if content is not None}
 

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.codecs.fields import Fields, counts_in, number_in, object_in, text_in
 from perdure.session.codec import encode
-from perdure.session.info import trimmed
+from perdure.session.info import trim_title
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.notes import SessionInfoChanged
 
@@ -58,7 +58,7 @@ def provider_and_model(name: str | None) -> tuple[str, str]:
 
 def title_in(fields: Fields) -> SessionInfoChanged:
     """What a ``session_info`` record says: a title, or that there is none any more."""
-    name = trimmed(text_in(fields, "name"))
+    name = trim_title(text_in(fields, "name"))
     return SessionInfoChanged(title=name) if name else SessionInfoChanged()
 
 

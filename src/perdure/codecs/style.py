@@ -33,13 +33,13 @@ class Style(msgspec.Struct, frozen=True):
     minus_zero: str
 
 
-def written(value: object, style: Style) -> bytes:
+def to_line(value: object, style: Style) -> bytes:
     """`value` (plain data, `msgspec.Raw` included) as one line of JSON.
 
     Shape: what is nested too deeply for Python to walk keeps msgspec's spelling of numbers.
     """
     try:
-        value = _spelled(value, style)
+        value = _to_plain(value, style)
     except RecursionError:
         return encode(value)
     return encode(value)
@@ -76,14 +76,14 @@ def _containers_in(holder: object) -> Iterator[tuple[object, object]]:
             yield key, cast("object", each)
 
 
-def _spelled(value: object, style: Style) -> object:
+def _to_plain(value: object, style: Style) -> object:
     if isinstance(value, float):
         return msgspec.Raw(spelling(value, style).encode())
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {key: _spelled(item, style) for key, item in fields.items()}
+        return {key: _to_plain(item, style) for key, item in fields.items()}
     if isinstance(value, list | tuple):
-        return [_spelled(item, style) for item in cast("list[object]", value)]
+        return [_to_plain(item, style) for item in cast("list[object]", value)]
     return value
 
 

@@ -47,13 +47,13 @@ def branch_summary_request(
     that does not fit by itself, as much is shown as fits.
     Units: `budget_tokens` are for the conversation, without our instructions.
     """
-    told = [each for entry in entries if (each := _told(entry)) is not None]
+    told = [each for entry in entries if (each := _abandoned_text(entry)) is not None]
     if not told:
         return None
     shown = transcript(each.message for each in _newest_within(told, budget_tokens, scale))
     if not shown:
         shown = _beginning(transcript([told[-1].message]), budget_tokens, scale)
-    blocks = [prompts.tagged("conversation", shown), prompts.SUMMARY_BRANCH]
+    blocks = [prompts.wrap_in_tag("conversation", shown), prompts.SUMMARY_BRANCH]
     if focus and focus.strip():
         blocks.append(prompts.FOCUS + focus.strip())
     return summary_request(model, "\n\n".join(blocks), MAX_OUTPUT_TOKENS)
@@ -80,14 +80,16 @@ def branch_files(entries: Sequence[Entry]) -> FileLists:
     return file_lists(messages, earlier)
 
 
-def _told(entry: Entry) -> _Told | None:
+def _abandoned_text(entry: Entry) -> _Told | None:
     match readable_body(entry):
         case Message() as message if message.role != "tool":
             told = _Told(message)
         case CustomMessage(in_context=True) as custom:
             told = _Told(Message("user", custom.parts))
         case BranchSummary() | Compaction() as body if body.summary.strip():
-            told = _Told(user(prompts.tagged("summary", body.summary.strip())), is_summary=True)
+            told = _Told(
+                user(prompts.wrap_in_tag("summary", body.summary.strip())), is_summary=True
+            )
         case _:
             return None
     return told if transcript([told.message]) else None

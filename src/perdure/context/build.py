@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.context.emission import ContextMessage, Emitted, emitted, readable_body
+from perdure.context.emission import ContextMessage, Emitted, emit, readable_body
 from perdure.context.tokens import (
     CUT_SHORT,
     SCALE_MAX,
@@ -20,7 +20,7 @@ from perdure.context.tokens import (
     estimate_tokens,
     reported_tokens,
 )
-from perdure.context.tool_pairs import repaired
+from perdure.context.tool_pairs import repair_pairs
 from perdure.context.validity import alternating
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -87,13 +87,13 @@ def build_context(
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     assert not window.earlier  # `window_end` knows what to do with the end of a window
-    said = emitted(window)
+    said = emit(window)
     messages = said.messages if history == "full" else text_only(said.messages)
-    paired = repaired(messages)
+    paired = repair_pairs(messages)
     reported = context_tokens([each.message for each in paired], scale)
     trim = Trim(paired, 0, reported)
     if budget_tokens is not None or max_messages is not None:
-        trim = trimmed(
+        trim = trim_history(
             paired,
             [estimate_tokens(each.message, scale) for each in paired],
             reported,
@@ -107,7 +107,7 @@ def build_context(
 
 def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | None) -> Context:
     """The context of what is left of the messages of `window`."""
-    dropped, skipped = 0, said.skipped
+    dropped, skipped = 0, said.skipped_count
     if trim.first is not None:
         dropped, skipped = _left_out(window, said, trim)
     return Context(
@@ -189,7 +189,7 @@ def leading(
     return max(int(has_summary), last + 1)
 
 
-def trimmed(
+def trim_history(
     messages: tuple[ContextMessage, ...],
     sizes: Sequence[int],
     reported: int,

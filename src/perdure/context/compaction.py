@@ -155,11 +155,11 @@ def plan_node_compaction(
         tokens_before=build_context(window, scale=scale).tokens,
         read_files=files.read,
         modified_files=files.modified,
-        unanswered=None if kept is not None else _unanswered(history),
+        unanswered=None if kept is not None else _unanswered_text(history),
     )
 
 
-def _unanswered(history: Sequence[Message]) -> str | None:
+def _unanswered_text(history: Sequence[Message]) -> str | None:
     """The text of the user's newest message in `history`, unless it was answered."""
     for message in reversed(history):
         if message.role == "assistant" and not message.tool_calls:

@@ -58,19 +58,19 @@ class Emitted(msgspec.Struct, frozen=True):
     skips: tuple[tuple[EntryId, int], ...] = ()
 
     @property
-    def skipped(self) -> int:
+    def skipped_count(self) -> int:
         """How many entries, and parts of messages, this version cannot read."""
         return sum(count for _, count in self.skips)
 
 
-def emitted(window: ContextWindow) -> Emitted:
+def emit(window: ContextWindow) -> Emitted:
     """The messages of `window`, in the order the model is to read them.
 
     Reported usage stays only on answers that were given to the context of now: it is taken off
     whatever stands before the newest compaction, or after one that was taken back.
     """
     summary = _summary_of(window)
-    said = [*_pinned(window), *_retained(window)]
+    said = [*_pinned_messages(window), *_retained_messages(window)]
     skips: list[tuple[EntryId, int]] = []
     for shown in shown_entries(window):
         if shown.message is not None:
@@ -136,11 +136,11 @@ def _summary_of(window: ContextWindow) -> tuple[ContextMessage, ...]:
     entry, body = window.state.compaction, compaction_of(window)
     if entry is None or body is None or not body.summary.strip():
         return ()
-    text = _quoted(prompts.COMPACTION_LEAD_IN, body.summary)
+    text = _quote_summary(prompts.COMPACTION_LEAD_IN, body.summary)
     return (ContextMessage(user(text), entry.id),)
 
 
-def _retained(window: ContextWindow) -> tuple[ContextMessage, ...]:
+def _retained_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
     entry = window.state.compaction
     if entry is None:
         return ()
@@ -148,7 +148,7 @@ def _retained(window: ContextWindow) -> tuple[ContextMessage, ...]:
     return tuple(ContextMessage(_without_usage(message), entry.id) for message in kept)
 
 
-def _pinned(window: ContextWindow) -> tuple[ContextMessage, ...]:
+def _pinned_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
     found = ((entry, message_in(entry, is_fresh=False)) for entry in window.pinned)
     return tuple(ContextMessage(message, entry.id) for entry, message in found if message)
 
@@ -161,13 +161,13 @@ def message_in(entry: Entry, *, is_fresh: bool) -> Message | None:
         case CustomMessage(in_context=True) as custom:
             return Message("user", custom.parts)
         case BranchSummary() as branch if branch.summary.strip():
-            return user(_quoted(prompts.BRANCH_LEAD_IN, branch.summary))
+            return user(_quote_summary(prompts.BRANCH_LEAD_IN, branch.summary))
         case _:
             return None
 
 
-def _quoted(lead_in: str, summary: str) -> str:
-    return f"{lead_in}\n\n{prompts.tagged('summary', summary.strip())}"
+def _quote_summary(lead_in: str, summary: str) -> str:
+    return f"{lead_in}\n\n{prompts.wrap_in_tag('summary', summary.strip())}"
 
 
 def _without_usage(message: Message) -> Message:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from perdure.context.prompts import tagged
+from perdure.context.prompts import wrap_in_tag
 from perdure.session.messages import Message, ToolCallPart
 
 READING = frozenset({"read", "read_file", "readfile", "notebookread", "notebook_read"})
@@ -66,7 +66,7 @@ def _path_of(call: ToolCallPart) -> str | None:
 def with_file_lists(summary: str, lists: FileLists) -> str:
     """`summary` followed by the lists that are not empty."""
     named = zip(_TAGS, (lists.read, lists.modified), strict=True)
-    blocks = [tagged(tag, "\n".join(paths)) for tag, paths in named if paths]
+    blocks = [wrap_in_tag(tag, "\n".join(paths)) for tag, paths in named if paths]
     return "\n\n".join([summary.rstrip(), *blocks])
 
 

@@ -98,7 +98,7 @@ TURN_HEADING = "## The turn that is still going on"
 BRANCH_PREAMBLE = "The person tried another continuation of this conversation, then came back here."
 
 
-def tagged(tag: str, text: str) -> str:
+def wrap_in_tag(tag: str, text: str) -> str:
     """`text` between ``<tag>`` and ``</tag>``; an end tag inside it is defused.
 
     Without that, text in the log could end its own quotation and speak as the instructions do.

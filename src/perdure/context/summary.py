@@ -65,9 +65,9 @@ def _history_prompt(plan: CompactionPlan, focus: str | None) -> str:
 def _prompt(
     messages: Sequence[Message], instructions: str, focus: str | None, previous: str | None = None
 ) -> str:
-    blocks = [prompts.tagged("conversation", transcript(messages))]
+    blocks = [prompts.wrap_in_tag("conversation", transcript(messages))]
     if previous:
-        blocks.append(prompts.tagged("previous-summary", previous))
+        blocks.append(prompts.wrap_in_tag("previous-summary", previous))
     blocks.append(instructions)
     if focus and focus.strip():
         blocks.append(prompts.FOCUS + focus.strip())

@@ -162,7 +162,7 @@ class _CallIds:
         return candidate
 
 
-def repaired(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """`messages` with calls and results paired, and nothing in them that cannot be sent.
 
     Reasoning is left out: it may not cross providers, and without its signature, which no log of
@@ -170,12 +170,12 @@ def repaired(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     it. Roles ``system`` and ``context`` become the user's words.
     Shape: roles user, assistant and tool; adjacent messages may have the same role.
     """
-    whole = paired(messages)
+    whole = pair_after(messages)
     assert whole is not None  # nothing stands before them that a result could belong to
     return whole.messages
 
 
-def paired(
+def pair_after(
     messages: Sequence[ContextMessage],
     before: Calls = NO_CALLS,
     *,
@@ -241,7 +241,7 @@ def _said_by_user(part: Part, role: str) -> TextPart | MediaPart | None:
     match part:
         case TextPart() if part.text.strip():
             needs_tag = role in ("system", "context")
-            return TextPart(prompts.tagged(role, part.text)) if needs_tag else part
+            return TextPart(prompts.wrap_in_tag(role, part.text)) if needs_tag else part
         case MediaPart():
             return part
         case ToolCallPart():

@@ -36,7 +36,7 @@ def _lines(message: Message) -> list[str]:
             case ToolCallPart():
                 lines.append(f"[{speaker} calls]: {call_text(part)}")
             case ToolResultPart():
-                lines.append(f"[{_result_label(part)}]: {_shortened(part.text)}")
+                lines.append(f"[{_result_label(part)}]: {_shorten(part.text)}")
             case _:
                 pass  # reasoning, and parts of unknown types
     return lines
@@ -58,7 +58,7 @@ def _result_label(result: ToolResultPart) -> str:
     return f"{kind} of {result.name}" if result.name else kind
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     left_out = len(text) - RESULT_CHARACTERS
     if left_out <= 0:
         return text

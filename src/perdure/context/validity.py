@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.context import prompts
 from perdure.context.emission import ContextMessage
-from perdure.context.tool_pairs import repaired
+from perdure.context.tool_pairs import repair_pairs
 from perdure.session.messages import Message, TextPart, user
 
 _OPENING = user(prompts.CONVERSATION_BEGINS)
@@ -29,12 +29,12 @@ def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, .
     Shape: as the module says. It may end with the assistant; a request for an answer must not, so
     its caller appends what the user said first.
     """
-    return alternating(repaired(messages))
+    return alternating(repair_pairs(messages))
 
 
 def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """`messages`, which `repaired` made, with neighbours of one role merged and the user first."""
-    merged = joined(messages)
+    merged = merge_neighbours(messages)
     if merged and merged[0].message.role != "user":
         merged.insert(0, ContextMessage(_OPENING, None))
     if merged and merged[-1].message.role == "assistant":
@@ -43,13 +43,13 @@ def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...
     return tuple(merged)
 
 
-def joined(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
+def merge_neighbours(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     """`messages`, neighbours of one role merged.
 
     Shape: what is joined already may be joined to more, the last of it first.
     """
     runs = groupby(messages, key=lambda each: each.message.role)
-    return [_merged(list(run)) for _, run in runs]
+    return [_merge(list(run)) for _, run in runs]
 
 
 def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
@@ -62,7 +62,7 @@ def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
     return messages
 
 
-def _merged(run: Sequence[ContextMessage]) -> ContextMessage:
+def _merge(run: Sequence[ContextMessage]) -> ContextMessage:
     """All of `run` as one message; model, usage and stop reason are those of the last."""
     if len(run) == 1:
         return run[0]

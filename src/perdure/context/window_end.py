@@ -20,12 +20,12 @@ from perdure.context.build import (
     is_report_out_of_reach,
     leading,
     text_only,
-    trimmed,
+    trim_history,
 )
-from perdure.context.emission import ContextMessage, emitted, readable_body, retained_messages
+from perdure.context.emission import ContextMessage, emit, readable_body, retained_messages
 from perdure.context.pins import with_pins
 from perdure.context.tokens import context_tokens, estimate_tokens, reported_tokens
-from perdure.context.tool_pairs import repaired
+from perdure.context.tool_pairs import repair_pairs
 from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, ToolResultPart
@@ -53,15 +53,15 @@ def context_of_end(
     end = from_question(window)
     if not end.entries:
         return None
-    joined = _joined(end, pins, near)
-    said = emitted(joined)
+    joined = _with_pins(end, pins, near)
+    said = emit(joined)
     known = {entry.id for entry in end.entries}
     own = [each for each in said.messages if each.entry_id in known]
     if history == "text_only" and near:
         return None  # which turns before the end are over is not known, and so what is dropped
     if _has_result_without_call(own if history == "full" else text_only(own)):
         return None
-    paired = repaired(said.messages if history == "full" else text_only(said.messages))
+    paired = repair_pairs(said.messages if history == "full" else text_only(said.messages))
     first = leading(paired, joined.pinned, has_summary=said.has_summary)
     question = next((n for n in range(first, len(paired)) if paired[n].entry_id in known), None)
     if question is None:
@@ -69,7 +69,7 @@ def context_of_end(
     sizes = [estimate_tokens(each.message, scale) for each in paired]
     reported = context_tokens([each.message for each in paired], scale)
     budget, pins = math.inf if budget_tokens is None else budget_tokens, joined.pins
-    trim = trimmed(
+    trim = trim_history(
         paired, sizes, reported, budget, pinned=first, pins=pins, max_messages=max_messages
     )
     if not any(each is trim.first for each in paired[question + 1 :]):
@@ -106,7 +106,9 @@ def from_question(window: ContextWindow) -> ContextWindow:
     return end_of(window, len(window.entries) - _first_question(window))
 
 
-def _joined(end: ContextWindow, pins: frozenset[EntryId], near: Sequence[Placed]) -> ContextWindow:
+def _with_pins(
+    end: ContextWindow, pins: frozenset[EntryId], near: Sequence[Placed]
+) -> ContextWindow:
     """`end` with what of `near` is pinned: what is hidden before it, the rest among its entries."""
     path = [*(each.entry for each in near), *end.entries]
     pinned = with_pins(end, path, pins)

@@ -11,14 +11,14 @@ import ssl
 import httpcore2
 import httpx2
 
-from perdure.egress.http_types import Answered, Asked, Resolve
-from perdure.egress.transport import pinned_client, resolved
+from perdure.egress.http_types import HttpRequest, HttpResponse, Resolve
+from perdure.egress.transport import pinned_client, resolve_host
 from perdure.errors import EgressError
 
 
 async def fetch(
-    asked: Asked, *, resolve: Resolve = resolved, trust: ssl.SSLContext | None = None
-) -> Answered:
+    asked: HttpRequest, *, resolve: Resolve = resolve_host, trust: ssl.SSLContext | None = None
+) -> HttpResponse:
     """Ask, and read the answer as far as it may be long. Redirects are answers.
 
     Raises: EgressDenied before anything is sent; EgressError when no answer came. Neither says
@@ -36,7 +36,7 @@ async def fetch(
     except TimeoutError:
         raise EgressError(f"no answer within {asked.timeout_s:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, *_FAILURES) as error:
-        raise EgressError(_told(error)) from None
+        raise EgressError(_failure_reason(error)) from None
 
 
 _FAILURES = (
@@ -48,7 +48,7 @@ _FAILURES = (
 )
 
 
-async def _exchanged(client: httpx2.AsyncClient, asked: Asked) -> Answered:
+async def _exchanged(client: httpx2.AsyncClient, asked: HttpRequest) -> HttpResponse:
     headers = {"accept": "*/*", "user-agent": "perdure", **_lowered(asked)}
     request = client.build_request(
         asked.method,
@@ -67,14 +67,14 @@ async def _exchanged(client: httpx2.AsyncClient, asked: Asked) -> Answered:
         await answer.aclose()
     kept = bytes(body[: asked.max_answer_bytes])
     found = {name.lower(): value for name, value in answer.headers.items()}
-    return Answered(answer.status_code, found, kept, is_cut=len(body) > len(kept))
+    return HttpResponse(answer.status_code, found, kept, is_cut=len(body) > len(kept))
 
 
-def _lowered(asked: Asked) -> dict[str, str]:
+def _lowered(asked: HttpRequest) -> dict[str, str]:
     return {name.lower(): value for name, value in asked.headers.items()}
 
 
-def _told(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     """Why no answer came, without the address that was tried."""
     if isinstance(error, httpcore2.TimeoutException):
         return "the server did not answer in time"

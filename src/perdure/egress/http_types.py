@@ -15,7 +15,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host name and port -> its addresses."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Units: `timeout_s` seconds for all of it; bytes, of the answer's body kept.
 
     Shape: `headers` have been through `headers.sendable`, but for those the caller adds itself.
@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     is_local_open: bool = False
 
 
-class Answered(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """The answer, a redirect too: nothing is followed.
 
     Shape: `headers` by small names, of several of one name joined by commas. `is_cut` says that
@@ -44,5 +44,5 @@ class Answered(msgspec.Struct, frozen=True):
     is_cut: bool = False
 
 
-Fetch = Callable[[Asked], Awaitable[Answered]]
+Fetch = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Makes one request. Raises: EgressError."""

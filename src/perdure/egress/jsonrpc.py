@@ -14,7 +14,7 @@ import httpx2
 
 from perdure.bounds.limits import limits
 from perdure.egress.http_types import Resolve
-from perdure.egress.transport import PinnedTransport, resolved
+from perdure.egress.transport import PinnedTransport, resolve_host
 from perdure.errors import EgressDenied, EgressError
 
 NOT_SENT = -32097
@@ -70,7 +70,7 @@ def rpc_client(
     headers: Mapping[str, str],
     timeout_s: float,
     is_local_open: bool = False,
-    resolve: Resolve = resolved,
+    resolve: Resolve = resolve_host,
 ) -> Any:
     """A client for a library that speaks JSON-RPC over HTTP; follows nothing, not even at home.
 

@@ -27,7 +27,7 @@ MAX_TRIED = 4
 """Addresses of one name that are tried, one after the other."""
 
 
-async def resolved(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """The addresses of `host`, as this machine resolves names."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -116,7 +116,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         *,
-        resolve: Resolve = resolved,
+        resolve: Resolve = resolve_host,
         is_local_open: bool = False,
         trust: ssl.SSLContext | None = None,
     ) -> None:
@@ -162,7 +162,7 @@ def _usual_trust() -> ssl.SSLContext:
 
 def pinned_client(
     *,
-    resolve: Resolve = resolved,
+    resolve: Resolve = resolve_host,
     is_local_open: bool = False,
     trust: ssl.SSLContext | None = None,
     timeout_s: float = TIMEOUT_S,

@@ -51,7 +51,7 @@ async def branch_told(environment: Environment, request: ModelRequest) -> Messag
         async with streaming(environment, request) as deltas:
             async for delta in deltas:
                 builder.add(delta)
-        return builder.finished()
+        return builder.build()
 
     reply = await client_call(request.model, answered())
     if not is_usable_summary(reply.text):

@@ -16,7 +16,7 @@ from perdure.context.tokens import estimate_request
 from perdure.engine.branch import branch_request, branch_told, entries_left
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.executor.summary import summarised, tell_compacted
+from perdure.engine.turns.executor.summary import summarise, tell_compacted
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.lease import LeaseHolder, leading
 from perdure.engine.turns.recovery import idle_state, spent_in
@@ -52,8 +52,8 @@ async def compact(
         window = await _window(environment, await _ready(environment, leadership))
         config = terms.config_on(window.state) if model is None else terms.config_of(model)
         tokens = terms.tokens_of(conversation_of(window, terms.history), environment.scales)
-        intent, spent = await _called(environment, leadership, config, tokens, "manual")
-        outcome = await summarised(environment, config, "manual", focus)
+        intent, spent = await _record_intent(environment, leadership, config, tokens, "manual")
+        outcome = await summarise(environment, config, "manual", focus)
         outcome = summary_counted(outcome, config.model, tokens, config)
         closing = _closing(outcome, config, spent)
         added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []
@@ -81,7 +81,7 @@ async def summarise_branch(
         if request is None:
             return None
         tokens = estimate_request(request)
-        intent, spent = await _called(environment, leadership, config, tokens)
+        intent, spent = await _record_intent(environment, leadership, config, tokens)
         try:
             reply = await branch_told(environment, request)
         except ModelError as error:
@@ -116,7 +116,7 @@ async def _ready(environment: Environment, leadership: LeaseHolder) -> StreamSta
     return await environment.store.state(environment.stream)
 
 
-async def _called(
+async def _record_intent(
     environment: Environment,
     leadership: LeaseHolder,
     config: TurnConfig,

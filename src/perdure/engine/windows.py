@@ -110,17 +110,17 @@ class FollowedWindow:
         """
         conversation = self._conversation
         if conversation is not None and are_long(self._added):
-            return await self._extended(conversation, tuple(self._added))
+            return await self._extend(conversation, tuple(self._added))
         if conversation is not None and self._added:
-            conversation = conversation.extended(self._added)
+            conversation = conversation.extend(self._added)
         if conversation is None:
             conversation = await self._read()
         self._conversation, self._leaf, self._added = conversation, conversation.leaf, []
         return conversation
 
-    async def _extended(self, known: Conversation, added: Sequence[Entry]) -> Conversation:
+    async def _extend(self, known: Conversation, added: Sequence[Entry]) -> Conversation:
         """`known` and `added`, put together in a thread: the loop goes on meanwhile."""
-        conversation = await asyncio.to_thread(known.extended, added)
+        conversation = await asyncio.to_thread(known.extend, added)
         if self._conversation is not known:  # something else has turned the branch meanwhile
             return await self.now()
         self._conversation, self._added = conversation, self._added[len(added) :]

@@ -71,7 +71,7 @@ class LiveBus:
         self.publish(event)
         return event
 
-    def closed(self, stream: StreamId, of: int) -> None:
+    def close_call(self, stream: StreamId, of: int) -> None:
         """The call `of` is over and its outcome is in the log: forget what it produced."""
         self._open.pop((stream, of), None)
 
@@ -136,7 +136,7 @@ class Subscription:
         with suppress(RuntimeError):  # that loop is closed: no task waits any more
             loop.call_soon_threadsafe(self._arrived.set)
 
-    def taken(self) -> list[Live]:
+    def take(self) -> list[Live]:
         """What has arrived since the last time, in order; snapshots first after falling behind."""
         self._arrived.clear()
         if self._is_behind:
@@ -146,7 +146,7 @@ class Subscription:
         self._buffer.clear()
         return taken
 
-    async def arrived(self) -> None:
+    async def wait(self) -> None:
         """Wait until there is something to take."""
         self._loop = asyncio.get_running_loop()
         await self._arrived.wait()

@@ -87,11 +87,11 @@ class Follower:
             return "repeated" if place < expected else "gap"
         self._seq, self._index, self._has_more = event.seq, event.index, event.has_more
         if event.type in _CLOSING:
-            self._gaps.closed(_STREAM, _number_in(event.payload.get("about")))
+            self._gaps.close_call(_STREAM, _number_in(event.payload.get("about")))
         return "new"
 
     def _live(self, event: LiveEvent | Snapshot) -> Verdict:
-        missed = self._gaps.missed(_of_one_stream(event))
+        missed = self._gaps.missed_count(_of_one_stream(event))
         if missed < 0:
             return "repeated"
         return "gap" if missed else "new"

@@ -27,7 +27,7 @@ class Gaps:
     def __init__(self) -> None:
         self._last: dict[tuple[StreamId, int], int] = {}
 
-    def missed(self, event: LiveEvent | Snapshot) -> int:
+    def missed_count(self, event: LiveEvent | Snapshot) -> int:
         """How many live events of its call were lost before `event`; -1 when it is a repetition."""
         key = (event.stream, event.of)
         if isinstance(event, Snapshot):
@@ -40,6 +40,6 @@ class Gaps:
         self._last[key] = event.n
         return event.n - last - 1
 
-    def closed(self, stream: StreamId, of: int) -> None:
+    def close_call(self, stream: StreamId, of: int) -> None:
         """The call is over: its numbers are not needed any more."""
         self._last.pop((stream, of), None)

@@ -14,7 +14,7 @@ from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.events.envelope import head_of
 from perdure.events.plain_json import fields_of, plain
 from perdure.events.types import AnyEvent, Event, LiveEvent
-from perdure.secrets.mask import masked, masked_value
+from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session import kinds, ledger, notes
 from perdure.session.argument_checks.arguments import takes_declared
 from perdure.session.clock import timestamp
@@ -81,7 +81,7 @@ def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
         return {**event.payload, **head}
     if isinstance(event, LiveEvent):
         head = head_of(event.stream, kind, event.type, event.at)
-        whose = _known({"nodeId": event.agent, "model": event.model})
+        whose = _known_payload({"nodeId": event.agent, "model": event.model})
         said = {"text": event.text}
         if event.type == "agent:token":
             said["token"] = event.text
@@ -116,7 +116,7 @@ def _told_by(entry: Entry) -> list[Told]:
 # ---------------------------------------------------------------- kinds with a payload of their own
 
 
-def _compacted(body: kinds.Compaction) -> list[Told]:
+def _on_compaction(body: kinds.Compaction) -> list[Told]:
     payload = fields_of(body)
     for name in ("usage", "retained", "kept", "own_summary"):
         payload.pop(name, None)
@@ -133,7 +133,7 @@ def _branch_summarized(body: kinds.BranchSummary) -> list[Told]:
     return [("session:branch_summarized", payload | _tokens_used(body.usage))]
 
 
-def _labeled(body: notes.Label) -> list[Told]:
+def _on_label(body: notes.Label) -> list[Told]:
     return [("session:labeled", {"text": body.text})]
 
 
@@ -146,7 +146,7 @@ def _info_changed(body: notes.SessionInfoChanged) -> list[Told]:
     return told or [(OTHER, {"kind": body.kind, "lane": body.lane})]
 
 
-def _started(body: notes.SessionStarted) -> list[Told]:
+def _on_start(body: notes.SessionStarted) -> list[Told]:
     agent = body.agent or {}
     payload: dict[str, object] = {
         "agentRef": agent.get("id") or agent.get("name"),
@@ -155,12 +155,12 @@ def _started(body: notes.SessionStarted) -> list[Told]:
         "context": body.workspace,
         "systemPrompt": body.system_prompt,
     }
-    return [("session:started", _known(payload))]
+    return [("session:started", _known_payload(payload))]
 
 
-def _exported(body: notes.SessionExported) -> list[Told]:
+def _on_export(body: notes.SessionExported) -> list[Told]:
     payload = {"workflowPath": body.path, "format": body.format, "dialect": body.dialect}
-    return [("session:exported", _known(payload))]
+    return [("session:exported", _known_payload(payload))]
 
 
 def _turn_started(body: ledger.TurnStarted) -> list[Told]:
@@ -171,11 +171,11 @@ def _turn_started(body: ledger.TurnStarted) -> list[Told]:
         "onInterrupt": body.on_interrupt,
         "contextTokens": body.context_tokens,
     }
-    return [("session:turn_started", _known(payload))]
+    return [("session:turn_started", _known_payload(payload))]
 
 
 def _model_called(body: ledger.ModelCalled) -> list[Told]:
-    told: list[Told] = [("agent:model_called", _signed(fields_of(body)))]
+    told: list[Told] = [("agent:model_called", _sign(fields_of(body)))]
     if body.reason is not None:
         told.append(("session:compacting", {"reason": _COMPACTING.get(body.reason, body.reason)}))
     return told
@@ -199,7 +199,7 @@ def _model_finished(body: ledger.ModelFinished) -> list[Told]:
     payload = fields_of(body)
     payload.pop("usage", None)
     payload.pop("spent", None)
-    told: list[Told] = [("agent:model_finished", _signed(payload))]
+    told: list[Told] = [("agent:model_finished", _sign(payload))]
     if body.usage is not None:
         told.append(("cost:updated", _cost_updated(body, body.usage)))
     return told
@@ -217,7 +217,7 @@ def _cost_updated(body: ledger.ModelFinished, usage: Usage) -> Payload:
     if body.spent is not None:
         cost["cumulativeCostMicrocents"] = body.spent.cost_microcents
         cost["unpricedCalls"] = body.spent.unpriced_calls
-    return _known(cost)
+    return _known_payload(cost)
 
 
 def _tool_started(body: ledger.ToolStarted) -> list[Told]:
@@ -231,7 +231,7 @@ def _tool_started(body: ledger.ToolStarted) -> list[Told]:
         "effect": body.effect,
         "calledAt": timestamp(body.called_at),
     }
-    return [("agent:tool_call", _known(payload))]
+    return [("agent:tool_call", _known_payload(payload))]
 
 
 def _tool_finished(body: ledger.ToolFinished) -> list[Told]:
@@ -245,22 +245,22 @@ def _tool_finished(body: ledger.ToolFinished) -> list[Told]:
         "success": body.succeeded,
         "isError": not body.succeeded,
         "outcome": body.outcome,
-        "outputSummary": masked(body.error or body.summary or "")[:500],
+        "outputSummary": mask_secrets(body.error or body.summary or "")[:500],
         "resultId": body.result,
         "errorCode": body.error_code,
         "durationMs": body.duration_ms,
         "childSessionId": None if body.delegated is None else body.delegated.session,
     }
-    return [("agent:tool_result", _known(payload))]
+    return [("agent:tool_result", _known_payload(payload))]
 
 
-def _trimmed(body: ledger.Trimmed) -> list[Told]:
+def _on_trim(body: ledger.Trimmed) -> list[Told]:
     counts = {"droppedMessageCount": body.dropped, "keptMessageCount": body.kept}
     return [("session:trimmed", {"reason": "auto-fallback", **counts})]
 
 
 def _question(body: notes.Question) -> list[Told]:
-    told: list[Told] = [("inbox:question", _signed(fields_of(body)))]
+    told: list[Told] = [("inbox:question", _sign(fields_of(body)))]
     if body.topic == "approval" and body.action is not None:
         asked: dict[str, object] = {
             "nodeId": body.agent,
@@ -269,7 +269,7 @@ def _question(body: notes.Question) -> list[Told]:
             "action": body.action,
             "preview": _preview(body),
         }
-        told.append(("agent:approval_requested", _known(asked)))
+        told.append(("agent:approval_requested", _known_payload(asked)))
     return told
 
 
@@ -283,10 +283,10 @@ def _tokens_used(usage: Usage | None, model: str | None = None) -> dict[str, obj
         return {}
     used = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     told: dict[str, object] = {"input": used, "output": usage.output_tokens, "model": model}
-    return {"tokensUsed": _known(told)}
+    return {"tokensUsed": _known_payload(told)}
 
 
-def _signed(payload: dict[str, object]) -> dict[str, object]:
+def _sign(payload: dict[str, object]) -> dict[str, object]:
     """`payload` with its agent under the name that says so, and its attempt likewise."""
     if "agent" in payload:
         payload["nodeId"] = payload.pop("agent")
@@ -295,7 +295,7 @@ def _signed(payload: dict[str, object]) -> dict[str, object]:
     return payload
 
 
-def _known(payload: Payload) -> Payload:
+def _known_payload(payload: Payload) -> Payload:
     return {name: value for name, value in payload.items() if value is not None}
 
 
@@ -363,18 +363,18 @@ _SIMPLE: Mapping[str, str] = {
 
 # The parameter of each function is the class of its kind's body, which no type can say.
 _SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
-    kinds.Compaction.kind: _compacted,
+    kinds.Compaction.kind: _on_compaction,
     kinds.BranchSummary.kind: _branch_summarized,
-    notes.Label.kind: _labeled,
+    notes.Label.kind: _on_label,
     notes.SessionInfoChanged.kind: _info_changed,
-    notes.SessionStarted.kind: _started,
-    notes.SessionExported.kind: _exported,
+    notes.SessionStarted.kind: _on_start,
+    notes.SessionExported.kind: _on_export,
     notes.Question.kind: _question,
     ledger.TurnStarted.kind: _turn_started,
     ledger.ModelCalled.kind: _model_called,
     ledger.ModelFinished.kind: _model_finished,
     ledger.ToolStarted.kind: _tool_started,
     ledger.ToolFinished.kind: _tool_finished,
-    ledger.Trimmed.kind: _trimmed,
+    ledger.Trimmed.kind: _on_trim,
 }
 """Kind -> function that tells its events, where a payload isn't the fields of the body."""

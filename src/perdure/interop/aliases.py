@@ -92,11 +92,11 @@ class Traces:
             self._own_messages.append(entry.id)
         if source is not None:
             body = without_source(entry.body)
-            self._said[entry.id] = (entry.kind, entry.at, _said(entry.kind, body))
+            self._said[entry.id] = (entry.kind, entry.at, _signed_text(entry.kind, body))
             if source.length:
                 self._imported[entry.id] = hashlib.sha256(body).digest()
 
-    def known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
+    def find_known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
         """Item -> the entry it is already in the session as, but for what only its body tells.
 
         `ids` are foreign ids.
@@ -130,7 +130,7 @@ class Traces:
             if position in known:
                 continue
             said = body_without_source(item, ()) if isinstance(item.body, Message) else b""
-            candidates = waiting.get((item.kind, item.at or 0, _said(item.kind, said)))
+            candidates = waiting.get((item.kind, item.at or 0, _signed_text(item.kind, said)))
             if candidates:
                 yield position, candidates.pop()
 
@@ -191,7 +191,7 @@ def _digest(item: Item, known: Mapping[int, EntryId]) -> bytes | None:
     return hashlib.sha256(body_without_source(item, known)).digest()
 
 
-def _said(kind: str, body: bytes) -> bytes:
+def _signed_text(kind: str, body: bytes) -> bytes:
     """What of a body takes part in a signature: only messages, whose bodies name no entries."""
     return hashlib.sha256(body).digest() if kind == MESSAGE else b""
 
@@ -206,7 +206,7 @@ def known_items(
     traces = Traces(parts)
     for entry in entries:
         traces.take(entry)
-    known = traces.known(items, ids)
+    known = traces.find_known(items, ids)
     return known | dict(traces.said_by(enumerate(items), known))
 
 

@@ -61,7 +61,7 @@ class Added(msgspec.Struct):
     is_new: bool = False
 
 
-class Adding:
+class ItemAppend:
     """Adds what is new in `source`, called `name`, to a session that stands at `base`."""
 
     def __init__(self, source: Source, name: str, base: Base, added: Added) -> None:
@@ -186,12 +186,12 @@ class Adding:
             length=len(piece),
             first_line=self._line,
             lines=piece.count(b"\n") + (not piece.endswith(b"\n") and bool(piece)),
-            malformed=self._malformed(stretch),
+            malformed=self._malformed_lines(stretch),
             file_session=self._source.parsed.header.session,
             has_more=not stretch.is_last,
         )
 
-    def _malformed(self, stretch: Stretch) -> tuple[int, ...]:
+    def _malformed_lines(self, stretch: Stretch) -> tuple[int, ...]:
         return tuple(number for number in stretch.malformed if number >= self._first_line)
 
     # -- the leaf
@@ -228,7 +228,7 @@ class Adding:
     def _note(self, stretch: Stretch, step: _Step, *, is_new: bool) -> None:
         added = self._added
         added.is_new = added.is_new or is_new
-        added.malformed += self._malformed(stretch)
+        added.malformed += self._malformed_lines(stretch)
         added.entries += step.entries
         added.messages += step.messages
 

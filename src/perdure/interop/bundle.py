@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.items import source_of, with_source, without_source
-from perdure.interop.formats.native import Bundle, blob_names, rehomed
+from perdure.interop.formats.native import Bundle, blob_names, move_entry
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
@@ -74,8 +74,8 @@ async def _of_fork(
     has_originals = fork.scope == "tree" and all(
         origin.header.fork is None or origin.header.fork.scope == "tree" for origin in origins
     )
-    kept = _inherited(shared, has_originals=has_originals)
-    entries, ids = _renumbered(header, kept, fork.leaf, own)
+    kept = _inherited_entries(shared, has_originals=has_originals)
+    entries, ids = _renumber(header, kept, fork.leaf, own)
     names: dict[str, EntryId] = {}
     for origin in origins:
         names.update(await store.aliases(origin.header.id))
@@ -115,7 +115,7 @@ def _header(
     )
 
 
-def _inherited(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
+def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
     """What of `shared` a fork takes along: the tree, and the notes about it."""
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()
@@ -131,7 +131,7 @@ def _inherited(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
     return [msgspec.structs.replace(entry, body=without_source(entry.body)) for entry in kept]
 
 
-def _renumbered(
+def _renumber(
     header: StreamHeader, shared: Sequence[Entry], leaf: EntryId | None, own: Sequence[Entry]
 ) -> tuple[tuple[Entry, ...], dict[EntryId, EntryId]]:
     """`shared` and `own` as one log, with a ``leaf`` between where the fork needs it."""
@@ -139,7 +139,8 @@ def _renumbered(
     old = [*shared, *([] if leaf == last else [_leaf(header, leaf)]), *own]
     ids = {entry.id: entry_id(header.id, seq) for seq, entry in enumerate(old)}
     entries = tuple(
-        rehomed(entry, header.id, seq, ids, _with_part(entry, ids)) for seq, entry in enumerate(old)
+        move_entry(entry, header.id, seq, ids, _with_part(entry, ids))
+        for seq, entry in enumerate(old)
     )
     return entries, ids
 

@@ -23,7 +23,7 @@ from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator.writer import SourceFile, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
 from perdure.interop.pi_export import export_pi, pi_of
-from perdure.interop.redaction.sessions import Redacted, redacted
+from perdure.interop.redaction.sessions import Redacted, redact
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.source_files import content_of, originals_of
 from perdure.interop.workflow_export import session as workflow
@@ -73,7 +73,7 @@ async def export_session(
         exported = await export_pi(store, stream)
         return _without_erased(exported, await store.tree(stream))
     bundle = await bundle_of(store, stream)
-    exported = await _exported(store, stream, bundle, format, selection)
+    exported = await _export(store, stream, bundle, format, selection)
     return _without_erased(exported, bundle.entries)
 
 
@@ -85,7 +85,7 @@ def _without_erased(exported: Exported, entries: Iterable[Entry]) -> Exported:
     return msgspec.structs.replace(exported, warnings=(*exported.warnings, warning))
 
 
-async def _exported(
+async def _export(
     store: SessionStore,
     stream: StreamId,
     bundle: Bundle,
@@ -97,9 +97,9 @@ async def _exported(
         is_whole = selection.has_all_branches or format == "workflow"
         bundle = moved_to(bundle, leaf) if is_whole else cut_to(bundle, leaf)
     if not selection.redact:
-        return _written(bundle, format, selection, {})
-    clean = redacted(bundle, selection.redact)
-    exported = _written(clean.bundle, format, selection, clean.counts)
+        return _write_format(bundle, format, selection, {})
+    clean = redact(bundle, selection.redact)
+    exported = _write_format(clean.bundle, format, selection, clean.counts)
     warnings = (*exported.warnings, *_doubts(clean))
     return msgspec.structs.replace(exported, warnings=warnings, redacted=clean.counts)
 
@@ -130,29 +130,29 @@ async def _in_bundle(
     raise EntryNotFound(leaf, stream)
 
 
-def _written(
+def _write_format(
     bundle: Bundle, format: ExportFormat, selection: ExportSelection, counts: Mapping[str, int]
 ) -> Exported:
     stream = bundle.header.id
     match format:
         case "perdure":
-            return Exported(stream, native.FORMAT, native.written(bundle))
+            return Exported(stream, native.FORMAT, native.write_bundle(bundle))
         case "pi":
             return pi_of(bundle)
         case "operator":
             file = file_of(bundle, _operator_base(bundle))
             return Exported(stream, operator.FORMAT, file.content, file.warnings)
         case "workflow":
-            return workflow.written(bundle, leaf_of(bundle.entries), selection.dialect)
+            return workflow.render_workflow(bundle, leaf_of(bundle.entries), selection.dialect)
         case "markdown":
             transcript = transcript_of(bundle, counts)
             has_all = selection.has_all_branches
-            content = markdown.written(transcript, has_all_branches=has_all)
+            content = markdown.render_markdown(transcript, has_all_branches=has_all)
             warnings = losses_of(bundle, is_branch=not has_all)
             warnings += markdown.losses_of(transcript)
             return Exported(stream, markdown.FORMAT, content, tuple(warnings))
         case "html":
-            content = page.written(transcript_of(bundle, counts))
+            content = page.render_page(transcript_of(bundle, counts))
             return Exported(stream, page.FORMAT, content, tuple(losses_of(bundle, is_branch=False)))
 
 

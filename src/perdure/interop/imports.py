@@ -31,7 +31,7 @@ from perdure.errors import (
     TurnOpen,
 )
 from perdure.interop.aliases import Traces, foreign_ids, traces_of
-from perdure.interop.append_items import Added, Adding, Base
+from perdure.interop.append_items import Added, Base, ItemAppend
 from perdure.interop.formats import detection, native
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
@@ -102,10 +102,10 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     Raises: FormatError when it cannot be read or is in no known format; TurnOpen when its session
     is in the middle of a turn; what ``SessionStore.commit`` raises.
     """
-    with _opened(source, name) as content:
+    with _open_source(source, name) as content:
         known = await asyncio.to_thread(_format_of, content, format)
         if known == native.FORMAT:
-            return await _restored(
+            return await _restore(
                 store,
                 content,
                 subject=subject,
@@ -125,7 +125,7 @@ def _format_of(content: Content, format: FormatName) -> detection.Format:
     """Return the format of `content`, which is to be `format`. Raises: FormatError."""
     if format == native.FORMAT or (format != "auto" and detection.has_line_of(content, format)):
         return format
-    found = detection.recognised(content)
+    found = detection.detect_format(content)
     if found is None:
         raise FormatError(content.name, detection.packed_as(content) or _NO_SESSION)
     if format not in ("auto", found):
@@ -135,7 +135,7 @@ def _format_of(content: Content, format: FormatName) -> detection.Format:
 
 
 @contextmanager
-def _opened(source: bytes | str | Path | Content, name: str | None) -> Generator[Content]:
+def _open_source(source: bytes | str | Path | Content, name: str | None) -> Generator[Content]:
     if isinstance(source, bytes):
         yield Held(source, name or "source")
     elif isinstance(source, str | Path):
@@ -163,7 +163,7 @@ def source_of_format(
         raise FormatError(content.name, reason) from error
 
 
-async def _restored(
+async def _restore(
     store: SessionStore,
     content: Content,
     *,
@@ -203,7 +203,7 @@ class _Work(msgspec.Struct, frozen=True):
     again: bool
 
     @property
-    def parsed(self) -> ParsedSource:
+    def parse(self) -> ParsedSource:
         return self.source.parsed
 
     @property
@@ -222,7 +222,7 @@ async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 
 async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
-    parsed = work.parsed
+    parsed = work.parse
     first = await asyncio.to_thread(first_line, work.source.content)
     other: StreamId | None = None  # the first session that has an id of the file, and is not it
     erased: StreamId | None = None
@@ -254,11 +254,11 @@ def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
 
 
 def _report(work: _Work, stream: StreamId, warning: str | None) -> ImportReport:
-    added, warnings = work.added, work.parsed.warnings
+    added, warnings = work.added, work.parse.warnings
     malformed = tuple(sorted(set(added.malformed)))
     return ImportReport(
         session=stream,
-        format=work.parsed.format,
+        format=work.parse.format,
         entries=added.entries,
         messages=added.messages,
         skipped=len(malformed),
@@ -274,7 +274,7 @@ def _report(work: _Work, stream: StreamId, warning: str | None) -> ImportReport:
 async def _create(
     store: SessionStore, work: _Work, stream: StreamId, why_other: str | None, clock: Clock
 ) -> ImportReport:
-    parsed, now = work.parsed, clock.now_ms()
+    parsed, now = work.parse, clock.now_ms()
     first_at = next((item.at for item in parsed.items if item.at is not None), now)
     created_at = parsed.header.created_at
     header = StreamHeader(
@@ -292,7 +292,7 @@ async def _create(
             }
         },
     )
-    adding = Adding(work.source, work.name, Base(stream, EMPTY, None), work.added)
+    adding = ItemAppend(work.source, work.name, Base(stream, EMPTY, None), work.added)
     await adding.run(store, now, work.piece_bytes, header)
     return _report(work, stream, why_other)
 
@@ -322,7 +322,7 @@ async def _update(
     store: SessionStore, work: _Work, state: StreamState, clock: Clock
 ) -> ImportReport | None:
     """Add what is new in `work`; None when the session at `state` is another one after all."""
-    stream, parsed = state.header.id, work.parsed
+    stream, parsed = state.header.id, work.parse
     is_of = _is_of(state.header, parsed)
     notes = await store.notes(stream, (ImportSource.kind,))
     originals = originals_of(note for note in notes if note.stream == stream)
@@ -339,7 +339,7 @@ async def _update(
     if state.open_turn is not None:
         raise TurnOpen(stream, state.open_turn)
     has_grown = relation is FileRelation.GROWN
-    adding = Adding(work.source, work.name, base, work.added)
+    adding = ItemAppend(work.source, work.name, base, work.added)
     is_cut_off = bool(originals) and originals[-1].is_cut_off
     if (has_grown or not is_of) and not is_cut_off and adding.has_only_known():
         return _nothing_new(work, stream, FileRelation.SAME)
@@ -395,7 +395,7 @@ async def _base(
 
     `grown` is the version of the file that the one at hand goes on from.
     """
-    parsed, stream = work.parsed, state.header.id
+    parsed, stream = work.parse, state.header.id
     traces = await traces_of(
         store,
         state.header,
@@ -409,7 +409,7 @@ async def _base(
     ids = {**traces.written_ids, **ids}
     known: Mapping[int, EntryId] = {}
     if ids or grown is not None or is_of:
-        known = await asyncio.to_thread(_known, work.source, traces, ids)
+        known = await asyncio.to_thread(_known_entries, work.source, traces, ids)
     if grown is None:
         bodies = _with_bodies(work.source)
         if not await asyncio.to_thread(traces.are_continued_by, bodies, known):
@@ -426,9 +426,11 @@ async def _base(
     )
 
 
-def _known(source: Source, traces: Traces, ids: Mapping[str, EntryId]) -> Mapping[int, EntryId]:
+def _known_entries(
+    source: Source, traces: Traces, ids: Mapping[str, EntryId]
+) -> Mapping[int, EntryId]:
     items = source.parsed.items
-    known = traces.known(items, ids)
+    known = traces.find_known(items, ids)
     if not traces.has_said or len(known) == len(items):
         return known
     return known | dict(traces.said_by(_with_bodies(source), known))
@@ -442,7 +444,7 @@ def _with_bodies(source: Source) -> Iterator[tuple[int, Item]]:
 def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> ImportReport:
     is_older = relation is FileRelation.OLDER
     warnings = ("more of this file was imported before; nothing was added",) if is_older else ()
-    return ImportReport(stream, work.parsed.format, 0, 0, 0, (), warnings, is_new=False)
+    return ImportReport(stream, work.parse.format, 0, 0, 0, (), warnings, is_new=False)
 
 
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:

@@ -119,14 +119,14 @@ class FolderFollower:
 
     async def look(self) -> AsyncIterator[Change]:
         """What has changed since the last look."""
-        found = await asyncio.to_thread(self._found)
-        for gone in self._gone(found):
+        found = await asyncio.to_thread(self._find_files)
+        for gone in self._gone_files(found):
             yield gone
         async for change in in_order(self._jobs(found)):
             if change is not None:
                 yield change
 
-    def _gone(self, found: Mapping[Path, State]) -> Iterator[Change]:
+    def _gone_files(self, found: Mapping[Path, State]) -> Iterator[Change]:
         """The files that are no longer there; those with a new name are known by that one."""
         lost = {path: seen for path, seen in self._seen.items() if path not in found}
         renamed = {seen.file: path for path, seen in lost.items()}
@@ -146,7 +146,7 @@ class FolderFollower:
             if state != seen.state and self._clock.steady_s() >= seen.due_s:
                 yield held_bytes(state[1]), partial(self._read, path, state, seen)
 
-    def _found(self) -> dict[Path, State]:
+    def _find_files(self) -> dict[Path, State]:
         """The files there are, by path; one that has several names counts once."""
         states: dict[Path, State] = {}
         known = set(self._open)
@@ -194,11 +194,11 @@ class FolderFollower:
         change = None
         if length != seen.length or not is_fresh or not seen.is_recognised:
             content.cut(length)
-            change = await self._imported(path, content, seen)
+            change = await self._import_file(path, content, seen)
         seen.length = length
         return change
 
-    async def _imported(self, path: Path, content: FileContent, seen: _Seen) -> Change | None:
+    async def _import_file(self, path: Path, content: FileContent, seen: _Seen) -> Change | None:
         if not content.length:
             return None
         try:
@@ -211,13 +211,13 @@ class FolderFollower:
                 subject=self._subject,
             )
         except PerdureError as error:
-            return self._failed(path, error, seen)
+            return self._report_failure(path, error, seen)
         seen.has_failed = False
         seen.is_recognised = True
         has_new = report.is_new or report.entries or report.malformed
         return Change(path, "imported", report) if has_new else None
 
-    def _failed(self, path: Path, error: PerdureError, seen: _Seen) -> Change | None:
+    def _report_failure(self, path: Path, error: PerdureError, seen: _Seen) -> Change | None:
         """Say so once; what may pass by itself is tried again."""
         if isinstance(error, FormatError) and seen.state is None:
             return None  # it is being written: its next line may tell what it is

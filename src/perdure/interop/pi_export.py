@@ -16,7 +16,7 @@ from perdure.codecs.ids import written_id, written_ids
 from perdure.codecs.pi import records
 from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, MOST_HEADER_BYTES, VERSION
-from perdure.codecs.protocol import Writing
+from perdure.codecs.protocol import WriteContext
 from perdure.codecs.shared_keys import ROOT
 from perdure.errors import EntryNotFound
 from perdure.interop.aliases import foreign_ids, known_items
@@ -205,13 +205,13 @@ class _Writer:
         held = self._base.ids.keys() | self._base.outdated
         self._fresh = [entry for entry in session.tree if entry.id not in held]
         self._parts = _pi_parts(session.notes)
-        self._ids = self._named()
+        self._ids = self._file_ids()
         media = {SCHEME + name: content for name, content in session.blobs.items()}
         self._media = media
         self._lost = Losses()
         self._moves_written = 0
         self._last: dict[EntryId, str] = dict(self._base.ids)  # id of an entry's last record
-        self._writing = Writing(
+        self._writing = WriteContext(
             own="",
             first=self._ids.get,
             last=self._last.get,
@@ -236,12 +236,12 @@ class _Writer:
                 f"{VERSION}, in which its lines may mean something else",
                 version > VERSION,
             )
-            base = migration.migrated(base, self._base.unidentified)
+            base = migration.migrate(base, self._base.unidentified)
         if base and not base.endswith(b"\n"):
             base += b"\n"
         return base + b"".join(line + b"\n" for line in lines)
 
-    def _named(self) -> dict[EntryId, str]:
+    def _file_ids(self) -> dict[EntryId, str]:
         """The id of every entry in the file: what it came with, or one of ours that is free."""
         foreign = {entry: alias for alias, entry in self._session.aliases.items()}
         ids = dict(self._base.ids)
@@ -265,7 +265,7 @@ class _Writer:
         original = self._original_line(entry)
         self._last[entry.id] = own
         if original is not None:
-            return [self._relined(original, body, own, parent)]
+            return [self._rewrite_line(original, body, own, parent)]
         self._note_losses(entry, body)
         return self._records.of_entry(entry, body, own, written_id)
 
@@ -280,7 +280,7 @@ class _Writer:
         begin = source.offset - part.offset
         return self._session.blobs[part.blob][begin : begin + source.length]
 
-    def _relined(self, line: bytes, body: Body, own: str, parent: str | None) -> bytes:
+    def _rewrite_line(self, line: bytes, body: Body, own: str, parent: str | None) -> bytes:
         """The record `line` with its references as they are in this file."""
         changes: dict[str, object] = {"id": own, "parentId": parent}
         if isinstance(body, Compaction) and body.retained is None:
@@ -289,7 +289,7 @@ class _Writer:
         if isinstance(body, BranchSummary):
             origin = None if body.from_id is None else self._last.get(body.from_id)
             changes["fromId"] = origin or ROOT
-        return migration.replaced(line, changes, "firstKeptEntryIndex")
+        return migration.replace_keys(line, changes, "firstKeptEntryIndex")
 
     # -- what stands at the end: labels, the title, the leaf
 

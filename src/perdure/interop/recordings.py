@@ -40,17 +40,17 @@ async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
     Raises: Erased if that session was erased; FormatError if `file` is no readable session.
     """
     with FileContent(file) as content:
-        format = await asyncio.to_thread(detection.recognised, content)
+        format = await asyncio.to_thread(detection.detect_format, content)
         if format is None:
             raise FormatError(str(file), "it is no session that perdure knows how to read")
         if format == native.FORMAT:
             log = await asyncio.to_thread(LogFile, content)
             return await _native(store, log.header.id)
         source = await asyncio.to_thread(source_of_format, content, format)
-        return await _found(store, source)
+        return await _find_recorded(store, source)
 
 
-async def _found(store: SessionStore, source: Source) -> Recorded | None:
+async def _find_recorded(store: SessionStore, source: Source) -> Recorded | None:
     parsed = source.parsed
     first = await asyncio.to_thread(first_line, source.content)
     erased: StreamId | None = None

@@ -88,7 +88,7 @@ class ImportedFiles(msgspec.Struct, frozen=True):
         return sum(report.messages for report in self.reports)
 
     @property
-    def skipped(self) -> int:
+    def skipped_count(self) -> int:
         """How many new lines could not be read, or not fully."""
         return sum(report.skipped for report in self.reports)
 

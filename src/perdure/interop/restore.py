@@ -53,7 +53,7 @@ async def restore(
     append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
     """
     subject = log.header.subject if subject is None else subject
-    restoring = _Restoring(
+    restoring = _SessionRestore(
         store, log, subject, clock=clock, random=random, size=piece_bytes, again=again
     )
     # Each piece may meet somebody else's commit.
@@ -65,7 +65,7 @@ async def restore(
     return await restoring.run()
 
 
-class _Restoring:
+class _SessionRestore:
     """One import, however often it has to look again; what was added counts over all of it."""
 
     def __init__(
@@ -170,7 +170,7 @@ class _Restoring:
         if state is None:
             await self._commit(Write(stream=header.id, create=header))
             self._is_new = True
-        async with self._leased(header.id) as lease:
+        async with self._lease(header.id) as lease:
             await self._append_all(header, first, lease, is_new=False)
 
     async def _append_all(
@@ -208,7 +208,7 @@ class _Restoring:
         )
 
     @asynccontextmanager
-    async def _leased(self, stream: StreamId) -> AsyncGenerator[Lease]:
+    async def _lease(self, stream: StreamId) -> AsyncGenerator[Lease]:
         owner = f"import-{self._random(8).hex()}"
         lease = await self._store.acquire_lease(stream, owner, LEASE_MS)
         try:

@@ -81,7 +81,7 @@ class Pricing(Protocol):
         ...
 
 
-class Costing:
+class CostCalculator:
     """A `Cost`: prices of one's own first, then what a call reported, then the client's list.
 
     `prices` are by ``provider:name``, or ``provider:*`` for every other model of a provider.

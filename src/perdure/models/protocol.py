@@ -81,14 +81,14 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
     json: str = ""
 
 
-class Finished(msgspec.Struct, frozen=True):
+class StreamEnd(msgspec.Struct, frozen=True):
     """The end of a clean stream; always the last delta, exactly once."""
 
     stop_reason: StopReason
     usage: Usage | None = None
 
 
-class Counted(msgspec.Struct, frozen=True):
+class UsageUpdate(msgspec.Struct, frozen=True):
     """What the provider has counted so far; says nothing, and a later count replaces it.
 
     So that the usage of an answer that never comes to its end is known as well.
@@ -97,7 +97,7 @@ class Counted(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-Delta = TextDelta | ThinkingDelta | ToolCallDelta | Counted | Finished
+Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageUpdate | StreamEnd
 
 
 class ModelClient(Protocol):

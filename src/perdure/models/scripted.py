@@ -27,9 +27,9 @@ from perdure.models.echo import NAME as ECHO
 from perdure.models.echo import echo
 from perdure.models.protocol import (
     Delta,
-    Finished,
     ModelInfo,
     ModelRequest,
+    StreamEnd,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -90,7 +90,7 @@ class ScriptedModel:
     def __init__(self, *scenarios: Scenario, clock: Clock) -> None:
         self._scenarios = {scenario.name: scenario for scenario in scenarios}
         self._clock = clock
-        self._hearing = Hearing()
+        self._hearing = MessageCounter()
         self._happened: Counter[tuple[str, str, int]] = Counter()
 
     def info(self, model: str) -> ModelInfo:
@@ -124,10 +124,10 @@ class ScriptedModel:
                     await asyncio.sleep(0)
                     await self._clock.sleep(reply.chunk_delay_s)
                     yield delta
-        yield progress.finished(request)
+        yield progress.final_delta(request)
 
     def _answered(self, request: ModelRequest) -> tuple[Heard, Reply]:
-        heard = self._hearing.heard(request.messages)
+        heard = self._hearing.count_messages(request.messages)
         return heard, rest_of(self._reply(request, heard), said_already(request.messages))
 
     def _reply(self, request: ModelRequest, heard: Heard) -> Reply:
@@ -208,12 +208,12 @@ class _Progress:
                 else:
                     yield ToolCallDelta(index, json=piece)
 
-    def finished(self, request: ModelRequest) -> Finished:
+    def final_delta(self, request: ModelRequest) -> StreamEnd:
         reply = self._reply
         reason = reply.stop_reason or ("tool_calls" if self._calls else "stop")
         if not reply.reports_usage:
-            return Finished(reason)
-        return Finished(reason, reply.usage or self._estimated(request))
+            return StreamEnd(reason)
+        return StreamEnd(reason, reply.usage or self._estimated(request))
 
     def _estimated(self, request: ModelRequest) -> Usage:
         return Usage(estimated_tokens(request, self._heard), _tokens(self._sent_bytes))
@@ -285,14 +285,14 @@ def _with_digest(part: Part) -> Part:
     return msgspec.structs.replace(part, text=digest.hexdigest())
 
 
-class Hearing:
+class MessageCounter:
     """Counts the messages of requests, of many conversations at once."""
 
     def __init__(self) -> None:
         # By the identity of their first message, which they hold: nothing else can have it.
         self._requests: dict[int, _Beginning] = {}
 
-    def heard(self, messages: Sequence[Message]) -> Heard:
+    def count_messages(self, messages: Sequence[Message]) -> Heard:
         """`messages`, counted."""
         if len(messages) < _LEAST_REMEMBERED:
             return Heard().and_then(messages)

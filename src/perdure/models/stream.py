@@ -16,12 +16,12 @@ import msgspec
 
 from perdure.errors import MalformedResponse, ModelUnavailable
 from perdure.models.protocol import (
-    Counted,
     Delta,
-    Finished,
+    StreamEnd,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
+    UsageUpdate,
 )
 from perdure.session.messages import (
     Message,
@@ -61,10 +61,10 @@ def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = (
     builder = AnswerBuilder(model, taken_ids)
     for delta in deltas:
         builder.add(delta)
-    return builder.finished()
+    return builder.build()
 
 
-def mended(text: str) -> str:
+def repair_unicode(text: str) -> str:
     """`text` as valid Unicode: halves of surrogate pairs joined where they meet, else replaced.
 
     Providers split an emoji's JSON escape over two chunks; each half alone cannot be encoded.
@@ -111,7 +111,7 @@ _CallMaker = Callable[[_Call], ToolCallPart | None]
 def _joined(pieces: list[str]) -> str:
     """The text of `pieces`, which are kept as one from then on: asking again is cheap."""
     pieces[:] = ["".join(pieces)]
-    return mended(pieces[0])
+    return repair_unicode(pieces[0])
 
 
 def _words_part(words: _Words) -> TextPart | ThinkingPart | None:
@@ -146,7 +146,7 @@ class AnswerBuilder:
         self._own: set[str] = set()
         self._parts: list[_Words | _Call] = []
         self._calls: dict[int, _Call] = {}
-        self._end: Finished | None = None
+        self._end: StreamEnd | None = None
         self.counted: Usage | None = None
         self.has_begun = False
 
@@ -157,11 +157,11 @@ class AnswerBuilder:
         """
         if self._end is not None:
             raise ValueError("a delta came after the end of the stream")
-        if isinstance(delta, Finished):
+        if isinstance(delta, StreamEnd):
             self._end = delta
             self.counted = _countable(delta.usage) or self.counted
             return
-        if isinstance(delta, Counted):
+        if isinstance(delta, UsageUpdate):
             self.counted = _countable(delta.usage) or self.counted
             return
         self.has_begun = True
@@ -177,7 +177,7 @@ class AnswerBuilder:
         """
         return Message("assistant", self._made(self._complete_call), model=self._model)
 
-    def finished(self) -> Message:
+    def build(self) -> Message:
         """The whole answer.
 
         Shape: an answer that the model or the provider cut short (any stop reason but ``stop`` and
@@ -218,8 +218,8 @@ class AnswerBuilder:
             call = self._calls[delta.index] = _Call([])
             self._parts.append(call)
         if delta.id and not call.id:
-            call.id = self._distinct(mended(delta.id))
-        call.name = call.name or mended(delta.name)
+            call.id = self._distinct(repair_unicode(delta.id))
+        call.name = call.name or repair_unicode(delta.name)
         call.pieces.append(delta.json)
 
     def _distinct(self, call_id: str) -> str:

@@ -15,7 +15,7 @@ from perdure.secrets.shapes import finds, is_secret_name, is_secret_value
 MASK = "[redacted]"
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """`text` with `MASK` for whatever looks like a secret; `text` itself where nothing does."""
     spans = sorted((find.start, find.end) for find in finds(text))
     if not spans:
@@ -37,7 +37,7 @@ def log_failure(log: logging.Logger, error: BaseException, message: str, *args: 
     """
     if log.isEnabledFor(logging.ERROR):
         raised = "".join(traceback.format_exception(error)).rstrip()
-        log.error("%s\n%s", message % args, masked(raised))
+        log.error("%s\n%s", message % args, mask_secrets(raised))
 
 
 def masked_value(value: object, name: str = "") -> object:
@@ -45,10 +45,10 @@ def masked_value(value: object, name: str = "") -> object:
     if isinstance(value, str):
         if is_secret_name(name) and is_secret_value(value):
             return MASK
-        return masked(value)
+        return mask_secrets(value)
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
-        return {masked(key): masked_value(below, key) for key, below in fields.items()}
+        return {mask_secrets(key): masked_value(below, key) for key, below in fields.items()}
     if isinstance(value, list | tuple):
         return [masked_value(below, name) for below in cast("list[object]", value)]
     return value

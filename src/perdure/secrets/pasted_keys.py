@@ -13,14 +13,14 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import SecretPasted
-from perdure.secrets.mask import masked
-from perdure.secrets.references import filled, names_in
+from perdure.secrets.mask import mask_secrets
+from perdure.secrets.references import fill_references, names_in
 from perdure.secrets.shapes import finds
 
 PastePolicy = Literal["warn", "redact", "refuse"]
 
 
-class Pasted(msgspec.Struct, frozen=True):
+class ScreenedText(msgspec.Struct, frozen=True):
     """What to write, and what was found in it. Shape: `kinds` sorted, each once."""
 
     text: str
@@ -44,14 +44,14 @@ def credentials_in(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _kinds(text: str) -> tuple[str, ...]:
-    return pasted(text, "warn", "").kinds
+    return apply_paste_policy(text, "warn", "").kinds
 
 
 def _pieces(line: str) -> list[str]:
-    return re.split(r"[{},]", filled(line, lambda _: "")) if names_in(line) else [line]
+    return re.split(r"[{},]", fill_references(line, lambda _: "")) if names_in(line) else [line]
 
 
-def pasted(text: str, policy: PastePolicy, place: str) -> Pasted:
+def apply_paste_policy(text: str, policy: PastePolicy, place: str) -> ScreenedText:
     """`text` as it may be written in `place` under `policy`, and the kinds of secrets found.
 
     Raises: SecretPasted under ``refuse``, naming the place and the kind and never the value.
@@ -59,4 +59,4 @@ def pasted(text: str, policy: PastePolicy, place: str) -> Pasted:
     kinds = tuple(sorted({find.kind for find in finds(text)}))
     if kinds and policy == "refuse":
         raise SecretPasted(place, kinds)
-    return Pasted(masked(text) if kinds and policy == "redact" else text, kinds)
+    return ScreenedText(mask_secrets(text) if kinds and policy == "redact" else text, kinds)

@@ -36,6 +36,6 @@ def unfilled_in(text: str, place: str) -> str | None:
     )
 
 
-def filled(text: str, value_of: Callable[[str], str]) -> str:
+def fill_references(text: str, value_of: Callable[[str], str]) -> str:
     """`text` with the value of each reference; values are never scanned again."""
     return _reference.sub(lambda found: value_of(found[1]), text)

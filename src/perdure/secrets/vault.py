@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import quote, quote_plus
 
 from perdure.errors import SecretMissing
-from perdure.secrets.references import filled, is_name
+from perdure.secrets.references import fill_references, is_name
 
 SERVICE = "perdure"
 """The service under which everything of perdure lies in the keyring."""
@@ -92,18 +92,18 @@ class Taint:
             self._names.setdefault(form, name)
         return value
 
-    def filled(self, text: str) -> str:
+    def fill(self, text: str) -> str:
         """`text` with its references filled, each remembered.
 
         Raises: SecretMissing.
         """
-        return filled(text, self.value)
+        return fill_references(text, self.value)
 
     def took(self, name: str, form: str) -> None:
         """Remember another form in which the secret `name` was sent."""
         self._names.setdefault(form, name)
 
-    def scrubbed(self, text: str) -> str:
+    def scrub(self, text: str) -> str:
         """`text` with ``[secret:NAME]`` for every value given out, in any of its usual forms."""
         for form in sorted(self._names, key=len, reverse=True):
             text = text.replace(form, f"[secret:{self._names[form]}]")

@@ -23,7 +23,7 @@ from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.media_storage.handles import inline_in
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
 from perdure.session.notes import SideBody
-from perdure.session.upgrade import upgraded
+from perdure.session.upgrade import upgrade_body
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -154,7 +154,7 @@ def body_of(entry: Entry) -> Body:
     if known is None:
         return Unknown(entry.kind, entry.v, entry.body)
     try:
-        return _decoded(known, _current(entry, known.version))
+        return _decode(known, _current(entry, known.version))
     except (ValueError, RecursionError) as error:
         raise CorruptLog(entry.stream, entry.seq, f"its {entry.kind} body is not valid") from error
 
@@ -170,10 +170,10 @@ def readable(entry: Entry) -> Body:
 def _current(entry: Entry, version: int) -> bytes:
     if entry.v == version:
         return entry.body
-    return _encoder.encode(upgraded(entry.kind, entry.v, version, _object.decode(entry.body)))
+    return _encoder.encode(upgrade_body(entry.kind, entry.v, version, _object.decode(entry.body)))
 
 
-def _decoded(known: type[TreeBody] | type[SideBody], body: bytes) -> TreeBody | SideBody:
+def _decode(known: type[TreeBody] | type[SideBody], body: bytes) -> TreeBody | SideBody:
     try:
         return msgspec.json.decode(body, type=known)
     except msgspec.ValidationError:

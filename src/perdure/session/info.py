@@ -159,7 +159,7 @@ def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionI
         origin=header.origin,
         created_at=header.created_at,
         updated_at=header.created_at,
-        title=trimmed(header.title),
+        title=trim_title(header.title),
         cwd=header.cwd,
         parent=parent,
         subject=header.subject,
@@ -276,7 +276,7 @@ def erasure_in(entry: Entry) -> ContentErased | None:
     return body if isinstance(body, ContentErased) else None
 
 
-def redacted(header: StreamHeader) -> StreamHeader:
+def redact(header: StreamHeader) -> StreamHeader:
     """What is left of a header when its session was erased: its id, and how it hangs together."""
     return msgspec.structs.replace(header, title=None, cwd=None, metadata=None, subject=None)
 
@@ -289,7 +289,7 @@ def _beginning(entry: Entry) -> str | None:
     if message is None:
         return None
     words = message.text.split(None, TITLE_LENGTH)  # the others are never part of the beginning
-    return shortened(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
+    return shorten_title(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
 
 
 def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
@@ -299,19 +299,19 @@ def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
         return info
     if not isinstance(body, SessionInfoChanged):
         return info
-    title = info.title if body.title is msgspec.UNSET else trimmed(body.title)
+    title = info.title if body.title is msgspec.UNSET else trim_title(body.title)
     cwd = info.cwd if body.cwd is msgspec.UNSET else body.cwd
     return msgspec.structs.replace(info, title=title, cwd=cwd)
 
 
-def described(info: SessionInfo, header: StreamHeader) -> SessionInfo:
+def with_description(info: SessionInfo, header: StreamHeader) -> SessionInfo:
     """`info`, kept without what never changes, with the subject and the metadata of `header`."""
     if header.subject is None and header.metadata is None:
         return info
     return msgspec.structs.replace(info, subject=header.subject, metadata=header.metadata)
 
 
-def undescribed(info: SessionInfo) -> SessionInfo:
+def bare_info(info: SessionInfo) -> SessionInfo:
     """`info` without the subject and the metadata, which its header has."""
     if info.subject is None and info.metadata is None:
         return info
@@ -362,7 +362,7 @@ def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     return not sought or sought in info.name.casefold() or sought in info.id.casefold()
 
 
-def trimmed(title: str | None) -> str | None:
+def trim_title(title: str | None) -> str | None:
     """`title` without the white space around it; None when nothing is left. Its lines stay.
 
     White space is what it is in JavaScript, so that pi gives a session the same title.
@@ -375,7 +375,7 @@ def one_line(text: str | None) -> str | None:
     return " ".join((text or "").split()) or None
 
 
-def shortened(text: str | None) -> str | None:
+def shorten_title(text: str | None) -> str | None:
     """`text` cut to `TITLE_LENGTH` characters, the last one an ellipsis if it was longer."""
     if text is None or len(text) <= TITLE_LENGTH:
         return text

@@ -18,7 +18,7 @@ from perdure.errors.usage import WrongArgument
 from perdure.session.argument_checks.arguments import takes_declared
 from perdure.session.clock import ms_of
 from perdure.session.media.inline import MIME_TYPE, InlineMedia
-from perdure.session.upgrade import upgraded
+from perdure.session.upgrade import upgrade_body
 
 MESSAGE = "message"
 """Kind of an entry whose body is a `Message`."""
@@ -202,9 +202,11 @@ def user(
     given = (content, *more)
     at = ms_of(said_at) if isinstance(said_at, datetime) else said_at
     if not any(isinstance(each, InlineMedia) for each in given):
-        parts = tuple(_made(each, MediaPart) for each in given)
+        parts = tuple(_make_part(each, MediaPart) for each in given)
         return Message("user", parts, author=author, said_at=at, foreign=foreign)
-    parts = tuple(_shown(e) if isinstance(e, InlineMedia) else _made(e, MediaPart) for e in given)
+    parts = tuple(
+        _check_inline(e) if isinstance(e, InlineMedia) else _make_part(e, MediaPart) for e in given
+    )
     return InFlightMessage("user", parts, author, at, foreign)
 
 
@@ -222,7 +224,7 @@ def assistant(
 
     Without `stop_reason` it is a clean end: for calls, or for good.
     """
-    parts = tuple(_made(c, ThinkingPart, ToolCallPart) for c in content)
+    parts = tuple(_make_part(c, ThinkingPart, ToolCallPart) for c in content)
     has_calls = any(isinstance(part, ToolCallPart) for part in parts)
     reason = stop_reason or ("tool_calls" if has_calls else "stop")
     at = ms_of(said_at) if isinstance(said_at, datetime) else said_at
@@ -238,7 +240,7 @@ def assistant(
     )
 
 
-def _shown(inline: InlineMedia) -> InlineMedia:
+def _check_inline(inline: InlineMedia) -> InlineMedia:
     """`inline`, if it is of a type that a message can hold. Raises: WrongArgument."""
     if MIME_TYPE.fullmatch(inline.mime_type):
         return inline
@@ -248,7 +250,7 @@ def _shown(inline: InlineMedia) -> InlineMedia:
     )
 
 
-def _made(content: object, *others: type[Part]) -> Part:
+def _make_part(content: object, *others: type[Part]) -> Part:
     """`content` as a part. Raises: WrongArgument when it is neither text nor one of `others`."""
     if isinstance(content, str):
         return TextPart(content)
@@ -260,20 +262,20 @@ def _made(content: object, *others: type[Part]) -> Part:
 
 def system(text: str) -> Message:
     """Instructions."""
-    return Message("system", (_made(text),))
+    return Message("system", (_make_part(text),))
 
 
 def thinking(text: str) -> ThinkingPart:
     """Reasoning, as a part of an assistant message."""
-    return ThinkingPart(_checked(text, str, "the text of a thought"))
+    return ThinkingPart(_check_value(text, str, "the text of a thought"))
 
 
 def tool_call(call_id: str, name: str, args: dict[str, object] | None = None) -> ToolCallPart:
     """A request to run a tool, as a part of an assistant message."""
     return ToolCallPart(
-        _checked(call_id, str, "the id of a tool call"),
-        _checked(name, str, "the name of a tool"),
-        {} if args is None else _checked(args, dict, "the arguments of a tool call"),
+        _check_value(call_id, str, "the id of a tool call"),
+        _check_value(name, str, "the name of a tool"),
+        {} if args is None else _check_value(args, dict, "the arguments of a tool call"),
     )
 
 
@@ -282,15 +284,15 @@ def tool_result(
 ) -> Message:
     """The message that answers the tool call `call_id`."""
     part = ToolResultPart(
-        _checked(call_id, str, "the id of a tool call"),
-        _checked(text, str, "the result of a tool"),
-        is_error=_checked(is_error, bool, "is_error"),
-        name=None if name is None else _checked(name, str, "the name of a tool"),
+        _check_value(call_id, str, "the id of a tool call"),
+        _check_value(text, str, "the result of a tool"),
+        is_error=_check_value(is_error, bool, "is_error"),
+        name=None if name is None else _check_value(name, str, "the name of a tool"),
     )
     return Message("tool", (part,))
 
 
-def _checked(value: _T, kind: type, what: str) -> _T:
+def _check_value(value: _T, kind: type, what: str) -> _T:
     """`value`, if it is one; else it would be stored, and never be read or sent.
 
     Raises: WrongArgument.
@@ -314,7 +316,9 @@ def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
     Raises: UnsupportedVersion for a newer `version`; ValueError when it is no message at all.
     """
     if version != MESSAGE_VERSION:
-        body = _encoder.encode(upgraded(MESSAGE, version, MESSAGE_VERSION, _object.decode(body)))
+        body = _encoder.encode(
+            upgrade_body(MESSAGE, version, MESSAGE_VERSION, _object.decode(body))
+        )
     try:
         return _message.decode(body)
     except msgspec.ValidationError:

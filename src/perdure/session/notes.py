@@ -387,7 +387,7 @@ INBOX_KINDS = (Question.kind, *CLOSING)
 """Kinds of the entries that `unanswered` needs."""
 
 
-def unanswered(notes: Iterable[Entry]) -> list[Entry]:
+def unanswered_questions(notes: Iterable[Entry]) -> list[Entry]:
     """Return the questions among `notes`, of `INBOX_KINDS`, that none of the others closes."""
     notes = tuple(notes)
     closed = {note.about for note in notes if note.kind in CLOSING}

@@ -29,7 +29,7 @@ def safe(text: str) -> str:
     return re.sub(_CONTROL, "\N{REPLACEMENT CHARACTER}", text)
 
 
-def revealed(text: str) -> str:
+def reveal(text: str) -> str:
     """`text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
 
     For what a person decides about: two texts that look alike are not the same.

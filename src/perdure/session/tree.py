@@ -94,17 +94,17 @@ def _node_of_rows(rows: Sequence[_Row]) -> TreeNode:
 
 def json_pieces(nodes: Sequence[TreeNode]) -> Iterator[bytes]:
     """Yield JSON of `nodes` and all below them in pieces, with a comma between `nodes`."""
-    waiting: list[TreeNode | bytes] = _separated(nodes)
+    waiting: list[TreeNode | bytes] = _with_commas(nodes)
     while waiting:
         piece = waiting.pop()
         if isinstance(piece, bytes):
             yield piece
             continue
-        yield _opened(piece)
-        waiting += (b"]}", *_separated(piece.children))
+        yield _opening_json(piece)
+        waiting += (b"]}", *_with_commas(piece.children))
 
 
-def _separated(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
+def _with_commas(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
     """Return `nodes` with commas between them, last one first, as a stack wants it."""
     pieces: list[TreeNode | bytes] = []
     for node in reversed(nodes):
@@ -112,7 +112,7 @@ def _separated(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
     return pieces[:-1]
 
 
-def _opened(node: TreeNode) -> bytes:
+def _opening_json(node: TreeNode) -> bytes:
     """Return the node's object up to the first of its children."""
     fields: dict[str, object] = {"id": node.entry.id, "kind": node.entry.kind}
     if role := role_of(node.entry):

@@ -18,7 +18,7 @@ STEPS: Steps = {}
 """(kind, version it starts from) -> step. Empty while every kind is at version 1."""
 
 
-def upgraded(
+def upgrade_body(
     kind: str, version: int, current: int, body: dict[str, object], steps: Steps = STEPS
 ) -> dict[str, object]:
     """`body` of `version` as a body of version `current`.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.search.bm25 import Candidate, ranked
+from perdure.session.search.bm25 import Candidate, rank
 from perdure.session.search.matches import counts_in
 from perdure.session.search.query import Sought
 from perdure.session.search.searchable import Searchable, searchable_of, searchable_title
@@ -89,7 +89,7 @@ def hits_among(
 def best_of(fits: Sequence[Fit]) -> list[tuple[Found, float]]:
     """The texts with their scores, the best first."""
     texts = {candidate.position: found for found, candidate in fits}
-    found = ranked([candidate for _, candidate in fits])
+    found = rank([candidate for _, candidate in fits])
     return [(texts[candidate.position], score) for score, candidate in found]
 
 

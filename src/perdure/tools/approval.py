@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import ToolError
-from perdure.secrets.mask import masked, masked_value
+from perdure.secrets.mask import mask_secrets, masked_value
 
 Decision = Literal["run", "ask", "refuse", "examine"]
 """What is done about a call; ``examine``: what its approval would be bound to has to be read."""
@@ -70,18 +70,18 @@ def content_fact(data: bytes) -> str:
 
 def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:
     """`args` for a person: secrets masked, a long value as its beginning, size and hash."""
-    return {masked(name): _shown(name, value) for name, value in args.items()}
+    return {mask_secrets(name): _preview_value(name, value) for name, value in args.items()}
 
 
-def _shown(name: str, value: object) -> object:
+def _preview_value(name: str, value: object) -> object:
     text = value if isinstance(value, str) else _json(value)
     if len(text) <= MAX_ARGUMENT:
         try:
             return masked_value(value, name)
         except RecursionError:
-            return masked(text)
+            return mask_secrets(text)
     data = text.encode(errors="replace")
-    return {"head": masked(text[:HEAD]), "bytes": len(data), "blake2b_256": hash_of(data)}
+    return {"head": mask_secrets(text[:HEAD]), "bytes": len(data), "blake2b_256": hash_of(data)}
 
 
 def _json(value: object) -> str:

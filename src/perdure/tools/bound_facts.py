@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from perdure.errors import ApprovalStale, ToolError
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.tools.approval import Bound, content_fact, digest_of, hash_of
 from perdure.tools.permission_check import effective_args
 from perdure.tools.spec import ToolCall, ToolSpec
@@ -48,12 +48,12 @@ def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
 
 def shown_facts(facts: Mapping[str, str]) -> dict[str, str]:
     """`facts` as they are stored: in UTF-8, and a secret masked, with a hash of the whole text."""
-    return {_shown(name): _shown(fact) for name, fact in facts.items()}
+    return {_mask_fact(name): _mask_fact(fact) for name, fact in facts.items()}
 
 
-def _shown(text: str) -> str:
+def _mask_fact(text: str) -> str:
     text = _utf8(text)
-    shown = masked(text)
+    shown = mask_secrets(text)
     return text if shown == text else f"{shown} (blake2b-256 {hash_of(text.encode())})"
 
 

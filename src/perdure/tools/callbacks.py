@@ -19,7 +19,7 @@ class CallbackFailed(Exception):
     """A callback raised what is no `Exception`, or a cancellation that was not requested."""
 
 
-async def guarded(work: Awaitable[T]) -> T:
+async def run_guarded(work: Awaitable[T]) -> T:
     """Await `work` of a callback.
 
     KeyboardInterrupt and SystemExit pass in the main thread, where a signal may have raised them.
@@ -35,10 +35,10 @@ async def guarded(work: Awaitable[T]) -> T:
         is_asked = task is not None and task.cancelling() > before
         if (isinstance(error, asyncio.CancelledError) and is_asked) or _ends_program(error):
             raise
-        raise CallbackFailed(_named(error)) from error
+        raise CallbackFailed(_failure_text(error)) from error
 
 
-def given_by(callback: Callable[..., T], *arguments: object) -> T:
+def run_plain_callback(callback: Callable[..., T], *arguments: object) -> T:
     """What the plain function `callback` returns. Raises: as `guarded`, but no CancelledError."""
     try:
         return callback(*arguments)
@@ -47,17 +47,17 @@ def given_by(callback: Callable[..., T], *arguments: object) -> T:
     except BaseException as error:
         if _ends_program(error):
             raise
-        raise CallbackFailed(_named(error)) from error
+        raise CallbackFailed(_failure_text(error)) from error
 
 
-async def called(callback: Callable[..., Any], *arguments: object) -> Any:
+async def run_callback(callback: Callable[..., Any], *arguments: object) -> Any:
     """What `callback`, a plain or an async function, returns. Raises: as `guarded`."""
 
     async def work() -> Any:
         given: object = callback(*arguments)
         return await given if inspect.isawaitable(given) else given
 
-    return await guarded(work())
+    return await run_guarded(work())
 
 
 def _ends_program(error: BaseException) -> bool:
@@ -65,7 +65,7 @@ def _ends_program(error: BaseException) -> bool:
     return is_main and isinstance(error, KeyboardInterrupt | SystemExit)
 
 
-def _named(error: BaseException) -> str:
+def _failure_text(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "it was cancelled from inside"
     try:

@@ -14,7 +14,7 @@ import msgspec
 from perdure.errors import ToolError, WrongArgument
 from perdure.session.argument_checks.arguments import takes_declared
 from perdure.session.ledger import ToolEffect, UnknownPolicy
-from perdure.tools.docstring import described
+from perdure.tools.docstring import parse_docstring
 from perdure.tools.schema import CALL, Parameters, arguments_of, parameters_of
 from perdure.tools.spec import (
     DEFAULT_OUTPUT_BYTES,
@@ -92,13 +92,13 @@ def tool(
     name or limit, and for what is no function or yields.
     """
 
-    def declared(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+    def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         _require_function(function)
         parameters = parameters_of(function)
         chosen = _checked_name(name or getattr(function, "__name__", ""))
         return FunctionTool(
             name=chosen,
-            description=description or described(function).summary,
+            description=description or parse_docstring(function).summary,
             parameters=parameters.schema,
             arguments=partial(arguments_of, chosen, parameters),
             run=_run_of(chosen, function, parameters),
@@ -111,7 +111,7 @@ def tool(
 
     if timeout_s <= 0 or max_output_bytes <= 0:
         raise WrongArgument("timeout_s and max_output_bytes must be greater than 0")
-    return declared if function is None else declared(function)
+    return make_tool if function is None else make_tool(function)
 
 
 def _require_function(function: object) -> None:

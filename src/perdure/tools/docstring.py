@@ -20,14 +20,14 @@ _ENTRY = re.compile(r"(?P<indent>\s*)\*{0,2}(?P<name>\w+)\s*(\([^)]*\))?\s*:\s*(
 _ARGUMENTS = ("Args", "Arguments", "Parameters")
 
 
-class Described(msgspec.Struct, frozen=True):
+class ParsedDocstring(msgspec.Struct, frozen=True):
     """A docstring taken apart. Shape: `parameters` is name -> description, on one line each."""
 
     summary: str
     parameters: Mapping[str, str]
 
 
-def described(function: Callable[..., object]) -> Described:
+def parse_docstring(function: Callable[..., object]) -> ParsedDocstring:
     """What the docstring of `function` says; empty texts where it says nothing."""
     summary: list[str] = []
     arguments: list[str] = []
@@ -39,7 +39,7 @@ def described(function: Callable[..., object]) -> Described:
             summary.append(line)
         elif section in _ARGUMENTS:
             arguments.append(line)
-    return Described("\n".join(summary).strip(), dict(_entries(arguments)))
+    return ParsedDocstring("\n".join(summary).strip(), dict(_entries(arguments)))
 
 
 def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:

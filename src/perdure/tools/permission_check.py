@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from perdure.errors import PerdureError, ToolDenied, ToolError
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.session.messages import ToolCallPart
 from perdure.tools.approval import Bound, Decision, Doubt
 from perdure.tools.permissions import ApprovalMode, Permissions
@@ -117,10 +117,10 @@ def bound_ruling(
 ) -> Ruling:
     """As `judged`, but ``examine`` where a person might be asked and `bound` was not given."""
     if bound is not None:
-        return judged(spec, call.args, permissions, granted, rules, bound=bound)
+        return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:
         return EXAMINE
-    ruling = judged(spec, call.args, permissions, frozenset(), rules)
+    ruling = judge_call(spec, call.args, permissions, frozenset(), rules)
     chosen = rules or RULE_SETS[permissions.approval]
     may_ask = ruling.decision == "run" and _looks_for_dots(spec, chosen)
     return EXAMINE if may_ask or ruling.decision == "ask" else ruling
@@ -131,7 +131,7 @@ def _looks_for_dots(spec: ToolSpec, rules: RuleSet) -> bool:
     return rules.asks_hidden and spec.action == "fs_write" and spec.bind is not None
 
 
-def judged(
+def judge_call(
     spec: ToolSpec,
     args: Mapping[str, object],
     permissions: Permissions,
@@ -152,7 +152,7 @@ def judged(
         subject = _examined(spec, args, permissions)
     except PerdureError as error:
         reason = error.reason if isinstance(error, ToolError) else str(error)
-        return Ruling("refuse", f"{spec.name}: {masked(reason)}", error_code=error.code)
+        return Ruling("refuse", f"{spec.name}: {mask_secrets(reason)}", error_code=error.code)
     return _decided(spec, subject, chosen, granted, bound or Bound())
 
 
@@ -200,7 +200,7 @@ def _decided(
     if _looks_for_dots(spec, rules) and bound.is_hidden:
         decision = "ask"
     if (spec.is_gated or decision == "ask") and (problem := bound.problem) is not None:
-        reason = masked(f"{spec.name}: {problem.reason}")
+        reason = mask_secrets(f"{spec.name}: {problem.reason}")
         return Ruling("refuse", reason, error_code=problem.code)
     grant = None if spec.is_gated else grant_of(spec.name, subject, bound)
     if spec.is_gated or decision == "ask":
@@ -225,7 +225,7 @@ def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | N
         return None
     grant = f"{tool} {subject.grant}{always}"
     is_whole = len(grant) <= MAX_GRANT and grant.isprintable()
-    return grant if is_whole and masked(grant) == grant else None
+    return grant if is_whole and mask_secrets(grant) == grant else None
 
 
 def _preview(action: Action, subject: Subject) -> str | None:
@@ -238,7 +238,7 @@ def _preview(action: Action, subject: Subject) -> str | None:
 
 def _showable(text: str) -> str:
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    shown = masked(shown)
+    shown = mask_secrets(shown)
     if len(shown) > MAX_SHOWN:
         shown = f"{shown[: MAX_SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
     return shown

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
-from perdure.secrets.pasted_keys import pasted
+from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.secrets.references import names_in
 from perdure.session.argument_checks.arguments import check_fields, takes_declared
 from perdure.tools.commands import canonical, is_allowed, rule_words
@@ -150,7 +150,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             ) from None
 
     @takes_declared
-    def narrowed(
+    def restrict(
         self,
         *,
         scope: Scope | None = None,
@@ -206,11 +206,11 @@ def _require_environment(variables: Mapping[str, str]) -> None:
             raise ConfigError(f"{name!r} is no environment variable")
         if upper in _FORBIDDEN or upper.startswith(_FORBIDDEN_BEGIN):
             raise ConfigError(f"commands may not be given ${name}: it changes what is run")
-        pasted(value, "refuse", f"the variable {name} of command_env")
+        apply_paste_policy(value, "refuse", f"the variable {name} of command_env")
 
 
 def _require_reference(place: str, text: str) -> None:
-    pasted(text, "refuse", place)
+    apply_paste_policy(text, "refuse", place)
     if not names_in(text):
         raise ConfigError(f"{place} refers to a secret: write {{{{secrets.NAME}}}}")
 

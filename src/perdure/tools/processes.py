@@ -28,7 +28,7 @@ _INHERITED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TM
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ProcessResult(msgspec.Struct, frozen=True):
     """How a program ended. `code` None: it took too long and was killed.
 
     Units: bytes; `left_out` are those of both streams that were read and not kept.
@@ -73,7 +73,7 @@ async def run_program(
     working_dir: Path,
     environment: Mapping[str, str],
     timeout_s: float,
-) -> Ended:
+) -> ProcessResult:
     """Run `argv` in `working_dir` and wait for its end. It has no input.
 
     Raises: ToolUnavailable, ToolError when it cannot be started; CancelledError once it is killed.
@@ -105,7 +105,7 @@ async def run_program(
         await _end(transport, watched)
     out, error = watched.outputs
     code = None if is_late else transport.get_returncode()
-    return Ended(code, bytes(out.data), bytes(error.data), out.left_out + error.left_out)
+    return ProcessResult(code, bytes(out.data), bytes(error.data), out.left_out + error.left_out)
 
 
 async def _begun(starting: asyncio.Future[_Program]) -> _Program:
@@ -183,7 +183,7 @@ def _signal(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def told(ended: Ended, timeout_s: float) -> str:
+def exit_report(ended: ProcessResult, timeout_s: float) -> str:
     """What a model is told of how a program ended."""
     head = f"exit code {ended.code}"
     if ended.code is None:

@@ -56,7 +56,7 @@ class ToolRegistry(msgspec.Struct, frozen=True):
             Declaration(spec.name, spec.description, spec.parameters) for spec in self.tools
         )
 
-    def narrowed(self, names: Iterable[str]) -> ToolRegistry:
+    def restrict(self, names: Iterable[str]) -> ToolRegistry:
         """Only the tools `names`, in the order they have here.
 
         Raises: ConfigError for a name that is not here: a session may only narrow its agent.

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 import msgspec
 
 from perdure.errors import InvalidArguments
-from perdure.tools.docstring import described
+from perdure.tools.docstring import parse_docstring
 from perdure.tools.spec import ToolCall
 
 CALL = "call"
@@ -52,7 +52,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
 
     Raises: TypeError naming the function and the parameter that a model cannot be asked for.
     """
-    about = described(function).parameters
+    about = parse_docstring(function).parameters
     properties: Schema = {}
     required: list[str] = []
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []

@@ -79,7 +79,7 @@ def template_of(text: str) -> Template:
         inner = text[start + 2 : end]
         understood = _understood(inner)
         if isinstance(understood, str):
-            faults.append(f"{_shown(inner)} cannot be filled in: {understood}")
+            faults.append(f"{_excerpt(inner)} cannot be filled in: {understood}")
             continue
         parts += [text[begun:start], understood]
         begun = end + 2
@@ -155,6 +155,6 @@ def _unquoted(written: str) -> str | int | float | bool | None:
         return None
 
 
-def _shown(inner: str) -> str:
+def _excerpt(inner: str) -> str:
     text = " ".join(inner.split())
     return f"{{{{{text if len(text) <= SHOWN else text[: SHOWN - 1] + '…'}}}}}"

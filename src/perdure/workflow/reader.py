@@ -74,7 +74,7 @@ class Lines(msgspec.Struct, frozen=True):
     agents: Mapping[str, YamlNode] = {}
 
 
-class Located(msgspec.Struct, frozen=True):
+class LocatedWorkflow(msgspec.Struct, frozen=True):
     """A workflow, and where in its file everything stands; `text` is the whole file's.
 
     Shape: `name` is what errors call it; without a file `text` is None.
@@ -99,10 +99,10 @@ def parse(text: str, name: str = "the workflow") -> Workflow:
 
     Raises: InvalidWorkflow with every fault and its line.
     """
-    return located(text, name).workflow
+    return parse_located(text, name).workflow
 
 
-def located(text: str, name: str = "the workflow") -> Located:
+def parse_located(text: str, name: str = "the workflow") -> LocatedWorkflow:
     """The workflow in `text`, and where in it everything stands.
 
     Raises: as `parse`.
@@ -119,16 +119,16 @@ class _Reader:
     def __init__(self) -> None:
         self.nodes = YamlReader()
 
-    def document(self, root: YamlNode) -> Located:
+    def document(self, root: YamlNode) -> LocatedWorkflow:
         """The workflow of the whole file."""
         fields = self.nodes.mapping(root, _ROOT_KEYS, _ROOT_KEYS)
         if "schema_version" in fields:
             self.nodes.choice(fields["schema_version"], (SCHEMA_VERSION,))
         if "workflow" not in fields:
-            return Located(Workflow("", ()))
+            return LocatedWorkflow(Workflow("", ()))
         return self._workflow(fields["workflow"])
 
-    def _workflow(self, node: YamlNode) -> Located:
+    def _workflow(self, node: YamlNode) -> LocatedWorkflow:
         fields = self.nodes.mapping(node, _KEYS, ("id", "nodes", "edges"))
         nodes = [self._node(each) for each in self._items(fields, "nodes")]
         if "nodes" in fields and not nodes:
@@ -154,7 +154,7 @@ class _Reader:
             inputs=tuple(inputs),
             context=tuple(context),
         )
-        return Located(workflow, _lines(workflow, fields))
+        return LocatedWorkflow(workflow, _lines(workflow, fields))
 
     def _node(self, node: YamlNode) -> WorkflowNode:
         loose = {key.text: value for key, value in node.pairs}
@@ -252,7 +252,7 @@ class _Reader:
 def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
     """Where what was read stands. Shape: `fields` are those of the workflow's mapping."""
     items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
-    below = {key: [dict(_named(item)) for item in found] for key, found in items.items()}
+    below = {key: [dict(_keyed_nodes(item)) for item in found] for key, found in items.items()}
     ids = [node.id for node in workflow.nodes]
     prompts = {
         id: each["prompt_template"].line
@@ -278,7 +278,7 @@ def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
     )
 
 
-def _named(node: YamlNode) -> Iterator[tuple[str, YamlNode]]:
+def _keyed_nodes(node: YamlNode) -> Iterator[tuple[str, YamlNode]]:
     return ((key.text, value) for key, value in node.pairs)
 
 

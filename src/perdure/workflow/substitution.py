@@ -26,7 +26,7 @@ class Fillings(msgspec.Struct, frozen=True):
     run_id: str = ""
 
 
-def filled(template: Template, fillings: Fillings, read_file: ReadFile) -> str:
+def fill_template(template: Template, fillings: Fillings, read_file: ReadFile) -> str:
     """`template` with the values of `fillings` in the place of its placeholders.
 
     Shape: texts as they are, all else as JSON.
@@ -48,7 +48,7 @@ def text_of(value: object) -> str:
 
 
 def _value(placeholder: Placeholder, fillings: Fillings, read_file: ReadFile) -> object:
-    value = _named(placeholder, fillings)
+    value = _placeholder_value(placeholder, fillings)
     for each in placeholder.filters:
         value = _filtered(value, each, read_file)
         if isinstance(value, str):
@@ -62,7 +62,7 @@ def _value(placeholder: Placeholder, fillings: Fillings, read_file: ReadFile) ->
     return value
 
 
-def _named(placeholder: Placeholder, fillings: Fillings) -> object:
+def _placeholder_value(placeholder: Placeholder, fillings: Fillings) -> object:
     match placeholder.root:
         case "inputs":
             return fillings.inputs.get(placeholder.name)

@@ -11,7 +11,7 @@ _OPENER = re.compile(r"\{(?=\{)")
 _CONTEXT_NAME = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
-def neutralised(text: str) -> str:
+def neutralise(text: str) -> str:
     """`text` with a space after every ``{`` that another one follows: nothing in it is filled in.
 
     Shape: what is neutralised already stays as it is.
@@ -26,7 +26,7 @@ def context_names(text: str) -> tuple[str, ...]:
 
 def without_context(text: str) -> str:
     """Return `text` with a space in every ``{{ctx.name}}``, so that `with_context` fills none."""
-    return _CONTEXT_NAME.sub(lambda found: neutralised(found[0]), text)
+    return _CONTEXT_NAME.sub(lambda found: neutralise(found[0]), text)
 
 
 def with_context(text: str, names: Mapping[str, str], place: str) -> str:

@@ -83,7 +83,7 @@ class _Typed:
                     return self.value(node, each)
             elif node.kind in _KINDS[type(each)]:
                 return self.value(node, each)
-        named = [_expected(each) for each in types if not isinstance(each, inspect.NoneType)]
+        named = [_expected_text(each) for each in types if not isinstance(each, inspect.NoneType)]
         self._nodes.fault(node, f"expected {' or '.join(named)}")
         return None
 
@@ -142,7 +142,7 @@ def _bare(wanted: inspect.Type) -> inspect.Type:
     return wanted.type if isinstance(wanted, inspect.Metadata) else wanted
 
 
-def _expected(wanted: inspect.Type) -> str:
+def _expected_text(wanted: inspect.Type) -> str:
     bare = _bare(wanted)
     if isinstance(bare, inspect.LiteralType):
         return " or ".join(str(value) for value in bare.values)
@@ -163,11 +163,11 @@ def _bound(value: Any, wanted: inspect.Type) -> str | None:
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)
     if least is not None and value < least:
-        return f"{_shown(value)} is less than {_limit(least)}"
+        return f"{_number_text(value)} is less than {_limit(least)}"
     if above is not None and value <= above:
-        return f"{_shown(value)} is not more than {_limit(above)}"
+        return f"{_number_text(value)} is not more than {_limit(above)}"
     if most is not None and value > most:
-        return f"{_shown(value)} is more than {_limit(most)}"
+        return f"{_number_text(value)} is more than {_limit(most)}"
     return None
 
 
@@ -175,7 +175,7 @@ def _limit(bound: float) -> str:
     return f"{bound:,}".removesuffix(".0")
 
 
-def _shown(number: float) -> str:
+def _number_text(number: float) -> str:
     return f"{number}" if abs(number) < 10**20 else "this"
 
 

@@ -13,7 +13,7 @@ from perdure.errors import McpUnavailable, ToolLost, ToolUnavailable
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.secrets.vault import Vault
 from perdure.tools.mcp.connection import Connection
-from perdure.tools.mcp.server_tools import offered
+from perdure.tools.mcp.server_tools import offer_tools
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
@@ -32,7 +32,7 @@ def connected(server: McpServer) -> Connection:
 
 
 async def run(connection: Connection, tool: str, **args: Any) -> str:
-    specs = {spec.name: spec for spec in (await offered(connection)).tools}
+    specs = {spec.name: spec for spec in (await offer_tools(connection)).tools}
     call = ToolCall("c", f"mcp_far_{tool}", args, "s", "k", 1, HOME)
     return (await specs[call.tool].run(call)).text
 
@@ -60,7 +60,7 @@ async def test_a_server_killed_in_a_call_is_lost_and_used_again_when_it_is_back(
 async def killed_in_a_call(deeds: Path, port: int) -> None:
     connection = connected(at(f"http://127.0.0.1:{port}/mcp"))
     with listening(deeds, port) as (_, process):
-        tools = {spec.name: spec for spec in (await offered(connection)).tools}
+        tools = {spec.name: spec for spec in (await offer_tools(connection)).tools}
         hang = ToolCall("c", "mcp_far_hang", {}, "s", "k", 1, HOME)
         add = ToolCall("c", "mcp_far_add", {"a": 1, "b": 1}, "s", "k", 1, HOME)
         task = asyncio.ensure_future(tools["mcp_far_hang"].run(hang))
@@ -81,6 +81,6 @@ async def test_nobody_there_is_told_without_an_address() -> None:
     with reserved_port() as port:
         connection = connected(at(f"http://127.0.0.1:{port}/mcp"))
         with pytest.raises(McpUnavailable, match="no connection could be made") as told:
-            await offered(connection)
+            await offer_tools(connection)
     assert "127.0.0.1" not in str(told.value)
     await connection.close()

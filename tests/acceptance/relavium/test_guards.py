@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure.errors import CorruptLog
 from perdure.events.projection import events_of, wire
-from perdure.models.protocol import Finished, ToolCallDelta
+from perdure.models.protocol import StreamEnd, ToolCallDelta
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.ledger import ToolFinished
@@ -32,7 +32,7 @@ SECRET = "sk-ant-" + "a1b2c3d4" * 5
 
 def asks_with(name: str, **args: object) -> Act:
     """An answer that calls one tool with `args`."""
-    return (ToolCallDelta(0, "c", name, json.dumps(args)), Finished("tool_calls", USED))
+    return (ToolCallDelta(0, "c", name, json.dumps(args)), StreamEnd("tool_calls", USED))
 
 
 async def test_26_a_throwing_observer_and_one_that_left_harm_neither_turn_nor_siblings() -> None:

@@ -10,7 +10,7 @@ import perdure
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.config import Limits
 from perdure.errors import InvalidTransition, ModelUnavailable, TurnFailed
-from perdure.models.protocol import Finished, TextDelta
+from perdure.models.protocol import StreamEnd, TextDelta
 from perdure.session.ledger import ModelFinished, TurnFinished, TurnStarted
 from perdure.session.messages import ThinkingPart, ToolCallPart, ToolResultPart
 from perdure.stores.protocol import Commit, CommitResult
@@ -241,9 +241,9 @@ async def test_29_a_call_that_is_approved_after_the_abort_never_runs() -> None:
 async def test_an_answer_without_a_word_does_not_end_as_if_all_were_well() -> None:
     theatre = Theatre(
         main=[
-            (Finished("stop", USED),),
-            (Finished("tool_calls", USED),),
-            (TextDelta("I shall look."), Finished("tool_calls", USED)),
+            (StreamEnd("stop", USED),),
+            (StreamEnd("tool_calls", USED),),
+            (TextDelta("I shall look."), StreamEnd("tool_calls", USED)),
             words("  "),
         ]
     )

@@ -16,7 +16,7 @@ from perdure.errors import (
     TurnFailed,
 )
 from perdure.models.catalogue import PROVIDERS
-from perdure.models.protocol import Delta, Finished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.models.protocol import Delta, StreamEnd, TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.models.router import ModelRouter
 from perdure.session.ledger import (
     Interrupted,
@@ -178,7 +178,7 @@ async def test_15_when_all_are_passed_over_the_turn_says_so_and_calls_nobody() -
 
 async def test_16_what_crosses_to_another_provider_holds_no_reasoning_and_alternates() -> None:
     thought = (ThinkingDelta("a tree, I think"), ToolCallDelta(0, "c1", "look", "{}"))
-    theatre = Theatre(main=[(*thought, Finished("tool_calls", USED)), (DOWN,)])
+    theatre = Theatre(main=[(*thought, StreamEnd("tool_calls", USED)), (DOWN,)])
     chat = await theatre.chat(fallbacks=["q:other"], tools=[look])
     await chat.send("what is there?")
     request = theatre.players.requests[-1]

@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.client.agents.chat import Chat
-from perdure.engine.turns.executor.tool_media import held
+from perdure.engine.turns.executor.tool_media import read_content
 from perdure.errors import ModelUnavailable, ToolDenied
 from perdure.models.protocol import TextDelta
 from perdure.session.ids import StreamId, blob_hash
@@ -55,7 +55,7 @@ async def test_base64_in_arguments_and_result_is_content_and_tool_gets_it_whole(
     assert (await theatre.bodies(ToolStarted))[0].contents == (HANDLE,)
     (result,) = [m for m in await chat.session.messages() if m.role == "tool"]
     assert result.text == f"mirrored data:image/png;base64,{HANDLE}"
-    assert await held(theatre.memory, StreamId("s"), HANDLE) == PNG
+    assert await read_content(theatre.memory, StreamId("s"), HANDLE) == PNG
 
 
 async def test_approved_call_gets_its_base64_in_another_process() -> None:
@@ -122,4 +122,4 @@ async def test_handle_that_the_model_writes_gives_no_content_of_another_session(
     await chat.send("go")
     assert seen == [forged]
     with pytest.raises(ToolDenied):
-        await held(theatre.memory, StreamId("s"), HANDLE)
+        await read_content(theatre.memory, StreamId("s"), HANDLE)

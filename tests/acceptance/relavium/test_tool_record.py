@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure.errors import TurnFailed
-from perdure.models.protocol import Finished, ToolCallDelta
+from perdure.models.protocol import StreamEnd, ToolCallDelta
 from perdure.session.clock import timestamp
 from perdure.session.codec import body_of
 from perdure.session.ledger import ToolFinished, ToolStarted
@@ -159,7 +159,7 @@ async def test_tool_record_of_a_call_whose_process_died_is_complete() -> None:
 
 
 async def test_tool_record_of_a_call_in_a_cut_answer_is_complete() -> None:
-    cut = (ToolCallDelta(0, "look-0", "look", "{}"), Finished("length", None))
+    cut = (ToolCallDelta(0, "look-0", "look", "{}"), StreamEnd("length", None))
     theatre = Theatre(main=[cut])
     chat = await theatre.chat(tools=[look])
     assert (await chat.send("go")).end == "length"

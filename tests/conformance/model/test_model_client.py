@@ -19,15 +19,15 @@ from perdure.errors import (
     RateLimited,
 )
 from perdure.models.protocol import (
-    Counted,
     Delta,
-    Finished,
     ModelClient,
     ModelRequest,
+    StreamEnd,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
     ToolDeclaration,
+    UsageUpdate,
 )
 from perdure.models.scenario import ErrorCode
 from perdure.models.stream import AnswerBuilder
@@ -61,7 +61,7 @@ def request_of(backend: Backend, *messages: Message) -> ModelRequest:
 
 async def deltas(backend: Backend, plan: Plan, *messages: Message) -> list[Delta]:
     stream = backend.client(plan).stream(request_of(backend, *messages))
-    return [delta async for delta in stream if not isinstance(delta, Counted)]
+    return [delta async for delta in stream if not isinstance(delta, UsageUpdate)]
 
 
 async def answer(backend: Backend, plan: Plan, *messages: Message) -> Message:
@@ -72,7 +72,7 @@ async def answer(backend: Backend, plan: Plan, *messages: Message) -> Message:
 async def fill(builder: AnswerBuilder, stream: AsyncIterator[Delta]) -> Message:
     async for delta in stream:
         builder.add(delta)
-    return builder.finished()
+    return builder.build()
 
 
 def closing(client: ModelClient, request: ModelRequest) -> aclosing[Any]:
@@ -90,7 +90,7 @@ async def test_text_comes_in_pieces_that_make_the_whole(backend: Backend) -> Non
 
 async def test_the_last_delta_and_no_other_is_the_end(backend: Backend) -> None:
     got = await deltas(backend, Plan(text="yes"))
-    assert [isinstance(delta, Finished) for delta in got] == [False] * (len(got) - 1) + [True]
+    assert [isinstance(delta, StreamEnd) for delta in got] == [False] * (len(got) - 1) + [True]
 
 
 async def test_nothing_is_sent_before_the_first_delta_is_asked_for(backend: Backend) -> None:

@@ -70,7 +70,7 @@ class Wire:
     async def fill(self, builder: AnswerBuilder, request: ModelRequest | None = None) -> Message:
         async for delta in self.client.stream(request or ModelRequest(MODEL, HELLO)):
             builder.add(delta)
-        return builder.finished()
+        return builder.build()
 
     async def failure(self, handler: Handler) -> ModelError:
         self.server.will(handler)
@@ -355,7 +355,7 @@ async def test_a_local_server_gets_what_it_can_take(provider: str) -> None:
             ModelRequest(model, hello, tools=(READ,), thinking_level="high", media=media)
         ):
             builder.add(delta)
-        message = builder.finished()
+        message = builder.build()
         assert [type(part).__name__ for part in message.parts] == ["ThinkingPart", "ToolCallPart"]
         rounds = (*hello, message, tool_result("c1", "content"))
         async for _ in client.stream(ModelRequest(model, rounds, tools=(READ,), media=media)):

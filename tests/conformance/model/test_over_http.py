@@ -69,7 +69,7 @@ async def fill(
 ) -> Message:
     async for delta in backend.client(plan).stream(request or ModelRequest(backend.model, HELLO)):
         builder.add(delta)
-    return builder.finished()
+    return builder.build()
 
 
 async def failure(backend: HttpBackend, handler: Handler) -> ModelError:
@@ -351,7 +351,7 @@ async def outcome(backend: HttpBackend) -> str:
     try:
         async for delta in backend.asking.stream(ModelRequest(backend.model, HELLO)):
             builder.add(delta)
-        builder.finished()
+        builder.build()
     except ModelError as error:
         builder.partial()
         return type(error).__name__

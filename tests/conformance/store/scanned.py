@@ -18,7 +18,7 @@ from perdure.session.notes import (
     SessionEnded,
     SessionInfoChanged,
     SessionReopened,
-    unanswered,
+    unanswered_questions,
 )
 from perdure.stores.protocol import SessionStore
 from perdure.stores.retention.erase import EraseRequest, EraseService
@@ -121,7 +121,7 @@ class Namespace:
     async def open_questions(self, stream: StreamId) -> list[Entry]:
         """The open questions of the stream's own log."""
         notes = await self.store.notes(stream, INBOX_KINDS)
-        return unanswered(note for note in notes if note.stream == stream)
+        return unanswered_questions(note for note in notes if note.stream == stream)
 
     async def check(self) -> None:
         """Compare every list with the scan."""

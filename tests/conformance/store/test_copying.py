@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from perdure.client.maintenance.copy import copy_of, copying
+from perdure.client.maintenance.copy import copy_of, require_copying
 from perdure.errors import Erased
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry
@@ -76,7 +76,7 @@ async def copied(
 ) -> CopyReport:
     if moment is None:
         moment = await as_sealing(source).segment_states()
-    return await copy_of(copying(source), copying(target)).run(moment)
+    return await copy_of(require_copying(source), require_copying(target)).run(moment)
 
 
 async def shown(store: SessionStore) -> object:

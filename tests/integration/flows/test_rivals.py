@@ -365,7 +365,7 @@ async def test_a_wake_is_looked_at_unless_it_tells_of_what_is_known(
             await asyncio.sleep(0)
 
     assert place.ground is not None
-    known = place.ground.journal.known
+    known = place.ground.journal.latest
     assert known is not None
     monkeypatch.setattr(place.store, "entries", entries)
     if is_known:

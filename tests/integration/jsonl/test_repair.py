@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.repair import Repaired, repair
+from perdure.client.maintenance.repair import RepairReport, repair
 from perdure.client.open import open as open_by_address
 from perdure.errors import ConfigError, StoreCorrupt
 from perdure.session.media.inline import media
@@ -51,7 +51,7 @@ async def content(address: str) -> Held:
         }
 
 
-async def check_repaired(place: str, before: Held, done: Repaired) -> None:
+async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
     """It is whole, and holds what was held but for what was told."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     async with open_by_address(place) as store:

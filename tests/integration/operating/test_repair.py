@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.maintenance.repair import Repaired, repair
+from perdure.client.maintenance.repair import RepairReport, repair
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreFull, StoreInUse
@@ -70,7 +70,7 @@ async def content(path: Path, key: str | None = None) -> dict[str, bytes]:
 
 
 async def check_repaired(
-    path: Path, before: dict[str, bytes], done: Repaired, key: str | None = None
+    path: Path, before: dict[str, bytes], done: RepairReport, key: str | None = None
 ) -> None:
     """The store is whole, holds what it held but for what was told, and nothing else."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}

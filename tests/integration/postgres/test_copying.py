@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.client.maintenance.copy import copy_of, copying
+from perdure.client.maintenance.copy import copy_of, require_copying
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.maintenance.copy import CopyReport
@@ -20,7 +20,9 @@ T = StreamId("t")
 
 
 async def copied(source: PostgresStore, target: PostgresStore) -> CopyReport:
-    return await copy_of(copying(source), copying(target)).run(await source.segment_states())
+    return await copy_of(require_copying(source), require_copying(target)).run(
+        await source.segment_states()
+    )
 
 
 async def test_two_copies_that_make_the_same_session_at_once_both_come_to_an_end(

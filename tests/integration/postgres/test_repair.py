@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.client.maintenance.repair import Repaired, repair
+from perdure.client.maintenance.repair import RepairReport, repair
 from perdure.client.open import open as open_by_address
 from perdure.client.store import Store
 from perdure.errors import ConfigError, StoreExists, Unsupported
@@ -67,7 +67,7 @@ def execute(address: str, statement: str) -> None:
         db.execute(statement.encode())
 
 
-async def check_repaired(place: str, before: Held, done: Repaired) -> None:
+async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
     """It is whole, and holds what was held but for what was told."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     of_commits = [loss for loss in done.losses if "hash of its commit" in loss.problem]

@@ -9,7 +9,13 @@ import msgspec
 import pytest
 
 from perdure.apps.settings.lookup import apply_limits
-from perdure.bounds.limits import InputLimits, described, limits, require_within, use_input_limits
+from perdure.bounds.limits import (
+    InputLimits,
+    describe_limits,
+    limits,
+    require_within,
+    use_input_limits,
+)
 from perdure.errors import LimitExceeded, WrongArgument
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "configuration.md"
@@ -49,5 +55,5 @@ def test_settings_of_a_person_set_the_limits(tmp_path: Path) -> None:
 
 def test_the_guide_lists_every_limit() -> None:
     guide = GUIDE.read_text(encoding="utf-8")
-    for name, default, description in described():
+    for name, default, description in describe_limits():
         assert f"| `{name}` | {default:,} | {description} |" in guide

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import Unsupported, user
 from perdure.client.clock import Outside
-from perdure.client.open import opened
+from perdure.client.open import connect_store
 from perdure.client.retention import (
     apply_retention,
     quota,
@@ -45,7 +45,7 @@ async def test_a_store_that_cannot_says_so() -> None:
 async def test_a_policy_is_set_rehearsed_and_carried_out(tmp_path: object) -> None:
     clock = ManualClock()
     address = f"sqlite:///{tmp_path}/s.db"
-    store = await opened(address, "default", "normal", Outside(clock, SeededRandom(1)))
+    store = await connect_store(address, "default", "normal", Outside(clock, SeededRandom(1)))
     try:
         old = await store.create(id="old")
         await old.append(user("a"))

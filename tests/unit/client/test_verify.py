@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.client.clock import SystemClock, system_random
-from perdure.client.verify import verified
+from perdure.client.verify import verify_backend
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
@@ -19,8 +19,8 @@ async def test_who_asks_is_told_how_far_it_is_and_what_was_found() -> None:
     await store.commit(Commit(writes=(write,), at=1))
     told: list[tuple[int, int]] = []
 
-    found = await verified(store, lambda done, steps: told.append((done, steps)))
+    found = await verify_backend(store, lambda done, steps: told.append((done, steps)))
 
     assert (found.is_ok, found.streams, found.entries) == (True, 1, 1)
     assert told == [(1, 1)]
-    assert await verified(store, None) == found
+    assert await verify_backend(store, None) == found

@@ -100,7 +100,7 @@ class Engine:
         call = (await self._memory.entries(S, self._of - 1, 1))[0].id
         await self.write(new_side(ModelFinished("stop"), call))
         if is_closed:
-            self._store.bus.closed(S, self._of)
+            self._store.bus.close_call(S, self._of)
 
     async def ends(self) -> None:
         await self.write(new_side(TurnFinished("stop")))

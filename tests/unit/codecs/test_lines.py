@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.codecs.lines import (
     LEVELS,
     TOO_DEEP,
-    Reading,
+    ReadLine,
     lines_of,
     plain_fields,
     read_line,
@@ -123,11 +123,11 @@ def test_everything_python_writes_as_json_is_read(value: object) -> None:
 
 
 def test_few_brackets_too_may_nest_too_deeply() -> None:
-    assert read_line(b"[" * 400 + b"]" * 400) == Reading(None, is_json=False, problem=TOO_DEEP)
+    assert read_line(b"[" * 400 + b"]" * 400) == ReadLine(None, is_json=False, problem=TOO_DEEP)
     assert read_line(b"[" * LEVELS + b"]" * LEVELS).is_json
 
 
-def read_below(frames: int, line: bytes) -> Reading:
+def read_below(frames: int, line: bytes) -> ReadLine:
     return read_line(line) if frames == 0 else read_below(frames - 1, line)
 
 

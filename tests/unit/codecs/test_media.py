@@ -62,7 +62,7 @@ def test_a_type_that_nobody_told_is_found_in_the_content(beginning: bytes, name:
 )
 def test_an_address_may_hold_its_content(address: str, name: str) -> None:
     media = Media()
-    part = media.addressed(address)
+    part = media.from_address(address)
     assert part is not None
     assert (part.mime_type, media.blobs) == (name, (b"a",))
 
@@ -70,7 +70,7 @@ def test_an_address_may_hold_its_content(address: str, name: str) -> None:
 @pytest.mark.parametrize("address", [None, "", "https://example.org/a.png", "file:/tmp/a.png"])
 def test_an_address_of_something_elsewhere_is_no_media(address: str | None) -> None:
     media = Media()
-    assert media.addressed(address) is None
+    assert media.from_address(address) is None
     assert media.blobs == ()
 
 

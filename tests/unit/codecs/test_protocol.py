@@ -10,8 +10,8 @@ from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.pi.codec import PI
 from perdure.codecs.protocol import (
     Codec,
-    carried,
     carried_body,
+    carried_fields,
     custom_body,
     reference,
     stands_as_json,
@@ -40,7 +40,7 @@ def entry_with(body: bytes, kind: str = "future") -> Entry:
     ],
 )
 def test_carried_body_is_read_back_byte_for_byte(codec: Codec, kind: str, body: bytes) -> None:
-    data = carried(entry_with(body, kind), is_escaped=codec.is_escaped)
+    data = carried_fields(entry_with(body, kind), is_escaped=codec.is_escaped)
     line = codec.line(codec.placed(codec.custom(f"perdure.{kind}", data), "1", None, 5))
     assert b"\n" not in line
     assert carried_body(line) == body

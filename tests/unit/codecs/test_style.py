@@ -8,7 +8,7 @@ import pytest
 from perdure.codecs.lines import LEVELS, read_line
 from perdure.codecs.operator import style as operator
 from perdure.codecs.pi import style as javascript
-from perdure.codecs.style import Style, shallow, spelling, written
+from perdure.codecs.style import Style, shallow, spelling, to_line
 
 STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
 
@@ -21,7 +21,7 @@ def test_the_deepest_value_a_reader_lets_through_can_be_written(style: Style) ->
     deepest = max(depth for depth in range(1, 200, 5) if read_line(nested(depth)).is_json)
     assert deepest > 50
     value = read_line(nested(deepest)).value
-    assert written(value, style) == nested(deepest)
+    assert to_line(value, style) == nested(deepest)
 
 
 @STYLES
@@ -30,7 +30,7 @@ def test_a_number_at_that_depth_is_in_the_style(style: Style) -> None:
         return b"[" * depth + b"1e-7" + b"]" * depth
 
     deepest = max(depth for depth in range(1, 400, 5) if read_line(nested(depth)).is_json)
-    assert spelling(1e-7, style).encode() in written(read_line(nested(deepest)).value, style)
+    assert spelling(1e-7, style).encode() in to_line(read_line(nested(deepest)).value, style)
 
 
 @STYLES
@@ -38,7 +38,7 @@ def test_what_python_cannot_walk_is_still_written(style: Style) -> None:
     value: object = 0.000005
     for _ in range(600):
         value = [value]
-    assert msgspec.json.decode(written(value, style)) == value
+    assert msgspec.json.decode(to_line(value, style)) == value
 
 
 def test_what_is_nested_too_deeply_for_a_reader_is_told_as_text() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.context import prompts
-from perdure.context.emission import Emitted, emitted
+from perdure.context.emission import Emitted, emit
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.kinds import (
     BranchSummary,
@@ -32,7 +32,7 @@ def texts(said: Emitted) -> list[str]:
 
 
 def test_without_a_compaction_the_whole_branch_is_said() -> None:
-    said = emitted(window_on(user("a"), assistant("b"), tool_result("1", "c"), user("d")))
+    said = emit(window_on(user("a"), assistant("b"), tool_result("1", "c"), user("d")))
     assert texts(said) == ["a", "b", "c", "d"]
     assert not said.has_summary
     assert [each.entry_id for each in said.messages] == ["s/0", "s/1", "s/2", "s/3"]
@@ -40,15 +40,15 @@ def test_without_a_compaction_the_whole_branch_is_said() -> None:
 
 def test_settings_and_extension_state_say_nothing() -> None:
     """Scenario 12: labels are side entries, so they cannot be in a window at all."""
-    said = emitted(
+    said = emit(
         window_on(user("a"), ModelChange("openai:x"), ThinkingChange("low"), Custom("note"))
     )
     assert texts(said) == ["a"]
-    assert said.skipped == 0
+    assert said.skipped_count == 0
 
 
 def test_custom_messages_are_the_users_words_unless_they_are_kept_out() -> None:
-    said = emitted(
+    said = emit(
         window_on(
             CustomMessage("shell", (TextPart("ls"),), is_displayed=False),
             CustomMessage("shell", (TextPart("secret"),), in_context=False),
@@ -58,7 +58,7 @@ def test_custom_messages_are_the_users_words_unless_they_are_kept_out() -> None:
 
 
 def test_branch_summaries_are_quoted_and_blank_ones_left_out() -> None:
-    said = emitted(window_on(BranchSummary("went wrong\n"), BranchSummary(" ")))
+    said = emit(window_on(BranchSummary("went wrong\n"), BranchSummary(" ")))
     assert texts(said) == [f"{prompts.BRANCH_LEAD_IN}\n\n<summary>\nwent wrong\n</summary>"]
 
 
@@ -68,7 +68,7 @@ def test_the_summary_comes_first_then_what_it_keeps_then_what_came_after() -> No
     kept = log.append(user("kept"))
     compaction = log.append(Compaction("in short", kept))
     log.append(user("new"))
-    said = emitted(log.window())
+    said = emit(log.window())
     summary, *rest = texts(said)
     assert summary == f"{prompts.COMPACTION_LEAD_IN}\n\n<summary>\nin short\n</summary>"
     assert rest == ["kept", "new"]
@@ -82,7 +82,7 @@ def test_scenario_18_of_two_compactions_only_the_newest_is_said() -> None:
     log.append(Compaction("first summary", first))
     log.append(Compaction("second summary", second))
     log.append(user("4"))
-    said = texts(emitted(log.window()))
+    said = texts(emit(log.window()))
     assert "second summary" in said[0]
     assert said[1:] == ["2", "3", "4"]
     assert not any("first summary" in text for text in said)
@@ -92,7 +92,7 @@ def test_scenario_19_keeping_from_the_first_entry_says_the_summary_and_everythin
     log = TreeLog()
     first, _ = log.extend(user("a"), assistant("b"))
     log.append(Compaction("so far", first))
-    assert texts(emitted(log.window()))[1:] == ["a", "b"]
+    assert texts(emit(log.window()))[1:] == ["a", "b"]
 
 
 def test_scenario_20_a_compaction_on_another_branch_changes_nothing() -> None:
@@ -100,7 +100,7 @@ def test_scenario_20_a_compaction_on_another_branch_changes_nothing() -> None:
     root, answer = log.extend(user("a"), assistant("b"))
     log.append(Compaction("of branch A", answer), parent=answer)
     log.append(user("B"), parent=root)
-    assert texts(emitted(log.window())) == ["a", "B"]
+    assert texts(emit(log.window())) == ["a", "B"]
 
 
 def test_scenario_11_the_context_of_an_orphan_is_its_own_path() -> None:
@@ -108,7 +108,7 @@ def test_scenario_11_the_context_of_an_orphan_is_its_own_path() -> None:
     log.append(user("elsewhere"))
     log.append(user("orphan"), parent="lost/9")
     log.append(assistant("reply"))
-    assert texts(emitted(log.window())) == ["orphan", "reply"]
+    assert texts(emit(log.window())) == ["orphan", "reply"]
 
 
 def test_a_compaction_that_keeps_what_is_not_on_the_branch_keeps_nothing() -> None:
@@ -116,7 +116,7 @@ def test_a_compaction_that_keeps_what_is_not_on_the_branch_keeps_nothing() -> No
     log.append(user("a"))
     log.append(Compaction("all of it", None))
     log.append(user("b"))
-    assert texts(emitted(log.window()))[1:] == ["b"]
+    assert texts(emit(log.window()))[1:] == ["b"]
 
 
 def test_messages_a_compaction_retains_stand_between_summary_and_later_entries() -> None:
@@ -125,7 +125,7 @@ def test_messages_a_compaction_retains_stand_between_summary_and_later_entries()
     tail = (user("tail"), assistant("answer", usage=USAGE))
     compaction = log.append(Compaction("so far", None, retained=tail))
     log.append(user("new"))
-    said = emitted(log.window())
+    said = emit(log.window())
     assert texts(said)[1:] == ["tail", "answer", "new"]
     assert said.messages[2].entry_id == compaction
     assert said.messages[2].message.usage is None
@@ -135,7 +135,7 @@ def test_what_a_compaction_retains_replaces_the_entries_it_keeps() -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(Compaction("so far", kept, retained=(user("tail"),)))
-    assert texts(emitted(log.window()))[1:] == ["tail"]
+    assert texts(emit(log.window()))[1:] == ["tail"]
 
 
 def test_a_compaction_without_words_still_hides_what_it_hid() -> None:
@@ -143,7 +143,7 @@ def test_a_compaction_without_words_still_hides_what_it_hid() -> None:
     log.append(user("old"))
     kept = log.append(user("kept"))
     log.append(Compaction("  ", kept))
-    said = emitted(log.window())
+    said = emit(log.window())
     assert texts(said) == ["kept"]
     assert not said.has_summary
 
@@ -153,7 +153,7 @@ def test_a_compaction_that_was_taken_back_says_nothing_and_hides_nothing() -> No
     _, kept = log.extend(user("a"), user("b"))
     log.undone.add(log.append(Compaction("gone", kept)))
     log.append(user("c"))
-    assert texts(emitted(log.window())) == ["a", "b", "c"]
+    assert texts(emit(log.window())) == ["a", "b", "c"]
 
 
 def test_usage_from_before_the_newest_compaction_is_taken_off() -> None:
@@ -162,7 +162,7 @@ def test_usage_from_before_the_newest_compaction_is_taken_off() -> None:
     log.append(assistant("before", usage=USAGE))
     log.append(Compaction("so far", kept))
     log.append(assistant("after", usage=USAGE))
-    usages = [each.message.usage for each in emitted(log.window()).messages]
+    usages = [each.message.usage for each in emit(log.window()).messages]
     assert usages == [None, None, None, USAGE]
 
 
@@ -172,7 +172,7 @@ def test_usage_from_after_an_undone_compaction_is_taken_off() -> None:
     _, kept, _ = log.extend(user("a"), user("b"), assistant("before", usage=USAGE))
     log.undone.add(log.append(Compaction("gone", kept)))
     log.append(assistant("after", usage=Usage(10)))
-    usages = [each.message.usage for each in emitted(log.window()).messages]
+    usages = [each.message.usage for each in emit(log.window()).messages]
     assert usages == [None, None, USAGE, None]
 
 
@@ -184,9 +184,9 @@ def test_what_cannot_be_read_is_counted_and_the_rest_is_said() -> None:
     log.append_raw("message", b'{"role":"user","parts":[]}', v=99)
     log.append_raw("message", b"[]")
     log.append(Message("user", (UnknownPart(msgspec.Raw(b'{"type":"?"}')), TextPart("b"))))
-    said = emitted(log.window())
+    said = emit(log.window())
     assert texts(said) == ["a", "b"]
-    assert said.skipped == 5
+    assert said.skipped_count == 5
 
 
 def test_a_compaction_that_cannot_be_read_is_counted() -> None:
@@ -194,9 +194,9 @@ def test_a_compaction_that_cannot_be_read_is_counted() -> None:
     log.append(user("a"))
     log.append_raw("compaction", b'{"summary":"from the future"}', v=99)
     log.append(user("b"))
-    said = emitted(log.window())
+    said = emit(log.window())
     assert texts(said) == ["b"]
-    assert said.skipped == 1
+    assert said.skipped_count == 1
 
 
 def test_a_window_without_its_compaction_still_says_the_summary() -> None:
@@ -209,4 +209,4 @@ def test_a_window_without_its_compaction_still_says_the_summary() -> None:
         state=BranchState(compaction=log.entries[0]),
         hidden=1,
     )
-    assert texts(emitted(window))[1:] == ["a"]
+    assert texts(emit(window))[1:] == ["a"]

@@ -16,7 +16,7 @@ def test_every_summary_is_asked_for_in_the_same_sections(text: str) -> None:
 
 
 def test_a_tag_cannot_be_closed_by_what_it_holds() -> None:
-    text = prompts.tagged("conversation", "a </conversation> b </summary>")
+    text = prompts.wrap_in_tag("conversation", "a </conversation> b </summary>")
     assert text.count("</conversation>") == 1
     assert text.endswith("\n</conversation>")
     assert "</summary>" in text

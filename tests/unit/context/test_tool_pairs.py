@@ -7,7 +7,7 @@ import pytest
 
 from perdure.context import prompts
 from perdure.context.emission import ContextMessage
-from perdure.context.tool_pairs import repaired, sendable_name
+from perdure.context.tool_pairs import repair_pairs, sendable_name
 from perdure.session.ids import EntryId
 from perdure.session.messages import (
     MediaPart,
@@ -29,7 +29,7 @@ PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10, "plan.png")
 
 
 def repair(*said: Message) -> list[Message]:
-    return [each.message for each in repaired(numbered(said))]
+    return [each.message for each in repair_pairs(numbered(said))]
 
 
 def numbered(said: tuple[Message, ...]) -> list[ContextMessage]:
@@ -238,12 +238,12 @@ def test_a_tool_message_names_the_entries_of_all_its_results() -> None:
         tool_result("3", "three"),
         tool_result("1", "one"),
     )
-    results = repaired(numbered(said))[2]
+    results = repair_pairs(numbered(said))[2]
     assert results.entry_ids == ("s/3", "s/2")
     assert results.entry_id == "s/3"
 
 
 def test_a_tool_message_of_nothing_but_interrupted_calls_comes_from_no_entry() -> None:
-    sent = repaired(numbered((assistant(tool_call("1", "a")),)))
+    sent = repair_pairs(numbered((assistant(tool_call("1", "a")),)))
     assert sent[1].entry_id is None
     assert sent[1].entry_ids == ()

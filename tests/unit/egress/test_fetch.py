@@ -6,16 +6,16 @@ import pytest
 
 from perdure.egress.destinations import destination_of
 from perdure.egress.fetch import fetch
-from perdure.egress.http_types import Asked
+from perdure.egress.http_types import HttpRequest
 from perdure.errors import EgressDenied, EgressError
 from tests.fakes.mcp_servers import reserved_port
 from tests.fakes.web_server import Response, WebServer
 
 
-def asked(port: int, target: str = "/", **settings: object) -> Asked:
+def asked(port: int, target: str = "/", **settings: object) -> HttpRequest:
     url = f"http://127.0.0.1:{port}{target}"
     found = destination_of(url, is_local_open=True)
-    return Asked(destination=found, is_local_open=True, **settings)  # pyright: ignore[reportArgumentType] - of Asked
+    return HttpRequest(destination=found, is_local_open=True, **settings)  # pyright: ignore[reportArgumentType] - of Asked
 
 
 async def test_an_answer_is_read_whole() -> None:
@@ -57,7 +57,7 @@ async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
 async def test_what_the_destination_allows_the_connection_checks_again() -> None:
     async with WebServer(lambda r: Response()) as server:
         opened = asked(server.port)
-        closed = Asked(destination=opened.destination)
+        closed = HttpRequest(destination=opened.destination)
         with pytest.raises(EgressDenied):
             await fetch(closed)
     assert server.connections == 0

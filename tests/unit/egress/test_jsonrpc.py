@@ -11,13 +11,13 @@ import pytest
 from perdure.bounds.limits import InputLimits
 from perdure.egress import jsonrpc
 from perdure.egress.http_types import Resolve
-from perdure.egress.transport import resolved
+from perdure.egress.transport import resolve_host
 from perdure.errors import EgressError
 from tests.fakes.web_server import Request, Response, WebServer
 
 
 async def answered(
-    url: str, *, is_local_open: bool = False, resolve: Resolve = resolved
+    url: str, *, is_local_open: bool = False, resolve: Resolve = resolve_host
 ) -> httpx2.Response:
     client = jsonrpc.rpc_client(
         headers={"x-a": "b"}, timeout_s=5, is_local_open=is_local_open, resolve=resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from perdure.egress.transport import PinnedBackend, pinned_client, resolved
+from perdure.egress.transport import PinnedBackend, pinned_client, resolve_host
 from perdure.errors import EgressDenied
 from tests.fakes.web_server import Response, WebServer
 
@@ -21,7 +21,7 @@ async def test_one_closed_address_among_many_closes_the_name() -> None:
 
 
 async def test_there_is_no_way_into_the_file_system() -> None:
-    backend = PinnedBackend(resolved, is_local_open=True)
+    backend = PinnedBackend(resolve_host, is_local_open=True)
     with pytest.raises(EgressDenied):
         await backend.connect_unix_socket("/var/run/docker.sock")
 

@@ -28,8 +28,8 @@ def test_a_subscriber_gets_what_is_published_in_order() -> None:
     events = [live(1), live(2)]
     for event in events:
         bus.publish(event)
-    assert subscription.taken() == events
-    assert subscription.taken() == []
+    assert subscription.take() == events
+    assert subscription.take() == []
 
 
 def test_a_subscriber_of_one_stream_gets_no_other() -> None:
@@ -37,8 +37,8 @@ def test_a_subscriber_of_one_stream_gets_no_other() -> None:
     one, all_of_them = bus.subscribe(S), bus.subscribe()
     other = live(1, stream="other")
     bus.publish(other)
-    assert one.taken() == []
-    assert all_of_them.taken() == [other]
+    assert one.take() == []
+    assert all_of_them.take() == [other]
 
 
 def test_a_late_joiner_begins_with_what_the_open_call_has_produced() -> None:
@@ -48,24 +48,24 @@ def test_a_late_joiner_begins_with_what_the_open_call_has_produced() -> None:
     bus.publish(live(3, "llo"))
     subscription = bus.subscribe(S)
     bus.publish(live(4, "!"))
-    (snapshot,) = subscription.taken()
+    (snapshot,) = subscription.take()
     assert isinstance(snapshot, Snapshot)
     assert snapshot.partial.parts == (ThinkingPart("think"), TextPart("Hello!"))
     assert (snapshot.of, snapshot.n, snapshot.at) == (1, 4, 1004)
     bus.publish(live(5))
-    assert subscription.taken() == [live(5)]
+    assert subscription.take() == [live(5)]
 
 
 def test_a_closed_call_leaves_nothing_to_join() -> None:
     bus = LiveBus()
     bus.publish(live(1))
-    bus.closed(S, 1)
+    bus.close_call(S, 1)
     assert bus.snapshots() == []
-    assert bus.subscribe(S).taken() == []
+    assert bus.subscribe(S).take() == []
 
 
 def test_closing_a_call_that_produced_nothing_is_no_error() -> None:
-    LiveBus().closed(S, 1)
+    LiveBus().close_call(S, 1)
 
 
 def test_a_slow_subscriber_is_brought_up_to_date_instead_of_growing() -> None:
@@ -75,12 +75,12 @@ def test_a_slow_subscriber_is_brought_up_to_date_instead_of_growing() -> None:
     seen: list[int] = []
     for n in range(1, 11):
         bus.publish(live(n, str(n % 10)))
-        seen += [event.n for event in fast.taken()]
+        seen += [event.n for event in fast.take()]
     assert seen == list(range(1, 11))
-    caught_up = slow.taken()
+    caught_up = slow.take()
     assert [type(event) for event in caught_up] == [Snapshot]
     bus.publish(live(11))
-    assert [gaps.missed(event) for event in (*caught_up, *slow.taken())] == [0, 0]
+    assert [gaps.missed_count(event) for event in (*caught_up, *slow.take())] == [0, 0]
 
 
 def test_falling_behind_over_a_whole_call_leaves_nothing_to_tell() -> None:
@@ -88,8 +88,8 @@ def test_falling_behind_over_a_whole_call_leaves_nothing_to_tell() -> None:
     slow = bus.subscribe(S)
     for n in (1, 2, 3):
         bus.publish(live(n))
-    bus.closed(S, 1)
-    assert slow.taken() == []
+    bus.close_call(S, 1)
+    assert slow.take() == []
 
 
 def test_an_observer_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -105,7 +105,7 @@ def test_an_observer_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.ERROR):
         bus.publish(live(1))
     assert seen == [live(1)]
-    assert subscription.taken() == [live(1)]
+    assert subscription.take() == [live(1)]
     assert "an observer of live events failed" in caplog.text
 
 
@@ -123,8 +123,8 @@ async def test_a_subscriber_can_wait_for_the_next_event() -> None:
     bus = LiveBus()
     subscription = bus.subscribe(S)
     bus.publish(live(1))
-    await subscription.arrived()
-    assert subscription.taken() == [live(1)]
+    await subscription.wait()
+    assert subscription.take() == [live(1)]
 
 
 def test_a_subscription_ends_with_its_subscriber() -> None:

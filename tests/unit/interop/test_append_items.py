@@ -6,7 +6,7 @@ import pytest
 
 from perdure.interop.exports import export_session
 from perdure.interop.formats.items import without_source
-from perdure.interop.formats.native import rehomed
+from perdure.interop.formats.native import move_entry
 from perdure.interop.formats.sources.reader import Bounds
 from perdure.interop.reports import ExportFormat
 from perdure.session.codec import readable
@@ -34,7 +34,7 @@ def contents(entries: list[Entry]) -> list[Entry]:
     ids = {entry.id: EntryId(f"s/{number}") for number, entry in enumerate(kept)}
     stream = StreamId("s")
     return [
-        rehomed(entry, stream, number, ids, without_source(entry.body))
+        move_entry(entry, stream, number, ids, without_source(entry.body))
         for number, entry in enumerate(kept)
     ]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from perdure.context.emission import emitted
+from perdure.context.emission import emit
 from perdure.errors import EntryNotFound, Erased, FormatError
 from perdure.interop.exports import ExportSelection, export_session
 from perdure.interop.redaction.placeholders import REDACTIONS
@@ -231,7 +231,7 @@ async def test_a_pi_session_says_the_same_to_operator() -> None:
     store, session = await stored()
     there = operator_reader.read((await export_session(store, session, "operator")).content)
     state = await store.state(session)
-    here = emitted(await store.context_window(session, state.leaf)).messages
+    here = emit(await store.context_window(session, state.leaf)).messages
     roles = ["user" if role in ("summary", "branch") else role for role, _ in there.context()]
     assert roles == [each.message.role for each in here]
 

@@ -34,7 +34,7 @@ PIECES = Bounds(whole_bytes=0, piece_bytes=400)
 async def restored(
     store: MemoryStore, bundle: Bundle, piece_bytes: int = 10**9
 ) -> tuple[str, int, bool]:
-    content = native.written(bundle)
+    content = native.write_bundle(bundle)
     report = await restore(
         store,
         LogFile(Held(content)),
@@ -219,7 +219,9 @@ async def bundle_of_many() -> Bundle:
 async def test_what_is_no_log_at_its_end_leaves_nothing_behind() -> None:
     bundle = await bundle_of_many()
     bad = msgspec.structs.replace(bundle.entries[-1], parent_id=EntryId("s/99"))
-    content = native.written(msgspec.structs.replace(bundle, entries=(*bundle.entries[:-1], bad)))
+    content = native.write_bundle(
+        msgspec.structs.replace(bundle, entries=(*bundle.entries[:-1], bad))
+    )
     store = empty_store()
     with pytest.raises(FormatError, match="it is no log"):
         await imported(store, content, bounds=PIECES)
@@ -252,7 +254,7 @@ async def test_what_no_store_would_take_adds_nothing_where_it_is_all_there() -> 
     bundle = await bundle_of_many()
     store = empty_store()
     await restored(store, bundle)
-    content = native.written(msgspec.structs.replace(bundle, aliases={"": EntryId("s/0")}))
+    content = native.write_bundle(msgspec.structs.replace(bundle, aliases={"": EntryId("s/0")}))
     assert (await imported(store, content)).entries == 0
     with pytest.raises(FormatError, match="foreign id"):
         await imported(empty_store(), content)

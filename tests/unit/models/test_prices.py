@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.prices import Costing, Price, dollars, unpriced
+from perdure.models.prices import CostCalculator, Price, dollars, unpriced
 from perdure.session.messages import Usage
 
 MODEL = "p:m"
@@ -61,15 +61,15 @@ def test_the_cost_of_two_calls_is_that_of_one_up_to_rounding(one: Usage, two: Us
 def test_own_prices_come_first_then_what_was_reported_then_the_list() -> None:
     own = {MODEL: Price(1_000_000, 0), "q:*": Price(2_000_000, 0)}
     reported = Usage(5, cost_microcents=99)
-    assert Costing(own, Listed())(MODEL, reported) == 5
-    assert Costing(own, Listed())("q:anything", reported) == 10
-    assert Costing({}, Listed())(MODEL, reported) == 99
-    assert Costing({}, Listed())(MODEL, Usage(5)) == 7
-    assert Costing({}, Listed())("p:other", Usage(5)) is None
-    assert Costing({}, object())(MODEL, Usage(5)) is None
+    assert CostCalculator(own, Listed())(MODEL, reported) == 5
+    assert CostCalculator(own, Listed())("q:anything", reported) == 10
+    assert CostCalculator({}, Listed())(MODEL, reported) == 99
+    assert CostCalculator({}, Listed())(MODEL, Usage(5)) == 7
+    assert CostCalculator({}, Listed())("p:other", Usage(5)) is None
+    assert CostCalculator({}, object())(MODEL, Usage(5)) is None
 
 
 def test_free_is_not_unknown() -> None:
-    assert Costing({"own:*": Price(0, 0)}, object())("own:m", Usage(5, 5)) == 0
+    assert CostCalculator({"own:*": Price(0, 0)}, object())("own:m", Usage(5, 5)) == 0
     assert unpriced(MODEL, Usage(5)) is None
     assert unpriced(MODEL, Usage(5, cost_microcents=4)) == 4

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure.errors import ConfigError, ModelRefused
-from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
 from perdure.models.router import ModelRouter
 from perdure.session.messages import Usage, user
 
@@ -25,7 +25,7 @@ class NamedClient:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         yield TextDelta(f"{self.name} for {request.model}")
-        yield Finished("stop")
+        yield StreamEnd("stop")
 
     async def aclose(self) -> None:
         self.is_closed = True

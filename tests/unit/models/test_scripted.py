@@ -25,7 +25,7 @@ from perdure.models.scenario_yaml import read_scenario
 from perdure.models.scripted import (
     MOST_REMEMBERED,
     Heard,
-    Hearing,
+    MessageCounter,
     ScriptedModel,
     estimated_tokens,
 )
@@ -82,7 +82,7 @@ async def test_a_failure_in_mid_answer_happens_after_the_words_before_it() -> No
         builder.add(delta)
     assert builder.partial().text == "one"
     with pytest.raises(ModelUnavailable):
-        builder.finished()
+        builder.build()
     assert (await answer(model)).text == "one two"
 
 
@@ -215,34 +215,34 @@ def counted(heard: Heard) -> tuple[int, str]:
 def test_a_growing_conversation_is_counted_as_if_for_the_first_time(
     said: list[Message], steps: list[int]
 ) -> None:
-    hearing, upto = Hearing(), 0
+    hearing, upto = MessageCounter(), 0
     for step in [*steps, len(said)]:
         upto = min(len(said), upto + step)
         # What stands at the end is another object in every request.
         messages = (*said[: upto - 2], *(msgspec.structs.replace(m) for m in said[upto - 2 : upto]))
-        heard = hearing.heard(messages)
+        heard = hearing.count_messages(messages)
         assert counted(heard) == told(messages)
         assert heard.size_bytes == Heard().and_then(messages).size_bytes
 
 
 def test_a_conversation_that_goes_on_elsewhere_is_another() -> None:
-    hearing, first = Hearing(), user("hello")
+    hearing, first = MessageCounter(), user("hello")
     left, right = ((first, *(assistant(f"{side}{n}") for n in range(99))) for side in "lr")
     for messages in (left, right, left[:50], left, (first, *right[50:])):
-        assert counted(hearing.heard(messages)) == told(messages)
+        assert counted(hearing.count_messages(messages)) == told(messages)
 
 
 def test_of_many_conversations_the_newest_are_remembered() -> None:
-    hearing = Hearing()
+    hearing = MessageCounter()
     several = [
         (user(f"{n}"), *(assistant(f"{m}") for m in range(40))) for n in range(2 * MOST_REMEMBERED)
     ]
     for messages in [*several, *several]:
-        assert counted(hearing.heard(messages)) == told(messages)
+        assert counted(hearing.count_messages(messages)) == told(messages)
 
 
 def test_nothing_is_counted_as_nothing() -> None:
-    assert counted(Hearing().heard(())) == told(())
+    assert counted(MessageCounter().count_messages(())) == told(())
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from perdure.errors import MalformedResponse, ModelUnavailable
 from perdure.models.protocol import (
-    Counted,
     Delta,
-    Finished,
+    StreamEnd,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
+    UsageUpdate,
 )
 from perdure.models.stream import (
     INVALID_JSON,
@@ -26,7 +26,7 @@ from perdure.models.stream import (
     answer_of,
     call_ids,
     invalid_json,
-    mended,
+    repair_unicode,
 )
 from perdure.session.messages import (
     Message,
@@ -41,7 +41,7 @@ from perdure.session.messages import (
 )
 
 MODEL = "scripted:x"
-STOP = Finished("stop", Usage(3, 4))
+STOP = StreamEnd("stop", Usage(3, 4))
 
 
 def call(index: int, json_text: str = "", *, id_: str = "", name: str = "") -> ToolCallDelta:
@@ -82,7 +82,7 @@ def test_interleaved_calls_are_told_apart_by_their_index() -> None:
         call(4, '{"y":'),
         call(1, ": 1}"),
         call(4, "[2]}"),
-        Finished("tool_calls"),
+        StreamEnd("tool_calls"),
     )
     assert message.parts == (
         ToolCallPart("b", "two", {"y": [2]}),
@@ -136,18 +136,18 @@ def test_the_stop_reason_says_whether_there_are_calls(
     said: StopReason, has_call: bool, told: StopReason
 ) -> None:
     calls = (call(0, "{}", id_="a", name="t"),) if has_call else ()
-    assert made(TextDelta("x"), *calls, Finished(said)).stop_reason == told
+    assert made(TextDelta("x"), *calls, StreamEnd(said)).stop_reason == told
 
 
 def test_what_was_counted_is_known_also_of_an_answer_that_never_ends() -> None:
     builder = AnswerBuilder(MODEL)
     assert (builder.counted, builder.has_begun) == (None, False)
-    builder.add(Counted(Usage(10, 1)))
+    builder.add(UsageUpdate(Usage(10, 1)))
     assert (builder.counted, builder.has_begun) == (Usage(10, 1), False)
     builder.add(ToolCallDelta(0, "a", "t"))
     assert builder.has_begun
-    builder.add(Finished("stop"))
-    assert builder.finished().usage == Usage(10, 1)
+    builder.add(StreamEnd("stop"))
+    assert builder.build().usage == Usage(10, 1)
 
 
 def test_an_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
@@ -156,7 +156,7 @@ def test_an_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
         call(0, '{"a": 1}', id_="a", name="t"),
         call(1, '{"a": ', id_="b", name="t"),
         call(2, "", id_="c", name="t"),
-        Finished("length"),
+        StreamEnd("length"),
     )
     assert [part.id for part in message.tool_calls] == ["a"]
 
@@ -200,7 +200,7 @@ def test_ids_and_names_that_come_late_are_taken() -> None:
 
 
 def test_halves_of_characters_in_names_and_ids_can_be_written() -> None:
-    deltas = [ToolCallDelta(0, "c\ud800", "n\udfff", "{}"), Finished("tool_calls", None)]
+    deltas = [ToolCallDelta(0, "c\ud800", "n\udfff", "{}"), StreamEnd("tool_calls", None)]
     (call,) = answer_of(deltas, "p:m").tool_calls
     assert (call.id, call.name) == ("c\ufffd", "n\ufffd")
 
@@ -217,8 +217,8 @@ def test_halves_of_characters_in_names_and_ids_can_be_written() -> None:
 def test_what_cannot_be_a_count_is_not_counted(usage: Usage) -> None:
     counted = Usage(input_tokens=7)
     for known, deltas in (
-        (None, [Counted(usage), Finished("stop", usage)]),
-        (counted, [Counted(counted), Counted(usage), Finished("stop", usage)]),
+        (None, [UsageUpdate(usage), StreamEnd("stop", usage)]),
+        (counted, [UsageUpdate(counted), UsageUpdate(usage), StreamEnd("stop", usage)]),
     ):
         assert answer_of([TextDelta("a"), *deltas], "p:m").usage == known
 
@@ -240,7 +240,7 @@ def test_finishing_twice_gives_the_same_message() -> None:
     builder = AnswerBuilder(MODEL)
     for delta in (TextDelta("x"), call(0, "{}", name="t"), STOP):
         builder.add(delta)
-    assert builder.finished() == builder.finished()
+    assert builder.build() == builder.build()
 
 
 def test_halves_of_an_emoji_in_two_deltas_are_joined() -> None:
@@ -250,7 +250,7 @@ def test_halves_of_an_emoji_in_two_deltas_are_joined() -> None:
     assert builder.partial().text == "a fox: \ufffd"
     builder.add(TextDelta(low))
     builder.add(STOP)
-    assert builder.finished().text == "a fox: 🦊"
+    assert builder.build().text == "a fox: 🦊"
 
 
 words = st.text(alphabet=st.characters(), max_size=12) | st.sampled_from(["\ud83e", "\udd8a", "}"])
@@ -276,8 +276,8 @@ def test_whatever_comes_can_be_written_to_the_log(deltas: list[Delta], reason: S
         partial = builder.partial()
         assert msgspec.json.decode(msgspec.json.encode(partial), type=Message) == partial
         assert all(invalid_json(part) is None for part in partial.tool_calls)
-    builder.add(Finished(reason))
-    message = builder.finished()
+    builder.add(StreamEnd(reason))
+    message = builder.build()
     assert msgspec.json.decode(msgspec.json.encode(message), type=Message) == message
     ids = [part.id for part in message.tool_calls]
     assert len({*ids, "a"}) == len(ids) + 1
@@ -290,7 +290,7 @@ def test_where_the_text_is_cut_makes_no_difference(texts: list[str], data: st.Da
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     bounds = zip([0, *cuts], [*cuts, len(whole)], strict=True)
     pieces = [TextDelta(whole[start:end]) for start, end in bounds]
-    assert made(*pieces, STOP).text == mended(whole)
+    assert made(*pieces, STOP).text == repair_unicode(whole)
 
 
 @given(

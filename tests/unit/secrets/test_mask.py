@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.secrets.mask import MASK, log_failure, masked, masked_value
+from perdure.secrets.mask import MASK, log_failure, mask_secrets, masked_value
 
 KEY = "sk-ant-" + "a1b2c3d4" * 5
 
 
 def test_a_text_without_secrets_is_the_same_text() -> None:
     text = "def token(): return 1"
-    assert masked(text) is text
+    assert mask_secrets(text) is text
 
 
 def test_every_secret_of_a_text_is_masked() -> None:
-    shown = masked(f"first {KEY}, then Authorization: Bearer {KEY}z and again {KEY}")
+    shown = mask_secrets(f"first {KEY}, then Authorization: Bearer {KEY}z and again {KEY}")
     assert KEY not in shown
     assert shown.startswith(f"first {MASK}, then")
 
@@ -46,7 +46,7 @@ def test_a_reference_to_a_secret_is_no_secret() -> None:
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_a_key_never_gets_through(before: str, after: str) -> None:
     text = f"{before} {KEY} {after}"
-    assert KEY not in masked(text)
+    assert KEY not in mask_secrets(text)
 
 
 def test_logged_failure_masks_keys_in_its_traceback(caplog: pytest.LogCaptureFixture) -> None:

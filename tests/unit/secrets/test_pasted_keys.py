@@ -5,27 +5,27 @@ from __future__ import annotations
 import pytest
 
 from perdure.errors import SecretPasted
-from perdure.secrets.pasted_keys import pasted
+from perdure.secrets.pasted_keys import apply_paste_policy
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
 
 def test_a_warning_leaves_the_text_as_it_is() -> None:
-    found = pasted(f"use {TOKEN}", "warn", "the message")
+    found = apply_paste_policy(f"use {TOKEN}", "warn", "the message")
     assert found.text == f"use {TOKEN}"
     assert found.kinds == ("github-token",)
 
 
 def test_redaction_takes_it_out() -> None:
-    assert TOKEN not in pasted(f"use {TOKEN}", "redact", "the message").text
+    assert TOKEN not in apply_paste_policy(f"use {TOKEN}", "redact", "the message").text
 
 
 def test_a_refusal_names_the_place_and_never_the_value() -> None:
     with pytest.raises(SecretPasted, match="the variable 'x'") as refused:
-        pasted(f"use {TOKEN}", "refuse", "the variable 'x'")
+        apply_paste_policy(f"use {TOKEN}", "refuse", "the variable 'x'")
     assert TOKEN not in str(refused.value)
     assert TOKEN not in repr(refused.value.facts())
 
 
 def test_a_reference_is_welcome_everywhere() -> None:
-    assert pasted("password: {{secrets.DB}}", "refuse", "here").kinds == ()
+    assert apply_paste_policy("password: {{secrets.DB}}", "refuse", "here").kinds == ()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.secrets.references import filled, is_name, names_in
+from perdure.secrets.references import fill_references, is_name, names_in
 
 
 def test_references_are_filled_once_and_values_never_scanned_again() -> None:
     values = {"A": "{{secrets.B}}", "B": "inner"}
-    assert filled("x {{secrets.A}} {{ secrets.B }}", values.__getitem__) == "x {{secrets.B}} inner"
+    assert (
+        fill_references("x {{secrets.A}} {{ secrets.B }}", values.__getitem__)
+        == "x {{secrets.B}} inner"
+    )
 
 
 def test_the_names_of_a_text_come_in_order() -> None:

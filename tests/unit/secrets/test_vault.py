@@ -62,18 +62,18 @@ def test_nothing_shows_a_value() -> None:
 )
 def test_a_value_is_scrubbed_in_every_usual_form(form: str) -> None:
     taint = Taint(vault())
-    assert taint.filled("Bearer {{secrets.DB}}") == f"Bearer {VALUE}"
-    assert taint.scrubbed(f"<{form}>") == "<[secret:DB]>"
+    assert taint.fill("Bearer {{secrets.DB}}") == f"Bearer {VALUE}"
+    assert taint.scrub(f"<{form}>") == "<[secret:DB]>"
 
 
 def test_another_form_can_be_remembered() -> None:
     taint = Taint(vault())
     taint.took("DB", "dXNlcjpwYXNz")
-    assert taint.scrubbed("dXNlcjpwYXNz") == "[secret:DB]"
+    assert taint.scrub("dXNlcjpwYXNz") == "[secret:DB]"
 
 
 def test_what_was_not_given_out_stays() -> None:
-    assert Taint(vault()).scrubbed(VALUE) == VALUE
+    assert Taint(vault()).scrub(VALUE) == VALUE
 
 
 def test_a_keyring_that_is_not_there_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

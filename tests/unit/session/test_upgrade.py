@@ -8,7 +8,7 @@ import pytest
 from perdure.errors import UnsupportedVersion
 from perdure.session import entries, messages
 from perdure.session.codec import BODIES
-from perdure.session.upgrade import STEPS, upgraded
+from perdure.session.upgrade import STEPS, upgrade_body
 
 Body = dict[str, object]
 
@@ -25,27 +25,33 @@ STEPS_OF_A_KIND = {("note", 1): renamed, ("note", 2): counted}
 
 
 def test_a_body_goes_through_every_step_up_to_now() -> None:
-    assert upgraded("note", 1, 3, {"text": "abc"}, STEPS_OF_A_KIND) == {"words": "abc", "count": 3}
-    assert upgraded("note", 2, 3, {"words": "ab"}, STEPS_OF_A_KIND) == {"words": "ab", "count": 2}
-    assert upgraded("note", 3, 3, {"x": 1}, STEPS_OF_A_KIND) == {"x": 1}
+    assert upgrade_body("note", 1, 3, {"text": "abc"}, STEPS_OF_A_KIND) == {
+        "words": "abc",
+        "count": 3,
+    }
+    assert upgrade_body("note", 2, 3, {"words": "ab"}, STEPS_OF_A_KIND) == {
+        "words": "ab",
+        "count": 2,
+    }
+    assert upgrade_body("note", 3, 3, {"x": 1}, STEPS_OF_A_KIND) == {"x": 1}
 
 
 def test_what_was_given_is_not_changed() -> None:
     old: Body = {"text": "abc"}
-    upgraded("note", 1, 3, old, STEPS_OF_A_KIND)
+    upgrade_body("note", 1, 3, old, STEPS_OF_A_KIND)
     assert old == {"text": "abc"}
 
 
 def test_a_newer_version_is_refused() -> None:
     with pytest.raises(UnsupportedVersion) as caught:
-        upgraded("note", 4, 3, {}, STEPS_OF_A_KIND)
+        upgrade_body("note", 4, 3, {}, STEPS_OF_A_KIND)
     assert (caught.value.kind, caught.value.version, caught.value.supported) == ("note", 4, 3)
 
 
 @pytest.mark.parametrize(("kind", "version"), [("note", 0), ("note", -5), ("other", 1)])
 def test_a_version_that_no_step_leads_from_is_refused(kind: str, version: int) -> None:
     with pytest.raises(UnsupportedVersion):
-        upgraded(kind, version, 3, {}, STEPS_OF_A_KIND)
+        upgrade_body(kind, version, 3, {}, STEPS_OF_A_KIND)
 
 
 def test_there_is_a_step_from_every_old_version_of_every_kind() -> None:
@@ -61,9 +67,9 @@ def test_an_old_message_is_read_as_a_new_one(monkeypatch: pytest.MonkeyPatch) ->
         return {**rest, "parts": [{"type": "text", "text": body["text"]}, {"type": "new"}]}
 
     def steps(kind: str, version: int, current: int, body: Body) -> Body:
-        return upgraded(kind, version, current, body, {("message", 1): parts_from_text})
+        return upgrade_body(kind, version, current, body, {("message", 1): parts_from_text})
 
-    monkeypatch.setattr(messages, "upgraded", steps)
+    monkeypatch.setattr(messages, "upgrade_body", steps)
     monkeypatch.setattr(messages, "MESSAGE_VERSION", 2)
     body = msgspec.json.encode({"role": "user", "text": "abc"})
     old = entries.Entry(entries.StreamId("s"), 0, "tree", None, None, 0, "message", 1, body)

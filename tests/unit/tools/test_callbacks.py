@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.tools.callbacks import CallbackFailed, called, guarded
+from perdure.tools.callbacks import CallbackFailed, run_callback, run_guarded
 
 
 class Odd(BaseException):
@@ -21,32 +21,32 @@ async def raised(error: BaseException) -> None:
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), Odd("very")])
 async def test_base_exception_of_a_callback_becomes_an_error(error: BaseException) -> None:
     with pytest.raises(CallbackFailed, match=r"cancelled from inside|GeneratorExit|Odd: very"):
-        await guarded(raised(error))
+        await run_guarded(raised(error))
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), RuntimeError("b")])
 async def test_exception_of_a_callback_passes(error: Exception) -> None:
     with pytest.raises(type(error)):
-        await guarded(raised(error))
+        await run_guarded(raised(error))
 
 
 async def test_cancelled_caller_is_cancelled() -> None:
-    task = asyncio.ensure_future(guarded(asyncio.Event().wait()))
+    task = asyncio.ensure_future(run_guarded(asyncio.Event().wait()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await guarded(asyncio.Event().wait())
+            await run_guarded(asyncio.Event().wait())
 
 
 async def test_plain_and_async_functions_are_called() -> None:
     async def twice(number: int) -> int:
         return number * 2
 
-    assert await called(twice, 2) == 4
-    assert await called(str, 2) == "2"
+    assert await run_callback(twice, 2) == 4
+    assert await run_callback(str, 2) == "2"
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
@@ -55,7 +55,7 @@ def test_end_of_the_program_is_an_error_outside_the_main_thread(error: BaseExcep
 
     def serve() -> None:
         try:
-            asyncio.run(guarded(raised(error)))
+            asyncio.run(run_guarded(raised(error)))
         except CallbackFailed as failed:
             outcomes.append(failed)
 

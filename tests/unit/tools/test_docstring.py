@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perdure.tools.docstring import described
+from perdure.tools.docstring import parse_docstring
 
 
 def test_the_text_before_the_first_section_is_the_summary() -> None:
@@ -13,7 +13,7 @@ def test_the_text_before_the_first_section_is_the_summary() -> None:
             The number of the mail.
         """
 
-    assert described(f).summary == "Send a mail.\n\nIt goes out at once."
+    assert parse_docstring(f).summary == "Send a mail.\n\nIt goes out at once."
 
 
 def test_each_argument_has_its_text_on_one_line() -> None:
@@ -32,7 +32,7 @@ def test_each_argument_has_its_text_on_one_line() -> None:
             ValueError: never.
         """
 
-    assert described(f).parameters == {
+    assert parse_docstring(f).parameters == {
         "path": "Where the file is. Relative.",
         "limit": "How many: lines.",
         "more": "The rest.",
@@ -49,10 +49,10 @@ def test_a_line_that_is_no_entry_belongs_to_none() -> None:
             limit: How many.
         """
 
-    assert described(f).parameters == {"path": "Where.", "limit": "How many."}
+    assert parse_docstring(f).parameters == {"path": "Where.", "limit": "How many."}
 
 
 def test_a_function_without_a_docstring_has_empty_texts() -> None:
     def f() -> None: ...
 
-    assert (described(f).summary, described(f).parameters) == ("", {})
+    assert (parse_docstring(f).summary, parse_docstring(f).parameters) == ("", {})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.errors import SessionNotFound, ToolDenied, ToolError, UnknownTool
 from perdure.tools import execution
 from perdure.tools.decorator import tool
-from perdure.tools.execution import ToolRun, failed_run, run_tool, shortened
+from perdure.tools.execution import ToolRun, failed_run, run_tool, shorten_text
 from perdure.tools.spec import ToolOutput
 from tests.fakes.clock import ManualClock
 from tests.fakes.tool_calls import tool_call_of
@@ -218,7 +218,7 @@ async def test_a_lone_surrogate_is_replaced_because_no_log_could_hold_it() -> No
 
 @given(st.text(max_size=300), st.integers(min_value=1, max_value=200))
 def test_a_shortened_text_is_valid_and_fits(text: str, limit_bytes: int) -> None:
-    short = shortened(text, limit_bytes)
+    short = shorten_text(text, limit_bytes)
     size_bytes = len(short.encode())
     if len(text.encode(errors="replace")) <= limit_bytes:
         assert short == text.encode(errors="replace").decode()

@@ -13,7 +13,7 @@ from perdure.session.messages import ToolCallPart
 from perdure.tools.approval import Bound
 from perdure.tools.builtin.proposal import proposing
 from perdure.tools.decorator import tool
-from perdure.tools.permission_check import RULE_SETS, RuleSet, effective_args, judge_of, judged
+from perdure.tools.permission_check import RULE_SETS, RuleSet, effective_args, judge_call, judge_of
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import registry_of
 from perdure.tools.spec import Action, Subject, ToolSpec
@@ -58,7 +58,7 @@ def test_a_judge_knows_the_tools_the_permissions_and_the_grants_of_the_session()
 
 
 def test_a_tool_without_an_action_just_runs() -> None:
-    assert judged(spec_of(None), {"nonsense": 1}, mode("plan")).decision == "run"
+    assert judge_call(spec_of(None), {"nonsense": 1}, mode("plan")).decision == "run"
 
 
 @pytest.mark.parametrize(
@@ -72,53 +72,56 @@ def test_a_tool_without_an_action_just_runs() -> None:
 )
 def test_each_mode_has_its_rules(approval: ApprovalMode, decisions: list[str]) -> None:
     actions: list[Action] = ["fs_write", "process", "egress", "os"]
-    found = [judged(spec_of(a), {"what": "x"}, mode(approval)).decision for a in actions]
+    found = [judge_call(spec_of(a), {"what": "x"}, mode(approval)).decision for a in actions]
     assert found == decisions
 
 
 def test_what_is_doomed_is_refused_before_anybody_is_asked() -> None:
     for args, code in (({"what": "doomed"}, "tool_denied"), ({"what": 1}, "invalid_arguments")):
-        ruling = judged(spec_of(), args, mode("ask"))
+        ruling = judge_call(spec_of(), args, mode("ask"))
         assert (ruling.decision, ruling.error_code) == ("refuse", code)
 
 
 def test_an_always_counts_for_exactly_the_same_call() -> None:
-    asked = judged(spec_of(), {"what": "x"}, mode("ask"))
+    asked = judge_call(spec_of(), {"what": "x"}, mode("ask"))
     assert asked.grant is not None
     granted = frozenset((asked.grant,))
-    assert judged(spec_of(), {"what": "x"}, mode("ask"), granted).decision == "run"
-    assert judged(spec_of(), {"what": "x "}, mode("ask"), granted).decision == "ask"
-    assert judged(spec_of(), {"what": "x"}, mode("plan"), granted).decision == "refuse"
+    assert judge_call(spec_of(), {"what": "x"}, mode("ask"), granted).decision == "run"
+    assert judge_call(spec_of(), {"what": "x "}, mode("ask"), granted).decision == "ask"
+    assert judge_call(spec_of(), {"what": "x"}, mode("plan"), granted).decision == "refuse"
 
 
 def test_a_rule_set_may_ignore_every_grant() -> None:
     rules = RuleSet({"process": "ask"}, honours_grants=False)
-    ruling = judged(spec_of(), {"what": "x"}, mode("auto"), frozenset(("act x",)), rules)
+    ruling = judge_call(spec_of(), {"what": "x"}, mode("auto"), frozenset(("act x",)), rules)
     assert (ruling.decision, ruling.grant) == ("ask", None)
 
 
 def test_an_action_that_a_rule_set_does_not_name_is_refused() -> None:
-    assert judged(spec_of("os"), {"what": "x"}, mode("ask"), rules=RuleSet({})).decision == "refuse"
+    assert (
+        judge_call(spec_of("os"), {"what": "x"}, mode("ask"), rules=RuleSet({})).decision
+        == "refuse"
+    )
 
 
 def test_behind_a_gate_a_person_is_asked_in_every_mode_that_acts() -> None:
     spec = spec_of(is_gated=True)
     for approval in ("ask", "accept-edits", "auto"):
-        ruling = judged(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))
+        ruling = judge_call(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))
         assert (ruling.decision, ruling.grant) == ("ask", None)
-    assert judged(spec, {"what": "x"}, mode("plan")).decision == "refuse"
+    assert judge_call(spec, {"what": "x"}, mode("plan")).decision == "refuse"
 
 
 @pytest.mark.parametrize("what", ["", "x" * 600, f"curl -H {KEY}"])
 def test_what_cannot_be_shown_whole_is_asked_for_each_time(what: str) -> None:
-    ruling = judged(spec_of(), {"what": what}, mode("ask"))
+    ruling = judge_call(spec_of(), {"what": what}, mode("ask"))
     assert (ruling.decision, ruling.grant) == ("ask", None)
     assert KEY not in ruling.text
     assert len(ruling.text) < 600
 
 
 def test_a_question_shows_no_control_characters() -> None:
-    ruling = judged(spec_of(), {"what": "a\x1b[2Jb\u202ec"}, mode("ask"))
+    ruling = judge_call(spec_of(), {"what": "a\x1b[2Jb\u202ec"}, mode("ask"))
     assert ruling.text.isprintable()
 
 
@@ -132,7 +135,7 @@ def test_names_that_only_the_configuration_gives_are_dropped() -> None:
         "constructor": 1,
     }
     assert effective_args(spec, args) == {"what": "x"}
-    assert judged(spec, args, mode("auto")).decision == "run"
+    assert judge_call(spec, args, mode("auto")).decision == "run"
 
 
 def test_arguments_that_are_fine_are_not_copied() -> None:
@@ -147,4 +150,4 @@ def test_every_mode_decides_about_every_action() -> None:
 
 def test_a_spec_without_examination_offers_no_always() -> None:
     spec = msgspec.structs.replace(spec_of(), examine=None)
-    assert judged(spec, {"what": "x"}, mode("ask")).grant is None
+    assert judge_call(spec, {"what": "x"}, mode("ask")).grant is None

@@ -75,14 +75,14 @@ def test_a_session_may_be_given_less() -> None:
         allowed_domains=("a.com", "b.com"),
         credentials={"b.com": "{{secrets.B}}"},
     )
-    less = agent.narrowed(
+    less = agent.restrict(
         scope="sandboxed", allowed_commands=["git status"], allowed_domains=["a.com"]
     )
     assert less.scope == "sandboxed"
     assert less.allowed_commands == ("git status",)
     assert not less.allowed_command_globs
     assert (less.allowed_domains, less.credentials) == (("a.com",), {})
-    assert agent.narrowed() == agent
+    assert agent.restrict() == agent
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_a_session_may_be_given_less() -> None:
 def test_a_session_may_not_be_given_more(wider: dict[str, Any]) -> None:
     agent = Permissions(allowed_commands=("git status",), allowed_domains=("a.com",))
     with pytest.raises(ConfigError):
-        agent.narrowed(**wider)
+        agent.restrict(**wider)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ToolUnavailable
-from perdure.tools.processes import Ended, program_of, small_environment, told
+from perdure.tools.processes import ProcessResult, exit_report, program_of, small_environment
 
 
 def test_only_what_a_program_needs_is_inherited(tmp_path: Path) -> None:
@@ -37,12 +37,15 @@ def test_a_program_is_found_on_the_path_only() -> None:
 @pytest.mark.parametrize(
     ("ended", "text"),
     [
-        (Ended(0, b"out\n", b""), "[exit code 0]\nout"),
-        (Ended(2, b"", b"bad\xff\n"), "[exit code 2]\n[stderr]\nbad\N{REPLACEMENT CHARACTER}"),
-        (Ended(-9, b"", b""), "[killed by signal 9]"),
-        (Ended(None, b"a", b""), "[killed: no end within 3 s]\na"),
-        (Ended(0, b"a", b"", 7), "[exit code 0]\na\n[7 more bytes were not kept]"),
+        (ProcessResult(0, b"out\n", b""), "[exit code 0]\nout"),
+        (
+            ProcessResult(2, b"", b"bad\xff\n"),
+            "[exit code 2]\n[stderr]\nbad\N{REPLACEMENT CHARACTER}",
+        ),
+        (ProcessResult(-9, b"", b""), "[killed by signal 9]"),
+        (ProcessResult(None, b"a", b""), "[killed: no end within 3 s]\na"),
+        (ProcessResult(0, b"a", b"", 7), "[exit code 0]\na\n[7 more bytes were not kept]"),
     ],
 )
-def test_the_end_of_a_program_is_told(ended: Ended, text: str) -> None:
-    assert told(ended, 3) == text
+def test_the_end_of_a_program_is_told(ended: ProcessResult, text: str) -> None:
+    assert exit_report(ended, 3) == text

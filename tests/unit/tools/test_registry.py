@@ -41,13 +41,13 @@ def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
 
 def test_a_registry_can_only_be_narrowed() -> None:
     registry = registry_of([look, send])
-    assert registry.narrowed(["send", "look", "send"]).names == ("look", "send")
-    assert registry.narrowed(["send"]).names == ("send",)
-    assert registry.narrowed([]).names == ()
+    assert registry.restrict(["send", "look", "send"]).names == ("look", "send")
+    assert registry.restrict(["send"]).names == ("send",)
+    assert registry.restrict([]).names == ()
     with pytest.raises(ConfigError, match="no tool delete, drop; it has: look, send"):
-        registry.narrowed(["look", "drop", "delete"])
+        registry.restrict(["look", "drop", "delete"])
     with pytest.raises(ConfigError, match="no tool send"):
-        registry.narrowed(["look"]).narrowed(["send"])
+        registry.restrict(["look"]).restrict(["send"])
 
 
 def test_a_declaration_has_the_fields_a_model_request_wants() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.workflow.expressions import LONGEST, Filter, Placeholder, template_of
-from perdure.workflow.templates import neutralised
+from perdure.workflow.templates import neutralise
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_any_text_is_read_and_all_of_it_is_kept(text: str) -> None:
 
 @given(st.text(st.sampled_from("{}|\"' inputs.xrundefault()[]"), max_size=80) | st.text())
 def test_nothing_that_was_neutralised_is_a_placeholder(text: str) -> None:
-    safe = neutralised(text)
+    safe = neutralise(text)
     assert template_of(safe).parts == ((safe,) if safe else ())
     assert template_of(safe).faults == ()

@@ -14,7 +14,7 @@ from perdure.workflow.document import (
     RunInput,
     Workflow,
 )
-from perdure.workflow.reader import is_document, located, parse
+from perdure.workflow.reader import is_document, parse, parse_located
 from perdure.workflow.writer import serialize
 
 GOOD = """\
@@ -150,7 +150,7 @@ def test_nodes_that_only_other_programs_run_are_named_as_such() -> None:
 
 
 def test_everything_is_found_again_in_its_line() -> None:
-    lines = located(WITH_INPUTS).lines
+    lines = parse_located(WITH_INPUTS).lines
     assert lines.inputs == {"topic": 6, "count": 7}
     assert lines.context == {"style": 9}
     assert lines.nodes == {"input": 11, "plan": 12, "output": 13}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import ConfigError
 from perdure.workflow.expressions import template_of
-from perdure.workflow.substitution import Fillings, filled
+from perdure.workflow.substitution import Fillings, fill_template
 
 FILLINGS = Fillings(
     inputs={"topic": "tides", "count": 3, "is_long": True, "file": "notes.md"},
@@ -19,7 +19,7 @@ FILLINGS = Fillings(
 
 
 def told(text: str, fillings: Fillings = FILLINGS) -> str:
-    return filled(template_of(text), fillings, lambda path: f"<{path}>")
+    return fill_template(template_of(text), fillings, lambda path: f"<{path}>")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_read_is_told() -> None:
         raise ConfigError(f"{path} is gone")
 
     with pytest.raises(ConfigError, match=r"notes\.md is gone"):
-        filled(template_of("{{inputs.file | read_file}}"), FILLINGS, fail)
+        fill_template(template_of("{{inputs.file | read_file}}"), FILLINGS, fail)
 
 
 @given(st.text())

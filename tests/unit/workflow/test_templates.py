@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import ConfigError
-from perdure.workflow.templates import neutralised, with_context, without_context
+from perdure.workflow.templates import neutralise, with_context, without_context
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ from perdure.workflow.templates import neutralised, with_context, without_contex
     ],
 )
 def test_a_space_parts_braces_that_would_open_a_template(said: str, written: str) -> None:
-    assert neutralised(said) == written
+    assert neutralise(said) == written
 
 
 @given(st.text(alphabet="{} a\n", max_size=30))
 def test_nothing_opens_a_template_any_more_and_nothing_is_lost(text: str) -> None:
-    written = neutralised(text)
+    written = neutralise(text)
     assert "{{" not in written
-    assert neutralised(written) == written
+    assert neutralise(written) == written
     assert written.replace(" ", "") == text.replace(" ", "")
 
 

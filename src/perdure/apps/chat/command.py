@@ -22,8 +22,8 @@ from perdure.apps.chat.permissions import (
     permissions_of,
 )
 from perdure.apps.chat.questions import pending_questions
-from perdure.apps.chat.session import Answering
-from perdure.apps.chat.turn_view import RESUMING, pasted_remark, performed, tell_begun
+from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
@@ -36,7 +36,7 @@ from perdure.apps.cli.options import (
     stored_path,
 )
 from perdure.apps.cli.session_ids import named_session, require_folder
-from perdure.apps.picker.command import picked
+from perdure.apps.picker.command import pick_session
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.store_access import NAMESPACE, writable_store
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
@@ -162,7 +162,7 @@ def chat(  # noqa: PLR0913 - each is an option of the command
 
     async def work() -> int:
         async with writable_store(store, namespace) as opened:
-            answering = Answering(
+            answering = AnswerOptions(
                 opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
             )
             try:
@@ -197,7 +197,7 @@ def _check(wanted: Wanted, agent: str | None) -> None:
         )
 
 
-async def _talk(answering: Answering, wanted: Wanted) -> int:
+async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
     session = await _session_of(answering.store, wanted)
     if session is None:
         answering.require_choice()
@@ -213,7 +213,7 @@ async def _session_of(store: Store, wanted: Wanted) -> StreamId | None:
     if wanted.session is not None:
         return await named_session(store, wanted.session)
     if wanted.is_picking:
-        info = await picked(store, wanted.cwd or Path())
+        info = await pick_session(store, wanted.cwd or Path())
         if info is None:
             raise KeyboardInterrupt  # who leaves the choice leaves the command
         return info.id
@@ -234,7 +234,7 @@ def _teller(wanted: Wanted) -> Teller:
 
 
 async def _one_turn(
-    answering: Answering, prompt: str, wanted: Wanted, session: StreamId | None
+    answering: AnswerOptions, prompt: str, wanted: Wanted, session: StreamId | None
 ) -> int:
     """Say `prompt` and print the answer; a turn that was interrupted is finished before."""
     teller = _teller(wanted)
@@ -248,7 +248,7 @@ async def _one_turn(
         if resumed.turn is not None:
             remark(RESUMING)
             pending = await pending_questions(chat)
-            before = await performed(
+            before = await show_turn(
                 answering.store, chat, resumed.turn, teller, after=resumed.head, pending=pending
             )
             if before is None:
@@ -256,7 +256,7 @@ async def _one_turn(
     await answering.use_model(chat)
     if told := pasted_remark(prompt, chat):
         remark(told)
-    reply = await performed(answering.store, chat, chat.send(prompt), teller)
+    reply = await show_turn(answering.store, chat, chat.send(prompt), teller)
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))
     return INTERRUPTED if reply is None else DONE

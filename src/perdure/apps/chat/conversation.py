@@ -10,25 +10,25 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from perdure.apps.chat.questions import Asked, Given, cancelled, pending_questions
-from perdure.apps.chat.session import Answering, Resumed
+from perdure.apps.chat.questions import Asked, Given, cancel_tasks, pending_questions
+from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.chat.turn_view import (
     RESUMING,
     Left,
     pasted_remark,
-    performed,
+    show_turn,
     tell_begun,
 )
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.cli.options import ROOT
-from perdure.apps.terminal.advice import advised, message_of
+from perdure.apps.terminal.advice import message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import JsonTeller, Teller
 from perdure.apps.terminal.line_input import TypedLines, interrupts
 from perdure.apps.terminal.outline import lines_of
-from perdure.apps.terminal.output import counted, out_style, show, show_lines, width
+from perdure.apps.terminal.output import count_of, out_style, show, show_lines, width
 from perdure.apps.terminal.text import safe
-from perdure.apps.terminal.tree_lines import drawn
+from perdure.apps.terminal.tree_lines import draw
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full
@@ -50,7 +50,7 @@ class Conversation:
     """One person at one terminal, in one session, which begins with the first thing said."""
 
     def __init__(
-        self, answering: Answering, lines: TypedLines, teller: Teller, cwd: Path | None
+        self, answering: AnswerOptions, lines: TypedLines, teller: Teller, cwd: Path | None
     ) -> None:
         self._answering = answering
         self._lines = lines
@@ -111,7 +111,7 @@ class Conversation:
         presses = 0
         is_left = asyncio.Event()
 
-        def pressed() -> None:
+        def on_interrupt() -> None:
             nonlocal presses
             presses += 1
             if presses > 1:
@@ -120,7 +120,7 @@ class Conversation:
                 self._teller.remark("\n(Ctrl-C again leaves, as /quit does)")
                 self._show_prompt(prompt)
 
-        with interrupts(pressed):
+        with interrupts(on_interrupt):
             self._greet()
             self._show_prompt(prompt)
             typing = asyncio.ensure_future(self._lines.next())
@@ -148,7 +148,7 @@ class Conversation:
             else:
                 await self._say(line)
         except TurnFailed as error:
-            self._teller.remark(f"The turn failed: {advised(error.reason)}")
+            self._teller.remark(f"The turn failed: {with_commands(error.reason)}")
         except PerdureError as error:
             self._teller.remark(message_of(error))
 
@@ -166,9 +166,9 @@ class Conversation:
     async def _perform(
         self, chat: Chat, turn: Turn, after: int = -1, pending: Sequence[Asked] = ()
     ) -> None:
-        steering = asyncio.create_task(self._steered(chat)) if self._lines.is_terminal else None
+        steering = asyncio.create_task(self._pass_lines(chat)) if self._lines.is_terminal else None
         try:
-            await performed(
+            await show_turn(
                 self._answering.store,
                 chat,
                 turn,
@@ -179,9 +179,9 @@ class Conversation:
             )
         finally:
             if steering is not None:
-                await cancelled((steering,))
+                await cancel_tasks((steering,))
 
-    async def _steered(self, chat: Chat) -> None:
+    async def _pass_lines(self, chat: Chat) -> None:
         """Pass lines typed while a turn runs to the question that waits, or to the turn."""
         while True:
             line = await self._lines.next()
@@ -208,7 +208,7 @@ class Conversation:
         Raises: NeedsAnswer when nobody types any more.
         """
         assert self._chat is not None
-        self._teller.remark(asked.told)
+        self._teller.remark(asked.question_text)
         for told in approval_lines(asked):
             self._teller.remark(told)
         while True:
@@ -216,7 +216,7 @@ class Conversation:
                 show(safe(f"{' / '.join(asked.choices)}? "), end="", is_flushed=True)
             line = await self._answer_line()
             if line is None:
-                raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.told)
+                raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
             choice, _, rest = line.strip().partition(" ")
             if choice in asked.choices:
                 return Given(choice, rest.strip() or None)
@@ -249,41 +249,41 @@ class Conversation:
         self._teller.remark(HELP)
 
     async def _tree(self, _: str) -> None:
-        chat = self._begun()
+        chat = self._begin()
         if chat is None:
             return
         await chat.session.info()
         lines = lines_of(
             await chat.session.tree(TREE_LINES * 5), chat.session.leaf, limit=TREE_LINES
         )
-        show_lines(drawn(lines, chat.id, width(), out_style()))
+        show_lines(draw(lines, chat.id, width(), out_style()))
 
     async def _branch(self, entry: str) -> None:
-        chat = self._begun()
+        chat = self._begin()
         if chat is not None and self._is_given(entry, "/branch ENTRY"):
             session = chat.session
             await session.branch(None if entry == ROOT else await session.find(entry))
             self._teller.remark(f"going on from {chat.session.leaf or 'before the first entry'}")
 
     async def _label(self, rest: str) -> None:
-        chat = self._begun()
+        chat = self._begin()
         if chat is not None and self._is_given(rest, "/label ENTRY [TEXT]"):
             entry, _, text = rest.partition(" ")
             noted = await chat.session.label(await chat.session.find(entry), text)
             self._teller.remark(f"{noted.about} is called {text.strip() or 'nothing'} now")
 
     async def _compact(self, focus: str) -> None:
-        chat = self._begun()
+        chat = self._begin()
         if chat is None:
             return
         before = (await chat.session.context()).tokens
         made = await chat.compact(focus or None)
         after = (await chat.session.context()).tokens
         self._teller.remark(
-            f"{before:,} → {counted(after, 'token')}" if made else "there is nothing old enough"
+            f"{before:,} → {count_of(after, 'token')}" if made else "there is nothing old enough"
         )
 
-    def _begun(self) -> Chat | None:
+    def _begin(self) -> Chat | None:
         if self._chat is None:
             self._teller.remark("nothing was said yet")
         return self._chat

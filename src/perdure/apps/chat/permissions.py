@@ -57,7 +57,7 @@ class TypedPermissions(msgspec.Struct, frozen=True):
         """Whether it says anything."""
         return self != TypedPermissions()
 
-    def applied(self, kept: Permissions) -> Permissions:
+    def apply_to(self, kept: Permissions) -> Permissions:
         """`kept` as the command line changes it: what it names, in place of what there was.
 
         Commands and hosts that are not allowed yet are added; else only those named are left.

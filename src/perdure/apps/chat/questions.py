@@ -41,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True):
     grant: str | None = None
 
     @property
-    def told(self) -> str:
+    def question_text(self) -> str:
         """The question as a person is told it."""
         if self.asker is None:
             return self.text
@@ -59,7 +59,7 @@ Ask = Callable[[Asked], Awaitable[Given]]
 """Asks a person for an answer, or raises NeedsAnswer."""
 
 
-class Asking:
+class QuestionLoop:
     """Has the questions of one chat's turns answered with `ask`; None: nobody can be asked."""
 
     def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
@@ -75,10 +75,10 @@ class Asking:
         Raises: NeedsAnswer when there is nobody to ask.
         """
         if self._ask is None:
-            raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.told)
+            raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
         async with self._turn:
             asking = asyncio.ensure_future(self._ask(asked))
-            elsewhere = asyncio.ensure_future(self._answered(asked.id))
+            elsewhere = asyncio.ensure_future(self._wait_until_answered(asked.id))
             try:
                 await asyncio.wait((asking, elsewhere), return_when=asyncio.FIRST_COMPLETED)
                 if asking.done():
@@ -89,7 +89,7 @@ class Asking:
             except (AlreadyAnswered, QuestionClosed):
                 self._teller.remark(ELSEWHERE)
             finally:
-                await cancelled((asking, elsewhere))
+                await cancel_tasks((asking, elsewhere))
 
     async def below(self) -> None:
         """Have what invoked agents ask answered, as long as this runs.
@@ -107,7 +107,7 @@ class Asking:
                 if waiting.id not in seen:
                     seen.add(waiting.id)
                     await self._tell(waiting.id)
-                    await self.ask(_asked(waiting, each.asker))
+                    await self.ask(_to_asked(waiting, each.asker))
             await change(changes, self._store.backend.address)
 
     async def _tell(self, question: str) -> None:
@@ -117,7 +117,7 @@ class Asking:
         for event in events_of(entry):
             self._teller.tell(event)
 
-    async def _answered(self, question: str) -> None:
+    async def _wait_until_answered(self, question: str) -> None:
         """Wait until nobody has to answer `question` any more."""
         session = await self._store.open(entry_place(question)[0])
         changes = self._store.backend.changes(session.id)
@@ -127,7 +127,7 @@ class Asking:
 
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
     """What the chat's own session waits for now."""
-    return tuple(map(_asked, await chat.session.questions()))
+    return tuple(map(_to_asked, await chat.session.questions()))
 
 
 def question_in(event: AnyEvent) -> Asked | None:
@@ -137,7 +137,7 @@ def question_in(event: AnyEvent) -> Asked | None:
     return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
 
 
-async def cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
+async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """End `tasks`, and wait until they have ended."""
     waiting = [task for task in tasks if not task.done()]
     for task in waiting:
@@ -146,7 +146,7 @@ async def cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
         await asyncio.wait(waiting)
 
 
-def _asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
+def _to_asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
     question = waiting.question
     return Asked(
         waiting.id,

@@ -107,7 +107,7 @@ class Resumed:
     head: int
 
 
-class Answering:
+class AnswerOptions:
     """Starts and resumes chats in one store, with the models there are and one agent.
 
     `cast` says which agent and which others it may invoke, as the settings and the command line
@@ -130,7 +130,7 @@ class Answering:
         self._typed = typed or TypedPermissions()
         self._router: ModelRouter = models(scenario)
         self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
-        chosen = cast or _configured(self._model, permissions)
+        chosen = cast or _configured_cast(self._model, permissions)
         self.agent: Agent = chosen.agent
         self._is_model_named = chosen.is_model_named or self._model is not None
         self._lowered = chosen.lowered
@@ -212,7 +212,7 @@ class Answering:
     async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
         """`agent` with the permissions that the command line names, granted if they are wider."""
         kept = agent.permissions
-        allowed = self._typed.applied(kept)
+        allowed = self._typed.apply_to(kept)
         if is_within(allowed, kept):
             return msgspec.structs.replace(agent, permissions=allowed)
         if agent.id != self.agent.id:
@@ -284,7 +284,7 @@ def _remark_gone(chat: Chat) -> None:
         remark(GONE.format(safe(folder)))
 
 
-def _configured(model: str | None, permissions: Permissions | None) -> Cast:
+def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:
     """The agent of every chat with `model`, else that of the settings."""
     settings = Configuration(Path(), os.environ)
     named = model or settings.model
@@ -292,14 +292,14 @@ def _configured(model: str | None, permissions: Permissions | None) -> Cast:
     return Cast(agent, is_model_named=named is not None)
 
 
-async def compacted(
+async def compact_session(
     store: Store, session: str, model: str | None, focus: str | None
 ) -> Entry | None:
     """Compact the session now; the compaction, or None when there is nothing to compact.
 
     Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed.
     """
-    answering = Answering(store, model=model, scenario=None)
+    answering = AnswerOptions(store, model=model, scenario=None)
     try:
         async with answering.runtime:
             stream = StreamId(session)
@@ -331,7 +331,7 @@ async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> Compa
     return agent_of(known.bound.agent, ToolRegistry(())).compaction
 
 
-async def branched(
+async def branch_session(
     store: Store, session: str, entry: str | None, model: str | None, focus: str | None
 ) -> Entry | None:
     """Go on from `entry` and have the branch that is left summarised there; None: it is there.
@@ -339,7 +339,7 @@ async def branched(
     Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked;
     FlowRefusal for the role of a flow that is not completed.
     """
-    answering = Answering(store, model=model, scenario=None)
+    answering = AnswerOptions(store, model=model, scenario=None)
     try:
         async with answering.runtime:
             stream = StreamId(session)

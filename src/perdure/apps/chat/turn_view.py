@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from perdure.apps.chat.questions import Ask, Asked, Asking, cancelled, question_in
+from perdure.apps.chat.questions import Ask, Asked, QuestionLoop, cancel_tasks, question_in
 from perdure.apps.terminal.event_lines import Teller
 from perdure.apps.terminal.line_input import interrupts
 from perdure.client.agents.chat import Chat
@@ -45,7 +45,7 @@ async def tell_begun(chat: Chat, teller: Teller) -> None:
             teller.tell(event)
 
 
-async def performed(
+async def show_turn(
     store: Store,
     chat: Chat,
     turn: Turn,
@@ -65,7 +65,7 @@ async def performed(
     is_left = asyncio.Event()
     stopping: set[asyncio.Task[None]] = set()
 
-    def pressed() -> None:
+    def on_interrupt() -> None:
         nonlocal presses
         presses += 1
         if presses == 1:
@@ -74,17 +74,19 @@ async def performed(
         else:
             is_left.set()
 
-    asking = Asking(store, chat, teller, ask)
-    with interrupts(pressed):
-        telling = asyncio.create_task(_told(turn, teller, asking, after=after, pending=pending))
-        leaving = asyncio.create_task(_left(is_left))
+    asking = QuestionLoop(store, chat, teller, ask)
+    with interrupts(on_interrupt):
+        telling = asyncio.create_task(
+            _print_events(turn, teller, asking, after=after, pending=pending)
+        )
+        leaving = asyncio.create_task(_wait_for_leave(is_left))
         below = asyncio.create_task(asking.below())
         try:
             await _first_of(telling, leaving, below)
             reply = await turn
             return None if presses else reply
         finally:
-            await cancelled((telling, leaving, below, *stopping))
+            await cancel_tasks((telling, leaving, below, *stopping))
             if turn.is_running:
                 await chat.suspend()
 
@@ -100,13 +102,13 @@ async def _first_of(telling: asyncio.Task[None], *others: asyncio.Task[None]) ->
     telling.result()
 
 
-async def _left(is_left: asyncio.Event) -> None:
+async def _wait_for_leave(is_left: asyncio.Event) -> None:
     await is_left.wait()
     raise Left
 
 
-async def _told(
-    turn: Turn, teller: Teller, asking: Asking, *, after: int, pending: Sequence[Asked]
+async def _print_events(
+    turn: Turn, teller: Teller, asking: QuestionLoop, *, after: int, pending: Sequence[Asked]
 ) -> None:
     for asked in pending:
         await asking.ask(asked)

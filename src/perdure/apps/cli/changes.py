@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,7 +27,7 @@ from perdure.apps.cli.options import (
 )
 from perdure.apps.cli.session_ids import opened_session, require_folder
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import counted, show, show_json
+from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -111,7 +111,8 @@ def branch(
         target = None if entry == ROOT else await handle.find(entry)
         if is_summarised:
             talking = importlib.import_module("perdure.apps.chat.session")
-            moved: Entry | None = await talking.branched(opened, handle.id, target, model, focus)
+            branch_to: Any = talking.branch_session
+            moved: Entry | None = await branch_to(opened, handle.id, target, model, focus)
         else:
             moved = await handle.branch(target)
         await handle.info()
@@ -125,10 +126,10 @@ def branch(
 async def _place(handle: Session) -> str:
     if handle.leaf is None:
         return "before its first entry"
-    return _named((await handle.path())[-1], handle)
+    return _resolve_entry((await handle.path())[-1], handle)
 
 
-def _named(entry: Entry, handle: Session) -> str:
+def _resolve_entry(entry: Entry, handle: Session) -> str:
     preview = preview_of(entry, _PREVIEW_CELLS)
     number = str(entry.seq) if entry.stream == handle.id else entry.id
     return f"entry {number} ({preview.who}: {preview.what})"
@@ -174,7 +175,7 @@ def fork(
     async def work(origin: Session, _: Store) -> Told:
         place_at = None if at is None else await origin.find(at)
         made = await origin.fork(place_at, title=title, cwd=cwd)
-        shared = counted((await made.info()).messages, "message")
+        shared = count_of((await made.info()).messages, "message")
         place = await _place(made)
         return (
             {"session": made.id, "parent": origin.id, "leaf": made.leaf},
@@ -265,7 +266,7 @@ def pin(
     Examples:
         perdure sessions pin 01jd 12
     """
-    return _pinned(session, entry, store, namespace, is_pinned=True, as_json=as_json)
+    return _pin(session, entry, store, namespace, is_pinned=True, as_json=as_json)
 
 
 def unpin(
@@ -283,10 +284,10 @@ def unpin(
     Examples:
         perdure sessions unpin 01jd 12
     """
-    return _pinned(session, entry, store, namespace, is_pinned=False, as_json=as_json)
+    return _pin(session, entry, store, namespace, is_pinned=False, as_json=as_json)
 
 
-def _pinned(
+def _pin(
     session: str, entry: str, store: str | None, namespace: str, *, is_pinned: bool, as_json: bool
 ) -> int:
     if entry == ROOT:
@@ -297,7 +298,7 @@ def _pinned(
         noted = await (handle.pin(found) if is_pinned else handle.unpin(found))
         tokens = (await handle.context()).tokens
         verb = "stays in the context" if is_pinned else "may leave the context"
-        sent = f"about {counted(tokens, 'token')} are sent"
+        sent = f"about {count_of(tokens, 'token')} are sent"
         data = {"entry_id": noted.about, "is_pinned": is_pinned, "tokens": tokens}
         return data, f"{noted.about} {verb}: {sent}."
 
@@ -333,7 +334,7 @@ def compact(
         before = (await handle.context()).tokens
         made = await _compacted_role(opened, handle, model, focus)
         if made is None:
-            made = (await talking.compacted(opened, handle.id, model, focus),)
+            made = (await talking.compact_session(opened, handle.id, model, focus),)
         return await told_compaction(handle, made[0], before)
 
     return _change(session, work, store, namespace, as_json=as_json)
@@ -356,7 +357,7 @@ async def told_compaction(handle: Session, made: Entry | None, before: int) -> T
     id_ = None if made is None else made.id
     data: dict[str, object] = {"compaction": id_, "tokens_before": before, "tokens": after}
     if id_ is None:
-        return data, f"Nothing to compact: all of {counted(before, 'token')} is recent."
+        return data, f"Nothing to compact: all of {count_of(before, 'token')} is recent."
     left = await handle.left_by(id_)
     assert left is not None
     data["left"] = {
@@ -365,13 +366,13 @@ async def told_compaction(handle: Session, made: Entry | None, before: int) -> T
         "tool_calls": left.tool_calls,
         "pinned": left.pinned,
     }
-    sentence = f"{id_} is a summary now: {before:,} → {counted(after, 'token')}."
+    sentence = f"{id_} is a summary now: {before:,} → {count_of(after, 'token')}."
     return data, f"{sentence}\n{_left_context(left)}"
 
 
 def _left_context(left: LeftContext) -> str:
     of = ", ".join(f"{count} {role}" for role, count in left.roles.items())
-    gone = f"{counted(len(left.entries), 'message')} left the context"
+    gone = f"{count_of(len(left.entries), 'message')} left the context"
     kept = f"; {len(left.pinned)} stay because they are pinned" if left.pinned else ""
     return f"{gone} ({of}){kept}. The log keeps them: `perdure sessions uncompact`."
 
@@ -399,7 +400,7 @@ def uncompact(
         undone = await handle.uncompact()
         tokens = (await handle.context()).tokens
         about = None if undone is None else undone.about
-        sentence = f"{about} hides nothing now: about {counted(tokens, 'token')} are sent."
+        sentence = f"{about} hides nothing now: about {count_of(tokens, 'token')} are sent."
         return {"undone": about, "tokens": tokens}, sentence
 
     return _change(session, work, store, namespace, as_json=as_json)

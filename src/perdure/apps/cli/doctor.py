@@ -23,7 +23,7 @@ from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.terminal.advice import message_of
-from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
+from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
 from perdure.bounds.files import open_named
@@ -223,14 +223,14 @@ async def _content(store: str | None, namespace: str) -> list[Check]:
 
 def _content_check(facts: StoreInfo, found: Verification | None) -> Check:
     held = (
-        f"{counted(facts.entries, 'entry', 'entries')} in {counted(facts.streams, 'log')}, "
+        f"{count_of(facts.entries, 'entry', 'entries')} in {count_of(facts.streams, 'log')}, "
         f"{size(facts.size_bytes)}"
     )
     if found is None:
         return Check("content", "ok", held, "`perdure store verify` checks all of it")
     if found.is_ok:
         return Check("content", "ok", f"{held}; every hash is right")
-    problems = counted(len(found.problems), "problem")
+    problems = count_of(len(found.problems), "problem")
     return Check("content", "fail", f"{held}; {problems}", "`perdure store verify` lists them")
 
 

@@ -34,7 +34,7 @@ from perdure.apps.cli.options import (
 )
 from perdure.apps.store_access import NAMESPACE, store_address, writable_store
 from perdure.apps.terminal.line_input import interrupts
-from perdure.apps.terminal.output import counted, out_style, show, show_error, show_json
+from perdure.apps.terminal.output import count_of, out_style, show, show_error, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.store_files import own_folders
 from perdure.client.store import Store
@@ -157,7 +157,7 @@ def import_sessions(  # noqa: PLR0913 - each is an option of the command
         if format == "a-society":
             # By name: only an import of flows loads what it needs.
             flows: Any = importlib.import_module("perdure.apps.flow.imports")
-            imported = flows.imported(
+            imported = flows.import_flows(
                 paths, store, namespace, workspace=workspace, again=again, as_json=as_json
             )
             return int(await imported)
@@ -165,7 +165,7 @@ def import_sessions(  # noqa: PLR0913 - each is an option of the command
         async with writable_store(store, namespace) as opened:
             if is_watching:
                 follower = _follower(opened, paths, how, store_address(store))
-                return await _watched(follower, as_json=as_json)
+                return await _follow(follower, as_json=as_json)
             return await _import_once(opened, paths, how, store_address(store), as_json=as_json)
 
     return run(work)
@@ -184,7 +184,7 @@ async def _import_once(
     if not files and not closed:
         outside = " outside the store's own folder" if own else ""
         raise NothingToImport(paths, f"{SUFFIX} file{outside}", _hint(paths))
-    total = await _imported(store, files, how, closed, as_json=as_json)
+    total = await _import_files(store, files, how, closed, as_json=as_json)
     return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
 
 
@@ -196,7 +196,7 @@ def _hint(paths: Sequence[Path]) -> str:
     return "it holds flows: add --format a-society"
 
 
-async def _imported(
+async def _import_files(
     store: Store,
     files: Sequence[Path],
     how: _How,
@@ -264,9 +264,9 @@ class _Total:
 
     def summary(self) -> str:
         """All of it in a line."""
-        sessions = counted(len(self._sessions), "session")
-        entries = counted(self._entries, "entry", "entries")
-        ending = f", {counted(self.failed, 'file')} failed" if self.failed else ""
+        sessions = count_of(len(self._sessions), "session")
+        entries = count_of(self._entries, "entry", "entries")
+        ending = f", {count_of(self.failed, 'file')} failed" if self.failed else ""
         return f"{sessions}, {entries} added{ending}"
 
 
@@ -289,12 +289,12 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
         read_of: dict[Path, int] = {}
         turn = threading.Lock()  # several files are read at a time, each in a thread
 
-        def told(path: Path, read: int) -> None:
+        def show_progress(path: Path, read: int) -> None:
             with turn:
                 bar.update(task, advance=read - read_of.get(path, 0), description=safe(path.name))
                 read_of[path] = read
 
-        yield told
+        yield show_progress
 
 
 # -- for as long as they are written
@@ -323,7 +323,7 @@ def _written_by_us() -> frozenset[FileId]:
     return frozenset(found)
 
 
-async def _watched(follower: FolderFollower, *, as_json: bool) -> int:
+async def _follow(follower: FolderFollower, *, as_json: bool) -> int:
     """Tell what changes, until somebody presses Ctrl-C."""
     telling = asyncio.create_task(_tell_changes(follower, as_json=as_json))
 
@@ -371,12 +371,12 @@ def _tell(outcome: FileOutcome, *, as_json: bool) -> None:
 
 def _tell_report(file: Path, report: ImportReport) -> None:
     style = out_style()
-    added = _added(report) if report.entries or report.is_new else "nothing new"
+    added = _added_text(report) if report.entries or report.is_new else "nothing new"
     session = style.paint(report.session, "strong")
     lines = [f"{session}  {report.format}: {added}  {style.paint(safe(str(file)), 'faint')}"]
     if report.malformed:
         numbers = ", ".join(str(number) for number in report.malformed[:10])
-        skipped = counted(report.skipped, "line")
+        skipped = count_of(report.skipped, "line")
         kept = "was kept" if report.skipped == 1 else "were kept"
         told = f"  {skipped} could not be read and {kept}: {numbers}"
         lines.append(style.paint(told, "warning"))
@@ -386,6 +386,6 @@ def _tell_report(file: Path, report: ImportReport) -> None:
     show("\n".join(lines), is_flushed=True)
 
 
-def _added(report: ImportReport) -> str:
-    entries = counted(report.entries, "entry", "entries")
-    return f"{entries}, {counted(report.messages, 'message')}"
+def _added_text(report: ImportReport) -> str:
+    entries = count_of(report.entries, "entry", "entries")
+    return f"{entries}, {count_of(report.messages, 'message')}"

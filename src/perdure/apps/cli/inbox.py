@@ -35,7 +35,7 @@ from perdure.session.info import SessionInfo
 inbox = typer.Typer(invoke_without_command=True)
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingQuestions(msgspec.Struct, frozen=True):
     """A question, and the session or flow it belongs to."""
 
     info: SessionInfo
@@ -133,7 +133,7 @@ def show_question(
             id = find_question(question, [each.asked for each in waiting])
             found = next(each for each in waiting if each.asked.id == id)
             whole = await in_full(opened.backend, found.asked)
-        found = Waiting(found.info, msgspec.structs.replace(found.asked, question=whole))
+        found = WaitingQuestions(found.info, msgspec.structs.replace(found.asked, question=whole))
         if as_json:
             show_json(_data(found))
         else:
@@ -186,7 +186,7 @@ def answer(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            id = await _named(opened, question)
+            id = await _resolve_question(opened, question)
             entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
             resume = await _resuming(opened, entry.stream)
         if as_json:
@@ -197,7 +197,7 @@ def answer(
     return run(work)
 
 
-async def _named(store: Store, typed: str) -> str:
+async def _resolve_question(store: Store, typed: str) -> str:
     """Resolve `typed` to the id of an open question.
 
     What is approved is named with its number: a session may ask something else by now than what
@@ -217,12 +217,12 @@ async def _named(store: Store, typed: str) -> str:
     return id
 
 
-async def _waiting(store: Store) -> list[Waiting]:
+async def _waiting(store: Store) -> list[WaitingQuestions]:
     """Every open question of the namespace, oldest first."""
     asked = await store.questions()
     streams = dict.fromkeys(_stream(each) for each in asked)
     infos = {stream: (await store.backend.state(stream)).info for stream in streams}
-    return [Waiting(infos[_stream(each)], each) for each in asked]
+    return [WaitingQuestions(infos[_stream(each)], each) for each in asked]
 
 
 def _stream(asked: OpenQuestion) -> StreamId:
@@ -242,7 +242,7 @@ async def _resuming(store: Store, stream: StreamId) -> str:
     return f"`perdure chat --session {stream}` goes on with the turn."
 
 
-def _data(waiting: Waiting) -> dict[str, object]:
+def _data(waiting: WaitingQuestions) -> dict[str, object]:
     question = waiting.asked.question
     return {
         "id": waiting.asked.id,
@@ -281,7 +281,7 @@ def _command(asked: OpenQuestion) -> str:
     return f'perdure inbox answer {asked.id} "..."'
 
 
-def _lines(waiting: list[Waiting], limit: int | None = FEW_LINES) -> Iterator[str]:
+def _lines(waiting: list[WaitingQuestions], limit: int | None = FEW_LINES) -> Iterator[str]:
     style = out_style()
     for each in waiting:
         asked = each.asked

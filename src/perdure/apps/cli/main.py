@@ -23,16 +23,16 @@ from perdure.apps.terminal.output import (
     remark,
     show_failure,
 )
-from perdure.apps.terminal.text import echoed
+from perdure.apps.terminal.text import shorten_echoes
 from perdure.errors import PerdureError
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
-    code = _ended(words)
+    code = _exit_code(words)
     lost = close_streams()
     if lost is None:
         return code
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code or FAILED
 
 
-def _ended(words: list[str]) -> int:
+def _exit_code(words: list[str]) -> int:
     as_json = "--json" in words
     try:
         return _run(words)
@@ -49,14 +49,16 @@ def _ended(words: list[str]) -> int:
         return DONE  # a reader that has seen enough is no failure
     except PerdureError as error:
         _debug()
-        show_failure(error.code, echoed(message_of(error), words), error.facts(), as_json=as_json)
+        show_failure(
+            error.code, shorten_echoes(message_of(error), words), error.facts(), as_json=as_json
+        )
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:  # a folder that is not there or closed to us, a disk that is full
         _debug()
         place = f"{error.filename}: " if error.filename else ""
-        message = echoed(f"{place}{error.strerror or error}", words)
+        message = shorten_echoes(f"{place}{error.strerror or error}", words)
         if _is_nowhere():
             message = "the folder you are in is gone; go to another"
         show_failure("io_error", message, as_json=as_json)
@@ -68,7 +70,7 @@ def _ended(words: list[str]) -> int:
             f"this is a fault in perdure, not in what you typed ({told}); please report it with "
             "what the same command shows under PERDURE_DEBUG=1"
         )
-        show_failure("internal", echoed(message, words), as_json=as_json)
+        show_failure("internal", shorten_echoes(message, words), as_json=as_json)
         return FAILED
 
 
@@ -90,4 +92,4 @@ def _run(words: list[str]) -> int:
 
 def _debug() -> None:
     if os.environ.get("PERDURE_DEBUG"):
-        remark(masked(traceback.format_exc().rstrip()))
+        remark(mask_secrets(traceback.format_exc().rstrip()))

@@ -16,7 +16,7 @@ from perdure.apps.cli.options import JsonOption, run
 from perdure.apps.terminal.output import out_style, show_json, show_lines, width
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.tables import Column, table
-from perdure.apps.terminal.text import clipped, safe
+from perdure.apps.terminal.text import clip, safe
 from perdure.apps.wiring import models
 from perdure.client.agents.providers import ProviderState, Readiness, provider_states
 from perdure.client.clock import SystemClock
@@ -77,7 +77,7 @@ def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> in
     if as_json:
         show_json(states)
     else:
-        show_lines(_listed(states))
+        show_lines(_state_lines(states))
     return DONE
 
 
@@ -103,18 +103,18 @@ def try_model(
     async def work() -> None:
         router = models()
         try:
-            trial = await _tried(router.client_for(model), model)
+            trial = await _try_model(router.client_for(model), model)
         finally:
             await router.aclose()
         if as_json:
             show_json(_data(trial))
         else:
-            show_lines(_told(trial))
+            show_lines(_trial_lines(trial))
 
     return run(work)
 
 
-async def _tried(client: ModelClient, model: str) -> Trial:
+async def _try_model(client: ModelClient, model: str) -> Trial:
     """Call `model` once.
 
     Raises: ModelError, also when no whole answer comes within `PATIENCE_S`.
@@ -133,7 +133,7 @@ async def _tried(client: ModelClient, model: str) -> Trial:
     except TimeoutError:
         raise ModelUnavailable(model, f"no whole answer within {PATIENCE_S:g} s") from None
     ended_s = clock.steady_s()
-    answer: Message = builder.finished()
+    answer: Message = builder.build()
     return Trial(
         model,
         answer.text,
@@ -144,7 +144,7 @@ async def _tried(client: ModelClient, model: str) -> Trial:
     )
 
 
-def _listed(states: tuple[ProviderState, ...]) -> Iterator[str]:
+def _state_lines(states: tuple[ProviderState, ...]) -> Iterator[str]:
     style = out_style()
     columns = (
         Column("provider", "strong"),
@@ -174,15 +174,15 @@ def _data(trial: Trial) -> dict[str, object]:
     }
 
 
-def _told(trial: Trial) -> Iterator[str]:
+def _trial_lines(trial: Trial) -> Iterator[str]:
     style = out_style()
-    answer = f"said {clipped(safe(trial.text), _SHOWN_CHARS)!r}" if trial.text else "said nothing"
+    answer = f"said {clip(safe(trial.text), _SHOWN_CHARS)!r}" if trial.text else "said nothing"
     yield f"{style.paint('ok', 'good')}  {safe(trial.model)} {answer} ({trial.stop_reason})"
     yield f"    first word after {trial.first_ms:,} ms, all after {trial.total_ms:,} ms"
-    yield f"    {_used(trial.usage)}"
+    yield f"    {_usage_text(trial.usage)}"
 
 
-def _used(usage: Usage | None) -> str:
+def _usage_text(usage: Usage | None) -> str:
     if usage is None:
         return "the provider did not say how many tokens it used"
     counted = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"

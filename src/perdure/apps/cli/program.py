@@ -11,7 +11,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
 from perdure.apps.cli.surface.page import page_lines
-from perdure.apps.cli.surface.shape import Command, described
+from perdure.apps.cli.surface.shape import Command, describe_program
 from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
 from perdure.apps.terminal.style import Style
 
@@ -61,7 +61,7 @@ def run(words: Sequence[str]) -> int:
     try:
         result: object = command.main(list(words), prog_name="perdure", standalone_mode=False)
     except typer.TyperException as error:
-        return _misused(error.format_message(), shape_of(command).at(words))
+        return _report_misuse(error.format_message(), shape_of(command).at(words))
     except typer.Abort:  # typer's word for a stdin that ended
         raise KeyboardInterrupt from None
     return result if isinstance(result, int) else DONE
@@ -71,7 +71,7 @@ def _complete(words: Sequence[str]) -> int:
     """Answer the script of a shell that asks what a word may become."""
     completion: Any = importlib.import_module(_COMPLETION)
     shell, rest = (words[0], words[1:]) if words else ("", ())
-    before: list[str] = completion.asked(shell, rest)[0]
+    before: list[str] = completion.split_typed(shell, rest)[0]
     shape = shape_of(typer.main.get_command(_program(before[0] if before else None)))
     code: int = completion.complete(shell, rest, shape)
     return code
@@ -79,7 +79,7 @@ def _complete(words: Sequence[str]) -> int:
 
 def shape_of(command: object) -> Command:
     """What there is to know about `command`, as typer makes it of a program."""
-    return described(command, tuple(COMMANDS))
+    return describe_program(command, tuple(COMMANDS))
 
 
 def whole_program() -> typer.Typer:
@@ -153,7 +153,7 @@ def _plain(message: str) -> str:
     return message
 
 
-def _misused(message: str, called: Command) -> int:
+def _report_misuse(message: str, called: Command) -> int:
     if message.startswith("Usage:"):  # a group was called without a command: its help
         remark("\n".join(page_lines(called, width(), Style())))
         return USAGE

@@ -43,7 +43,7 @@ from perdure.apps.terminal.reports import (
 )
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
-from perdure.apps.terminal.tree_lines import drawn
+from perdure.apps.terminal.tree_lines import draw
 from perdure.apps.terminal.trees import tree_json
 from perdure.client.conversation.lineage import children_of
 from perdure.client.session import Session
@@ -249,7 +249,7 @@ def show_tree(
         lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
         if earlier:
             show(earlier_line(earlier, "--all"))
-        show_lines(drawn(lines, handle.id, width(), out_style()))
+        show_lines(draw(lines, handle.id, width(), out_style()))
         show_lines(_foreign(lines, handle.id))
         show_lines(children_lines(children, out_style()))
         if not lines:

@@ -12,8 +12,8 @@ from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
-from perdure.apps.terminal.advice import advised
-from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, size
+from perdure.apps.terminal.advice import with_commands
+from perdure.apps.terminal.output import count_of, out_style, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
 from perdure.errors import CorruptLog, StoreCorrupt
 from perdure.stores.protocol import Problem, StoreInfo, Verification
@@ -74,7 +74,10 @@ def _info_lines(facts: StoreInfo) -> Iterator[str]:
         ("store", facts.address),
         ("backend", f"{facts.backend} ({facts.engine}), schema {facts.schema_version}"),
         ("namespace", facts.namespace),
-        ("holds", f"{counted(facts.streams, 'log')}, {counted(facts.entries, 'entry', 'entries')}"),
+        (
+            "holds",
+            f"{count_of(facts.streams, 'log')}, {count_of(facts.entries, 'entry', 'entries')}",
+        ),
         ("size", _size(facts)),
         ("durability", _DURABILITY.get(facts.durability, facts.durability)),
         ("encryption", _encryption(facts)),
@@ -132,7 +135,7 @@ def verify(
 
     async def work() -> int:
         _require(store)
-        found = await _verified(store, namespace)
+        found = await _verify(store, namespace)
         if as_json:
             show_json(verification_data(found))
         else:
@@ -142,7 +145,7 @@ def verify(
     return run(work)
 
 
-async def _verified(store: str | None, namespace: str) -> Verification:
+async def _verify(store: str | None, namespace: str) -> Verification:
     """What is wrong with the store; damage that nobody can read past is what was found."""
     try:
         async with existing_store(store, namespace) as opened:
@@ -176,7 +179,7 @@ def reindex(
         if as_json:
             show_json({"texts": count})
         else:
-            show(f"{counted(count, 'text')} can be found.")
+            show(f"{count_of(count, 'text')} can be found.")
 
     return run(work)
 
@@ -194,19 +197,19 @@ def verification_data(found: Verification) -> dict[str, object]:
 
 
 def _problem_data(found: Problem) -> dict[str, object]:
-    return {**msgspec.structs.asdict(found), "problem": advised(found.problem)}
+    return {**msgspec.structs.asdict(found), "problem": with_commands(found.problem)}
 
 
 def _verification_lines(found: Verification) -> Iterator[str]:
     style = out_style()
-    looked_at = f"{counted(found.entries, 'entry', 'entries')} in {counted(found.streams, 'log')}"
+    looked_at = f"{count_of(found.entries, 'entry', 'entries')} in {count_of(found.streams, 'log')}"
     if found.erased:
         looked_at += f" ({found.erased:,} erased)"
     if found.is_ok:
         yield f"{style.paint('ok', 'good')}  {looked_at}: every hash, parent and count is right"
         yield from _problem_lines(found.cut_off)
         return
-    problems = counted(len(found.problems), "problem")
+    problems = count_of(len(found.problems), "problem")
     yield f"{style.paint('damaged', 'bad')}  {looked_at}: {problems}"
     yield from _problem_lines((*found.problems, *found.cut_off))
     yield "Nothing was changed. Back it up, or copy its files away, before anything writes to it;"
@@ -216,7 +219,7 @@ def _verification_lines(found: Verification) -> Iterator[str]:
 def _problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
     for problem in problems:
         place = "/".join(str(part) for part in (problem.stream, problem.seq) if part is not None)
-        yield f"  {safe(place or 'store')}: {safe(advised(problem.problem))}"
+        yield f"  {safe(place or 'store')}: {safe(with_commands(problem.problem))}"
 
 
 def _require(store: str | None) -> None:

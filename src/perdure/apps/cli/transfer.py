@@ -110,12 +110,12 @@ def export(  # noqa: PLR0913 - each is an option of the command
             at = None if leaf is None else await handle.find(leaf)
             selection = ExportSelection(at, has_all_branches, sorts, dialect or "perdure")
             exported = await export_session(opened.backend, handle.id, format, selection)
-            file = _named(output, exported, selection)
+            file = _output_file(output, exported, selection)
             if file is not None:
                 write_whole(file, exported.content, is_forced=is_forced)
-                exported = await _noted(opened, exported, file, selection)
+                exported = await _record_export(opened, exported, file, selection)
         if as_json:
-            show_json(_written(exported, str(file)))
+            show_json(_write_export(exported, str(file)))
         else:
             _tell(exported, file, sorts)
 
@@ -148,14 +148,16 @@ def _require_workflow(
         raise UsageMistake("a workflow is one branch: leave --all-branches out")
 
 
-def _named(output: Path | None, exported: Exported, selection: ExportSelection) -> Path | None:
+def _output_file(
+    output: Path | None, exported: Exported, selection: ExportSelection
+) -> Path | None:
     """The file to write; in a folder it is called after the session."""
     if output is None or not output.is_dir():
         return output
     return output / workflow.file_name(exported.session, selection.dialect)
 
 
-async def _noted(
+async def _record_export(
     store: Store, exported: Exported, file: Path, selection: ExportSelection
 ) -> Exported:
     """Keep in the log where a workflow was written to; a log that refuses costs a warning."""
@@ -172,7 +174,7 @@ async def _noted(
     return exported
 
 
-def _written(exported: Exported, output: str) -> dict[str, object]:
+def _write_export(exported: Exported, output: str) -> dict[str, object]:
     return {
         "session": exported.session,
         "format": exported.format,

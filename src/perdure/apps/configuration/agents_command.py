@@ -16,7 +16,7 @@ from perdure.apps.terminal.output import out_style, show, show_json, show_lines,
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.files.lookup import Filed, agent_named
+from perdure.client.agents.files.lookup import FoundAgentFile, agent_named
 from perdure.client.agents.files.reader import agent_in
 from perdure.client.agents.files.writer import agent_text
 from perdure.errors import ConfigError, InvalidAgentFile
@@ -77,7 +77,7 @@ def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
     Exit codes:
         2  no or several agents have that id, or its file has faults
     """
-    found = _named(agent)
+    found = _find_agent(agent)
     if as_json:
         show_json({**_row(found), "agent": None if found.agent is None else found.agent.snapshot()})
     elif found.agent is not None:
@@ -99,32 +99,32 @@ def validate(files: FilesArgument = None, *, as_json: JsonOption = False) -> int
         1  a file has faults, or two files have the same id
         3  a file is not there
     """
-    found = agents_here(Path(), os.environ) if not files else tuple(map(_filed, files))
+    found = agents_here(Path(), os.environ) if not files else tuple(map(_read_agent_file, files))
     told = [{**_row(filed), "faults": list(_faults(filed, found))} for filed in found]
     has_faults = any(each["faults"] for each in told)
     if as_json:
         show_json(told)
     else:
-        show_lines(_judged(found))
+        show_lines(_report_lines(found))
     return FAILED if has_faults else DONE
 
 
-def _named(agent: str) -> Filed:
+def _find_agent(agent: str) -> FoundAgentFile:
     if is_file_name(agent):
-        return Filed(Path(agent), "user", agent=agent_in(Path(agent)))
+        return FoundAgentFile(Path(agent), "user", agent=agent_in(Path(agent)))
     return agent_named(agent, agents_here(Path(), os.environ))
 
 
-def _filed(file: Path) -> Filed:
+def _read_agent_file(file: Path) -> FoundAgentFile:
     if not file.is_file():
         raise PathNotFound(str(file))
     try:
-        return Filed(file, "user", agent=agent_in(file))
+        return FoundAgentFile(file, "user", agent=agent_in(file))
     except ConfigError as error:
-        return Filed(file, "user", error=error)
+        return FoundAgentFile(file, "user", error=error)
 
 
-def _faults(filed: Filed, found: Sequence[Filed]) -> Iterator[str]:
+def _faults(filed: FoundAgentFile, found: Sequence[FoundAgentFile]) -> Iterator[str]:
     if isinstance(filed.error, InvalidAgentFile):
         yield from filed.error.faults
     elif filed.error is not None:
@@ -134,7 +134,7 @@ def _faults(filed: Filed, found: Sequence[Filed]) -> Iterator[str]:
         yield f"{other} is the agent {filed.id!r} too; give one another id"
 
 
-def _row(filed: Filed) -> dict[str, object]:
+def _row(filed: FoundAgentFile) -> dict[str, object]:
     agent = filed.agent
     return {
         "id": filed.id,
@@ -147,7 +147,7 @@ def _row(filed: Filed) -> dict[str, object]:
     }
 
 
-def _table(found: Sequence[Filed]) -> Iterator[str]:
+def _table(found: Sequence[FoundAgentFile]) -> Iterator[str]:
     columns = (
         Column("agent", "strong"),
         Column("of"),
@@ -172,7 +172,7 @@ def _purpose(agent: Agent | None) -> str:
     return safe(agent.description or agent.name or "")
 
 
-def _judged(found: Sequence[Filed]) -> Iterator[str]:
+def _report_lines(found: Sequence[FoundAgentFile]) -> Iterator[str]:
     style = out_style()
     if not found:
         yield "No agent files here yet; `perdure init` writes one as an example."

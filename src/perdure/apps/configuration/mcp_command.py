@@ -15,15 +15,15 @@ from perdure.apps.cli.options import JsonOption, run
 from perdure.apps.settings.agents import agents_here
 from perdure.apps.settings.layers import Configuration, FaultyServer
 from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
-from perdure.apps.terminal.output import counted, out_style, show, show_json, show_lines, width
+from perdure.apps.terminal.output import count_of, out_style, show, show_json, show_lines, width
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line, safe
-from perdure.client.agents.files.lookup import Filed
+from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.client.agents.files.reader import agent_in
 from perdure.errors import InvalidSettings
 from perdure.secrets.vault import Vault
 from perdure.tools.mcp.connection import Connection
-from perdure.tools.mcp.server_tools import Offer, offered
+from perdure.tools.mcp.server_tools import Offer, offer_tools
 from perdure.tools.mcp.servers import McpServer
 
 mcp = typer.Typer(no_args_is_help=True)
@@ -99,26 +99,26 @@ def try_server(
             if each.name == name:
                 raise InvalidSettings(str(each.file), each.faults)
     else:
-        filed = Filed(agent, "user", agent=agent_in(agent))
+        filed = FoundAgentFile(agent, "user", agent=agent_in(agent))
         known = known_servers(configuration, (filed,))
         known = tuple(each for each in known if each.file is not None)
     server = server_named(name, known).server
 
     async def work() -> None:
-        offer = await _offered(server)
+        offer = await _fetch_offer(server)
         if as_json:
             show_json(_data(offer))
         else:
-            show_lines(_told(offer))
+            show_lines(_offer_lines(offer))
 
     return run(work)
 
 
-async def _offered(server: McpServer) -> Offer:
+async def _fetch_offer(server: McpServer) -> Offer:
     """What `server` offers. Raises: McpUnavailable."""
     connection = Connection(server, Vault(os.environ), Path())
     try:
-        return await offered(connection)
+        return await offer_tools(connection)
     finally:
         await connection.close()
 
@@ -191,9 +191,9 @@ def _data(offer: Offer) -> dict[str, object]:
     }
 
 
-def _told(offer: Offer) -> Iterator[str]:
+def _offer_lines(offer: Offer) -> Iterator[str]:
     style = out_style()
-    tools = counted(len(offer.tools), "tool")
+    tools = count_of(len(offer.tools), "tool")
     left = f", {len(offer.left_out)} left out" if offer.left_out else ""
     yield f"{style.paint('ok', 'good')}  {safe(offer.server)} answers: {tools}{left}"
     for spec in offer.tools:

@@ -17,7 +17,7 @@ from perdure.apps.settings.layers import Configuration, Explained, Said
 from perdure.apps.settings.paths import agent_folders
 from perdure.apps.terminal.output import out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 
 config = typer.Typer(no_args_is_help=True)
 
@@ -59,7 +59,7 @@ def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> int:
     """
     configuration = Configuration(Path(), os.environ)
     keys = list(BUILT_IN) if key is None else [key]
-    explained = [configuration.explained(each) for each in keys]
+    explained = [configuration.explain(each) for each in keys]
     if as_json:
         show_json([_data(each) for each in explained])
     else:
@@ -111,7 +111,7 @@ def _data(explained: Explained) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    return masked(value) if isinstance(value, str) else msgspec.to_builtins(value)
+    return mask_secrets(value) if isinstance(value, str) else msgspec.to_builtins(value)
 
 
 def _lines(explained: list[Explained]) -> Iterator[str]:
@@ -119,15 +119,15 @@ def _lines(explained: list[Explained]) -> Iterator[str]:
     widest = max(len(each.key) for each in explained)
     for each in explained:
         key = style.paint(each.key.ljust(widest), "strong")
-        yield f"{key}  {_shown(each.said)}  {style.paint(_from(each.said), 'faint')}"
+        yield f"{key}  {_shown_value(each.said)}  {style.paint(_from(each.said), 'faint')}"
         for other in each.overrides:
             why = "not taken" if other.note else "goes before"
             note = f" ({other.note})" if other.note else ""
-            told = f"{why} {_shown(other)}  {_from(other)}{note}"
+            told = f"{why} {_shown_value(other)}  {_from(other)}{note}"
             yield f"{' ' * widest}    {style.paint(told, 'faint')}"
 
 
-def _shown(said: Said) -> str:
+def _shown_value(said: Said) -> str:
     if said.value is None:
         return "none"
     plain = _plain(said.value)

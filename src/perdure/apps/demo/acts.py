@@ -13,9 +13,9 @@ from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, MODEL, REMEMBERED
 from perdure.apps.demo.crash import Play, is_answered, runtime_of
 from perdure.apps.demo.stage import INDENT, Stage
 from perdure.apps.terminal.outline import lines_of
-from perdure.apps.terminal.output import counted, size
+from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.previews import preview_of
-from perdure.apps.terminal.tree_lines import drawn
+from perdure.apps.terminal.tree_lines import draw
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.interop.exports import export_session
@@ -34,12 +34,12 @@ _LABEL = "the other way"
 async def bring_in(stage: Stage, store: Store, file: Path) -> ImportReport:
     """Import `file`, and check that nothing of it was lost."""
     content = await asyncio.to_thread(file.read_bytes)
-    report = await _imported(store, file)
+    report = await _import_file(store, file)
     lines = content.count(b"\n") + (not content.endswith(b"\n"))
-    stage.say(f"{file.name}: {counted(lines, 'line')}, {size(len(content))}, {report.format}")
+    stage.say(f"{file.name}: {count_of(lines, 'line')}, {size(len(content))}, {report.format}")
     stage.say(
-        f"session {report.session}: {counted(report.entries, 'entry', 'entries')} added, "
-        f"{counted(report.messages, 'message')}"
+        f"session {report.session}: {count_of(report.entries, 'entry', 'entries')} added, "
+        f"{count_of(report.messages, 'message')}"
     )
     if report.malformed:
         stage.say(f"lines that nobody can read, kept as they are: {report.skipped}")
@@ -50,12 +50,12 @@ async def bring_in(stage: Stage, store: Store, file: Path) -> ImportReport:
     if report.format == "pi" and report.is_new:
         exported = await export_session(store.backend, report.session, "pi")
         stage.claim("exported again, it is identical", holds=exported.content == content)
-    again = await _imported(store, file)
+    again = await _import_file(store, file)
     stage.claim("imported a second time, it adds nothing", holds=again.entries == 0)
     return report
 
 
-async def _imported(store: Store, file: Path) -> ImportReport:
+async def _import_file(store: Store, file: Path) -> ImportReport:
     outside = store.outside
     return await import_source(store.backend, file, clock=outside.clock, random=outside.random)
 
@@ -96,8 +96,8 @@ async def look_around(play: Play) -> None:
     path = await play.session.path()
     stage.say()
     stage.say(
-        f"the context: {counted(len(context.messages), 'message')} of a branch of "
-        f"{counted(len(path), 'entry', 'entries')}, about {counted(context.tokens, 'token')}"
+        f"the context: {count_of(len(context.messages), 'message')} of a branch of "
+        f"{count_of(len(path), 'entry', 'entries')}, about {count_of(context.tokens, 'token')}"
     )
     stage.claim("every tool call in it is answered", holds=is_answered(context))
 
@@ -106,7 +106,7 @@ async def _draw(play: Play, limit: int) -> None:
     stage, session = play.stage, play.session
     await session.info()
     lines = lines_of(await session.tree(), session.leaf, limit=limit)
-    stage.show_all(drawn(lines, session.id, stage.width - len(INDENT), stage.style))
+    stage.show_all(draw(lines, session.id, stage.width - len(INDENT), stage.style))
 
 
 async def hand_over(play: Play) -> None:
@@ -139,7 +139,7 @@ async def branch_off(play: Play) -> None:
     new_path = await session.path()
     shared = old_path[: old_path.index(turning) + 1]
     stage.claim(
-        f"the new branch shares the first {counted(len(shared), 'entry', 'entries')}",
+        f"the new branch shares the first {count_of(len(shared), 'entry', 'entries')}",
         holds=new_path[: len(shared)] == shared and len(new_path) > len(shared),
     )
     kept = await session.path(old_leaf)
@@ -153,7 +153,7 @@ async def _fork(play: Play, turning: Entry) -> None:
     copy = await session.fork(at=turning, title="A fork of the demonstration")
     info = await copy.info()
     stage.claim(
-        f"the fork {copy.id} has {counted(info.messages, 'message')} and copied no entry",
+        f"the fork {copy.id} has {count_of(info.messages, 'message')} and copied no entry",
         holds=info.entries == 0 and copy.leaf == turning.id,
     )
     await session.info()
@@ -187,9 +187,9 @@ async def find_again(play: Play) -> None:
 async def check_hashes(play: Play) -> None:
     """Verify the store."""
     found = await play.store.verify()
-    looked_at = counted(found.entries, "entry", "entries")
+    looked_at = count_of(found.entries, "entry", "entries")
     play.stage.claim(
-        f"every hash is right: {looked_at} in {counted(found.streams, 'log')}", holds=found.is_ok
+        f"every hash is right: {looked_at} in {count_of(found.streams, 'log')}", holds=found.is_ok
     )
     for problem in found.problems:
         play.stage.say(f"{problem.stream}/{problem.seq}: {problem.problem}")

@@ -15,7 +15,7 @@ from perdure.apps.demo.cast import SAMPLE
 from perdure.apps.demo.crash import Play
 from perdure.apps.demo.stage import Stage
 from perdure.apps.store_access import NAMESPACE, file_address, writable_store
-from perdure.apps.terminal.output import counted, show, show_json
+from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.client.clock import SystemClock
 from perdure.interop.reports import ImportReport
 
@@ -105,7 +105,7 @@ async def _play(
 
 def _close(stage: Stage, report: ImportReport, address: str, seconds: float) -> None:
     kept = sum(claim.holds for claim in stage.claims)
-    total = counted(len(stage.claims), "claim")
+    total = count_of(len(stage.claims), "claim")
     meaning = "good" if stage.is_ok else "bad"
     show()
     show(stage.style.paint(f"{kept} of {total} hold, in {seconds:.1f} s.", meaning))

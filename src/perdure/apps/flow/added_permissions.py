@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.apps.flow.roles import Acting, role_agent
+from perdure.apps.flow.roles import RoleOptions, role_agent
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.delegation.restriction import is_within
@@ -18,7 +18,7 @@ from perdure.session.flows.run import FlowState
 from perdure.tools.permissions import Permissions
 
 
-async def grant_added(store: Store, state: FlowState, acting: Acting, by: str) -> None:
+async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: str) -> None:
     """Give the roles that have begun the commands and hosts of `acting` that they lack.
 
     A role in whose session a turn is open keeps what it has until the next resume.

@@ -25,7 +25,7 @@ from perdure.tools.builtin.catalogue import BUILTIN
 Decide = Callable[[Flow], Awaitable[FlowState]]
 
 
-def _decided(
+def _decide(
     store: str | None, namespace: str, flow: str, decide: Decide, told: str, *, as_json: bool
 ) -> int:
     """Open the flow, decide, and say so."""
@@ -66,7 +66,7 @@ def reply(
     """
     if not text.strip():
         raise UsageMistake("the reply is empty; write it in quotes")
-    return _decided(
+    return _decide(
         store,
         namespace,
         flow,
@@ -111,7 +111,7 @@ def approve(
         return await handle.approve(node, by=person(by))
 
     told = "Declined" if is_declined else "Approved"
-    return _decided(store, namespace, flow, decide, told, as_json=as_json)
+    return _decide(store, namespace, flow, decide, told, as_json=as_json)
 
 
 def stop(
@@ -131,7 +131,7 @@ def stop(
     Exit codes:
         4  it is not at work
     """
-    return _decided(
+    return _decide(
         store,
         namespace,
         flow,
@@ -163,7 +163,7 @@ def improve(
     Exit codes:
         4  the flow does not wait for that choice
     """
-    return _decided(
+    return _decide(
         store,
         namespace,
         flow,
@@ -192,7 +192,7 @@ def feedback(
     Exit codes:
         4  the flow does not wait for that decision
     """
-    return _decided(
+    return _decide(
         store,
         namespace,
         flow,
@@ -246,7 +246,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
         raise UsageMistake("name a mode, or what to allow; add --help to see what is possible")
     if is_revoked and not commands and not tools:
         raise UsageMistake("--revoke needs --allow-command or --allow-tool: name what to revoke")
-    return _decided(
+    return _decide(
         store,
         namespace,
         flow,
@@ -311,7 +311,7 @@ def configure(  # noqa: PLR0913 - each is an option of the command
             role, model=model, tools=tools or None, skills=taught, by=person(by)
         )
 
-    return _decided(store, namespace, flow, decide, f"{role} is configured", as_json=as_json)
+    return _decide(store, namespace, flow, decide, f"{role} is configured", as_json=as_json)
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
 from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import counted, remark, show, show_json
+from perdure.apps.terminal.output import count_of, remark, show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.engine.flows.documents.document_flow import workflow_text_of
 from perdure.interop.a_society.exports import export_flow
@@ -66,7 +66,7 @@ def export(
             told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
             show_json(told)
         else:
-            show(f"wrote {counted(len(files), 'file')} to {output}")
+            show(f"wrote {count_of(len(files), 'file')} to {output}")
 
     return run(work)
 
@@ -126,7 +126,7 @@ def delete(
             left = gone.record if gone.is_record_left else None
             show_json({"flow": id, "sessions": len(gone.sessions), "record_left": left})
             return
-        show(f"deleted {id} and {counted(len(gone.sessions), 'session')}")
+        show(f"deleted {id} and {count_of(len(gone.sessions), 'session')}")
         if gone.is_record_left:
             show(f"its record folder is left: {safe(str(gone.record))}")
         elif is_with_record:

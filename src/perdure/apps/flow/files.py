@@ -59,7 +59,7 @@ def _missing(graph: Graph, name: str, library: Library) -> Iterator[str]:
     yield from SkillShelf(library.project).faults(base_role(role) for role in graph.roles)
     for node in graph.nodes:
         try:
-            library.named(node.required_readings, f"{name}, node {node.id!r}")
+            library.by_name(node.required_readings, f"{name}, node {node.id!r}")
         except ConfigError as error:
             yield str(error)
 

@@ -11,9 +11,9 @@ import msgspec
 from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.advice import message_of
-from perdure.apps.terminal.output import counted, remark, show, show_failure, show_json
+from perdure.apps.terminal.output import count_of, remark, show, show_failure, show_json
 from perdure.apps.terminal.text import safe
-from perdure.client.erase import free_flow_ids, taken
+from perdure.client.erase import free_flow_ids, session_exists_error
 from perdure.client.store import Store
 from perdure.engine.flows.files.graph_file import CANONICAL, drawn_graph
 from perdure.engine.flows.files.required_readings import project_folder
@@ -50,7 +50,7 @@ class FolderOutcome(msgspec.Struct, frozen=True):
     is_erased: bool = False
 
 
-async def imported(
+async def import_flows(
     paths: Sequence[Path],
     store: str | None,
     namespace: str,
@@ -99,7 +99,7 @@ async def import_folder(
         at, order = store.outside.clock.now_ms(), _order(read, graph)
         flow = await import_flow(store.backend, read, graph, at, order, above=epochs)
     except SessionExists as error:
-        why = await taken(store.backend, StreamId(error.stream))
+        why = await session_exists_error(store.backend, StreamId(error.stream))
         return FolderOutcome(folder, flow_id_in(folder), error=why)
     except PerdureError as error:
         return FolderOutcome(folder, flow_id_in(folder), error=error)
@@ -161,7 +161,7 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
         remark(f"flow {safe(outcome.flow)} was erased; nothing was imported")
         remark("`perdure import --again` imports it under its own id")
     elif error is None:
-        show(f"{outcome.flow}  {counted(outcome.roles, 'role')}  from {outcome.folder}")
+        show(f"{outcome.flow}  {count_of(outcome.roles, 'role')}  from {outcome.folder}")
         for reason in outcome.left_out:
             remark(f"not imported: {safe(reason)}")
     else:

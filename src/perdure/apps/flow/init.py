@@ -52,7 +52,7 @@ def init(
     async def work() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         made = scaffold(folder)
-        flow = None if mode is None else await _begun(folder, mode, store, namespace)
+        flow = None if mode is None else await _begin_flow(folder, mode, store, namespace)
         if as_json:
             show_json({"files": [msgspec.to_builtins(each) for each in made], "flow": flow})
             return
@@ -70,7 +70,7 @@ def init(
     return run(work)
 
 
-async def _begun(folder: Path, mode: Mode, store: str | None, namespace: str) -> str:
+async def _begin_flow(folder: Path, mode: Mode, store: str | None, namespace: str) -> str:
     async with writable_store(store, namespace) as opened, flows_of(opened) as flows:
         feedback = FeedbackContext("initialization", mode)
         flow = await flows.start(initialization(mode), workspace=folder, feedback=feedback)

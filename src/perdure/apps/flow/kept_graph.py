@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import safe
-from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
+from perdure.engine.flows.files.graph_file import WORKFLOW, GraphFile
 from perdure.engine.flows.files.required_readings import project_folder
 from perdure.errors import ConfigError
 from perdure.session.flows.run import FlowState
@@ -26,7 +26,7 @@ async def graph_faults(state: FlowState) -> tuple[str, ...]:
         if not (record / WORKFLOW).is_file():
             return ()
         project = project_folder(Path(run.workspace_root), run.project_namespace)
-        return Drawing(record, project).change(state).faults
+        return GraphFile(record, project).change(state).faults
 
     try:
         return await asyncio.to_thread(look)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from perdure.apps.terminal.advice import message_of
-from perdure.apps.terminal.output import counted
+from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
 from perdure.client.flows.flows import Flows
@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True):
     workers: tuple[str, ...] = ()
 
 
-async def listed(store: Store, flows: Flows) -> list[Row]:
+async def list_rows(store: Store, flows: Flows) -> list[Row]:
     """Every flow of the namespace, the newest first."""
     kinds = (FlowStarted.kind, FlowImported.kind)
     streams = dict.fromkeys(note.stream for note in await store.backend.notes_of_all(kinds))
@@ -78,10 +78,10 @@ def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
         run = row.state.run
         parts = [run.status.replace("_", " ")]
         if run.running_nodes:
-            at_work = counted(len(run.running_nodes), "node") + " at work"
+            at_work = count_of(len(run.running_nodes), "node") + " at work"
             parts += [at_work] if row.workers else []
         queued = len(run.pending_human_inputs)
-        parts += [f"{counted(queued, 'reply', 'replies')} queued"] if queued else []
+        parts += [f"{count_of(queued, 'reply', 'replies')} queued"] if queued else []
         parts += ["no process runs it"] if can_continue(row.state) and not row.workers else []
         parts += [f"waits for you: {len(row.waiting)}"] if row.waiting else []
         name = one_line(run.record_name or "", max(10, width - len(row.flow) - 50))

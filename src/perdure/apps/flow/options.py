@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.options import only_text, stored_path
-from perdure.apps.flow.roles import Acting, role_agent, role_agents, roles_of
+from perdure.apps.flow.roles import RoleOptions, role_agent, role_agents, roles_of
 from perdure.apps.flow.run_settings import permissions_in
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.store_access import existing_store
@@ -85,7 +85,7 @@ def person(by: str | None) -> str:
 
 @asynccontextmanager
 async def flows_of(
-    store: Store, acting: Acting | None = None, *, is_run: bool = False
+    store: Store, acting: RoleOptions | None = None, *, is_run: bool = False
 ) -> AsyncGenerator[Flows]:
     """The flows of `store`; those who `acting` can work too.
 
@@ -135,6 +135,6 @@ async def opened_flow(
             yield opened, flow
             return
         permissions = permissions_in(state.settings, os.environ)
-        acting = Acting(roles_of(state.graph), permissions=permissions)
+        acting = RoleOptions(roles_of(state.graph), permissions=permissions)
         async with flows_of(opened, acting) as equipped:
             yield opened, equipped.look(flow.id)

@@ -35,7 +35,7 @@ decided. Write what you hand over to a file in the record folder, then hand it o
 your instructions say. Say what you looked at and what you changed; say so when you do not know."""
 
 
-class Acting(msgspec.Struct, frozen=True):
+class RoleOptions(msgspec.Struct, frozen=True):
     """Who works: the roles, the model they use, and what their tools may touch at all.
 
     `offered` are the models that a person can choose for a role.
@@ -138,14 +138,14 @@ async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def role_agents(acting: Acting) -> list[Agent]:
+def role_agents(acting: RoleOptions) -> list[Agent]:
     """An agent for each role, and for the one that writes feedback."""
     if acting.agents:
         return list(acting.agents)
     return [role_agent(acting, role) for role in (*acting.roles, FEEDBACK_ROLE)]
 
 
-def role_agent(acting: Acting, role: str) -> Agent:
+def role_agent(acting: RoleOptions, role: str) -> Agent:
     """The agent of the base role `role`, also of one that is added while the flow runs."""
     model = acting.model
     configuration = Configuration(Path(), os.environ)

@@ -26,7 +26,7 @@ from perdure.apps.cli.options import (
 )
 from perdure.apps.flow.added_permissions import grant_added
 from perdure.apps.flow.documents.results import output_data, output_lines
-from perdure.apps.flow.documents.start import Given, InputsOption, begun, prepared, resumed
+from perdure.apps.flow.documents.start import Given, InputsOption, prepare, resume_flow, start_flow
 from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
 from perdure.apps.flow.options import (
@@ -42,10 +42,10 @@ from perdure.apps.flow.options import (
     person,
 )
 from perdure.apps.flow.picture.description import lost_lines, picture, wait_data, waits
-from perdure.apps.flow.picture.live import Followed, changes_of, watched
+from perdure.apps.flow.picture.live import Followed, changes_of, watch_flow
 from perdure.apps.flow.picture.node_status import is_blocked, overlaid
 from perdure.apps.flow.roles import (
-    Acting,
+    RoleOptions,
     configuring_in,
     is_choosing,
     model_of_roles,
@@ -181,7 +181,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         settings,
     )
     shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
-    return run(lambda: _begun(store, namespace, file, said, shown))
+    return run(lambda: _start_and_run(store, namespace, file, said, shown))
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +192,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool
 
 
-async def _begun(store: str | None, namespace: str, file: Path, said: Given, shown: Shown) -> int:
+async def _start_and_run(
+    store: str | None, namespace: str, file: Path, said: Given, shown: Shown
+) -> int:
     """A flow of what is in `file`, begun and run; the exit code."""
     document = await asyncio.to_thread(document_in, file)
     if document is not None and (
@@ -201,7 +203,7 @@ async def _begun(store: str | None, namespace: str, file: Path, said: Given, sho
         raise UsageMistake("a workflow document says itself what its agents work with")
     if document is None and said.inputs:
         raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
-    ready = None if document is None else await asyncio.to_thread(prepared, document, said)
+    ready = None if document is None else await asyncio.to_thread(prepare, document, said)
     acting = said.acting if document is not None else await _acting(file, said)
     chosen = roles_in(said.roles)
     _require_providers(acting, chosen)
@@ -212,22 +214,22 @@ async def _begun(store: str | None, namespace: str, file: Path, said: Given, sho
             remark(f"{told}; to hand those files over, add --record {safe(folder)}")
     async with writable_store(store, namespace) as opened:
         if ready is not None:
-            beginning = begun(opened, ready, said)
+            beginning = start_flow(opened, ready, said)
         else:
             beginning = _of_roles(opened, file, acting, said, chosen)
         async with beginning as flow:
             remark(f"flow {safe(flow.id)}")
-            return await worked(opened, flow, shown)
+            return await run_and_show(opened, flow, shown)
 
 
-def _require_providers(acting: Acting, chosen: Mapping[str, RoleConfiguration]) -> None:
+def _require_providers(acting: RoleOptions, chosen: Mapping[str, RoleConfiguration]) -> None:
     """Refuse models of unknown providers before anything is written. Raises: ConfigError."""
     if acting.scenario is None:
         of_roles = (each.model for each in chosen.values())
         require_providers((acting.model, *acting.offered, *of_roles))
 
 
-async def _acting(file: Path, said: Given) -> Acting:
+async def _acting(file: Path, said: Given) -> RoleOptions:
     """Who works in the workflow of roles in `file`."""
     graph = await asyncio.to_thread(graph_in, file, said.workspace, said.project)
     acting = said.acting
@@ -243,7 +245,7 @@ async def _acting(file: Path, said: Given) -> Acting:
 async def _of_roles(
     store: Store,
     file: Path,
-    acting: Acting,
+    acting: RoleOptions,
     said: Given,
     chosen: Mapping[str, RoleConfiguration],
 ) -> AsyncGenerator[Flow]:
@@ -303,7 +305,7 @@ def resume(  # noqa: PLR0913 - each is an option of the command
             async with flows_of(opened) as flows:
                 state = await flows.state(await opened.find(flow, only="flow"))
             async with resumed_flow(opened, state, typed, workspace) as found:
-                return await worked(opened, found, shown)
+                return await run_and_show(opened, found, shown)
 
     return run(work)
 
@@ -335,7 +337,7 @@ async def resumed_flow(
     if state.document is not None:
         acting = msgspec.structs.replace(acting, model=typed.model)  # its own agents name theirs
         kept = None if is_for_one_call else settings
-        async with resumed(store, state, acting, workspace, kept) as found:
+        async with resume_flow(store, state, acting, workspace, kept) as found:
             yield found
         return
     if acting.scenario is None:
@@ -350,18 +352,18 @@ async def resumed_flow(
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=kept)
 
 
-async def worked(store: Store, flow: Flow, shown: Shown) -> int:
+async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
     """Run `flow` and show it; the exit code."""
     running = asyncio.ensure_future(flow.run(until_completed=shown.is_waiting))
     is_drawn = shown.is_watching and not shown.as_json and sys.stdout.isatty()
-    beside = [asyncio.ensure_future(_blocked(store, flow))]
+    beside = [asyncio.ensure_future(_wait_until_blocked(store, flow))]
     stays = is_drawn or shown.is_waiting
     ends = (running,) if stays else (running, *beside)
     if shown.is_waiting and not shown.is_watching:
-        beside.append(asyncio.ensure_future(_announced(store, flow, as_json=shown.as_json)))
+        beside.append(asyncio.ensure_future(_announce_waits(store, flow, as_json=shown.as_json)))
     try:
         if shown.is_watching:
-            await watched(
+            await watch_flow(
                 store,
                 flow,
                 as_json=shown.as_json,
@@ -378,10 +380,10 @@ async def worked(store: Store, flow: Flow, shown: Shown) -> int:
             each.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await each
-    return await _ended(store, flow, is_drawn=is_drawn, as_json=shown.as_json)
+    return await _show_end(store, flow, is_drawn=is_drawn, as_json=shown.as_json)
 
 
-async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
+async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
     """Show where `flow` stands once it does not run here any more; the exit code."""
     state = await flow.state()
     waiting = await flow.waiting()
@@ -399,14 +401,16 @@ async def _ended(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> 
     if not is_drawn:
         followed = Followed(store, flow)
         await followed.read(state)
-        show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+        show_lines(
+            picture(overlaid(state, waiting), waiting, out_style(), width(), followed.newest_lines)
+        )
     show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
     show_lines(graph_fault_lines(await graph_faults(state), out_style()))
     show_lines(output_lines(outputs, out_style()))
     return code
 
 
-async def _announced(store: Store, flow: Flow, *, as_json: bool) -> None:
+async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
     """Show each thing that waits for a person once, as it comes up."""
     known: set[str | None] = set()
     async for _ in changes_of(store):
@@ -422,7 +426,7 @@ async def _announced(store: Store, flow: Flow, *, as_json: bool) -> None:
                 show(line, is_flushed=True)
 
 
-async def _blocked(store: Store, flow: Flow) -> None:
+async def _wait_until_blocked(store: Store, flow: Flow) -> None:
     """Return once every role at work waits for consent: the process need not wait with them."""
     async for _ in changes_of(store):
         if is_blocked(await flow.state(), await flow.waiting()):

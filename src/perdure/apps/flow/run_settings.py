@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.apps.chat.permissions import TypedPermissions, permissions_of
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.flow.roles import Acting
+from perdure.apps.flow.roles import RoleOptions
 from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.wiring import scenario_in
@@ -51,13 +51,13 @@ def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSetti
     """
     configuration = Configuration(Path(), environment)
 
-    def said(given: tuple[str, ...], key: str) -> tuple[str, ...]:
+    def given_values(given: tuple[str, ...], key: str) -> tuple[str, ...]:
         return given or (tuple(configuration.value(key)) if configuration.is_set(key) else ())
 
     return replace(
         typed,
-        commands=said(typed.commands, "chat.allowed_commands"),
-        domains=said(typed.domains, "chat.allowed_domains"),
+        commands=given_values(typed.commands, "chat.allowed_commands"),
+        domains=given_values(typed.domains, "chat.allowed_domains"),
     )
 
 
@@ -76,7 +76,7 @@ def resumed_settings(
     acts = typed if is_said else kept
     named = TypedPermissions(commands=typed.commands, domains=typed.domains)
     before = commands_and_hosts(kept.commands, kept.domains)
-    now = named.applied(before)
+    now = named.apply_to(before)
     commands = (*now.allowed_commands, *now.allowed_command_globs)
     return RunSettings(
         acts.model,
@@ -97,11 +97,11 @@ def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Per
     return replace(permissions, allowed_domains=settings.domains)
 
 
-def acting_of(settings: RunSettings, environment: Mapping[str, str]) -> Acting:
+def acting_of(settings: RunSettings, environment: Mapping[str, str]) -> RoleOptions:
     """Who works with `settings`, but for their roles. Raises: ConfigError."""
     permissions = permissions_in(settings, environment)
     scenario = scenario_of(settings)
-    return Acting((), settings.model, scenario, permissions, offered=settings.offered)
+    return RoleOptions((), settings.model, scenario, permissions, offered=settings.offered)
 
 
 def scenario_of(settings: RunSettings) -> Scenario | None:

@@ -14,14 +14,14 @@ from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOpt
 from perdure.apps.flow.documents.results import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
-from perdure.apps.flow.list_rows import listed, row_data, row_lines
+from perdure.apps.flow.list_rows import list_rows, row_data, row_lines
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
 from perdure.apps.flow.picture.description import feed_lines, head, lost_lines, picture
-from perdure.apps.flow.picture.live import Followed, watched
+from perdure.apps.flow.picture.live import Followed, watch_flow
 from perdure.apps.flow.picture.node_status import overlaid
-from perdure.apps.flow.picture.render import GraphFormat, drawn
+from perdure.apps.flow.picture.render import GraphFormat, render
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.advice import advised
+from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.output import (
     out_style,
     remark,
@@ -75,7 +75,7 @@ def list_flows(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            rows = await listed(opened, flows)
+            rows = await list_rows(opened, flows)
             backend = opened.backend
         if as_json:
             show_json([row_data(row) for row in rows])
@@ -130,7 +130,7 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
             id = await opened.find(flow, only="flow")
             handle = flows.look(id)
             if is_watching:
-                await watched(opened, handle, as_json=as_json, is_ended=lambda: False)
+                await watch_flow(opened, handle, as_json=as_json, is_ended=lambda: False)
             elif role is not None and as_json and not is_feed:
                 await _session(opened, handle, role)
             elif role is not None:
@@ -160,7 +160,9 @@ async def _picture(store: Store, flow: Flow) -> None:
     state = await flow.state()
     await followed.read(state)
     waiting = await flow.waiting()
-    show_lines(picture(overlaid(state, waiting), waiting, out_style(), width(), followed.said))
+    show_lines(
+        picture(overlaid(state, waiting), waiting, out_style(), width(), followed.newest_lines)
+    )
     show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
     show_lines(graph_fault_lines(await graph_faults(state), out_style()))
     if await _is_left_alone(flow):
@@ -242,11 +244,11 @@ def graph(
     async def work() -> None:
         if await asyncio.to_thread(Path(flow).is_file):
             of_file = graph_in(Path(flow), workspace)
-            show_lines(drawn(of_file, format, out_style(), width()))
+            show_lines(render(of_file, format, out_style(), width()))
             return
         async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
             state = await flows.state(await opened.find(flow, only="flow"))
-        show_lines(drawn(state.graph, format, out_style(), width(), state))
+        show_lines(render(state.graph, format, out_style(), width(), state))
 
     return run(work)
 
@@ -271,7 +273,7 @@ def validate(
     if not file.is_file():
         raise PathNotFound(str(file))
     found_faults, warnings = faults_of(file, workspace, project)
-    faults = tuple(advised(fault) for fault in found_faults)
+    faults = tuple(with_commands(fault) for fault in found_faults)
     if as_json:
         show_json({"ok": not faults, "faults": faults, "warnings": warnings})
         return USAGE if faults else DONE
@@ -279,7 +281,7 @@ def validate(
         remark(safe(warning))
     if not faults:
         found = graph_in(file, workspace, project)
-        show_lines(drawn(found, "text", out_style(), width()))
+        show_lines(render(found, "text", out_style(), width()))
         return DONE
     show(f"{safe(str(file))}: {len(faults)} to put right")
     show_lines(f"  {safe(fault)}" for fault in faults)

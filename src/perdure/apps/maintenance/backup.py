@@ -12,10 +12,10 @@ import typer
 from perdure.apps.cli.exits import PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.maintenance.rekey import existing_address
-from perdure.apps.maintenance.trust import TrustOption, trusted
+from perdure.apps.maintenance.trust import TrustOption, trust_store
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import NAMESPACE, store_address
-from perdure.apps.terminal.output import counted, show, show_json, size
+from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.maintenance.backup import back_up
 from perdure.client.maintenance.restore import restore as restored
@@ -55,8 +55,8 @@ def backup(
         if as_json:
             show_json({**msgspec.structs.asdict(manifest), "folder": str(folder)})
             return
-        entries = counted(manifest.entries, "entry", "entries")
-        show(f"{safe(str(folder))}: {entries} in {counted(manifest.streams, 'log')}")
+        entries = count_of(manifest.entries, "entry", "entries")
+        show(f"{safe(str(folder))}: {entries} in {count_of(manifest.streams, 'log')}")
         kept = "encrypted with the store's key" if manifest.is_encrypted else "plain"
         show(f"{size(manifest.bytes)}, {kept}; every hash was checked")
 
@@ -104,12 +104,13 @@ def restore(
             on_progress=progress_bar("restore"),
         )
         if is_trusting:
-            await trusted(address, namespace)
+            await trust_store(address, namespace)
         if as_json:
             show_json(msgspec.structs.asdict(done))
             return
-        entries = counted(done.entries, "entry", "entries")
-        show(f"{safe(done.store)}: {entries} in {counted(done.streams, 'log')}, every hash checked")
+        entries = count_of(done.entries, "entry", "entries")
+        logs = count_of(done.streams, "log")
+        show(f"{safe(done.store)}: {entries} in {logs}, every hash checked")
         if done.aside is not None:
             show(f"What was there before is kept in {safe(done.aside)}")
 

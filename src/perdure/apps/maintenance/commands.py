@@ -15,7 +15,7 @@ from perdure.apps.maintenance.repair import repair
 from perdure.apps.maintenance.stats import stats
 from perdure.apps.maintenance.trust import trust
 from perdure.apps.store_access import NAMESPACE, writable_store
-from perdure.apps.terminal.output import counted, show, show_json, size
+from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.maintenance.whole_store import planned_migration
 from perdure.client.maintenance.whole_store import vacuum as vacuumed
@@ -56,7 +56,7 @@ def vacuum(
         if as_json:
             show_json(msgspec.structs.asdict(done))
             return
-        show(f"removed {counted(done.blobs, 'unused content')}, {size(done.blob_bytes)}")
+        show(f"removed {count_of(done.blobs, 'unused content')}, {size(done.blob_bytes)}")
         show(f"gave {size(done.freed_bytes)} back")
 
     return run(work)

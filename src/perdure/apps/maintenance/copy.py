@@ -15,7 +15,7 @@ from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.maintenance.trust import TrustOption
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import counted, show_json, show_lines
+from perdure.apps.terminal.output import count_of, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.keys import canonical, key_in_file
@@ -70,7 +70,7 @@ def copy(
             existing_store(address, namespace) as source,
             open_store(target, namespace=target_namespace or namespace, key=key) as there,
         ):
-            report = await _copied(source, there, sessions, is_trusting=is_trusting)
+            report = await _copy(source, there, sessions, is_trusting=is_trusting)
         if as_json:
             show_json(copy_data(report))
         else:
@@ -80,7 +80,7 @@ def copy(
     return run(work)
 
 
-async def _copied(
+async def _copy(
     source: Store, there: Store, sessions: list[str] | None, *, is_trusting: bool
 ) -> CopyReport:
     chosen = [await source.find(each) for each in sessions or ()] or None
@@ -111,9 +111,9 @@ def copy_data(report: CopyReport) -> dict[str, object]:
 
 def copy_lines(report: CopyReport, target: str) -> Iterator[str]:
     """`report` for people."""
-    logs = counted(len(report.streams), "log")
-    entries = counted(report.added_entries, "new entry", "new entries")
-    yield f"{logs}, {entries} and {counted(report.contents, 'content')} in {safe(target)}"
+    logs = count_of(len(report.streams), "log")
+    entries = count_of(report.added_entries, "new entry", "new entries")
+    yield f"{logs}, {entries} and {count_of(report.contents, 'content')} in {safe(target)}"
     for each in report.streams:
         if each.reason is not None:
             yield f"  {safe(each.stream)}: {each.outcome}: {safe(each.reason)}"

@@ -130,7 +130,7 @@ def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:
             raise UsageMistake("--plain takes no key; leave out --new-key-file and --generate")
         return Change(None)
     if wanted.is_generated:
-        return _generated(address, wanted.file)
+        return _generate_key(address, wanted.file)
     if wanted.file is not None:
         return Change(key_in_file(wanted.file, address), "file", wanted.file)
     configured = None if was_encrypted else configured_key(None, os.environ, address)
@@ -139,7 +139,7 @@ def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:
     return Change(configured, "environment")
 
 
-def _generated(address: str, file: Path | None) -> Change:
+def _generate_key(address: str, file: Path | None) -> Change:
     key = StoreKey(secrets.token_bytes(KEY_BYTES))
     if file is not None:
         try:

@@ -11,13 +11,13 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.maintenance.rekey import existing_address
-from perdure.apps.maintenance.trust import TrustOption, trusted
+from perdure.apps.maintenance.trust import TrustOption, trust_store
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import NAMESPACE
-from perdure.apps.terminal.advice import advised
-from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
+from perdure.apps.terminal.advice import with_commands
+from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
-from perdure.client.maintenance.repair import Repaired
+from perdure.client.maintenance.repair import RepairReport
 from perdure.client.maintenance.repair import repair as repaired
 
 
@@ -57,7 +57,7 @@ def repair(
         bar = progress_bar("repair")
         done = await repaired(address, to=to, namespace=namespace, on_progress=bar)
         if is_trusting:
-            await trusted(to or address, namespace)
+            await trust_store(to or address, namespace)
         if as_json:
             show_json(msgspec.structs.asdict(done))
         else:
@@ -67,17 +67,17 @@ def repair(
     return run(work)
 
 
-def _lines(done: Repaired) -> Iterator[str]:
+def _lines(done: RepairReport) -> Iterator[str]:
     style = out_style()
     if not done.is_damaged:
         ok = style.paint("ok", "good")
         yield f"{ok}  nothing is wrong with {safe(done.store)}; it was left alone"
         return
-    kept = counted(done.entries, "entry", "entries")
-    yield f"{safe(done.store)} is whole again: {kept} in {counted(done.streams, 'log')}"
+    kept = count_of(done.entries, "entry", "entries")
+    yield f"{safe(done.store)} is whole again: {kept} in {count_of(done.streams, 'log')}"
     for loss in done.losses:
         place = "/".join(str(part) for part in (loss.stream, loss.seq) if part is not None)
-        problem = safe(advised(loss.problem))
+        problem = safe(with_commands(loss.problem))
         yield f"  {style.paint('lost', 'bad')}  {safe(place or 'store')}: {problem}"
     if not done.losses:
         yield "Nothing was lost."

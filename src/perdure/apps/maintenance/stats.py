@@ -11,7 +11,7 @@ import typer
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import counted, out_style, show_json, show_lines, size
+from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.maintenance.stats import figures
 from perdure.stores.maintenance.stats import DAYS, FileFigures, NamespaceFigures, StoreFigures
@@ -68,21 +68,21 @@ def _file_lines(file: FileFigures) -> Iterator[str]:
 def _namespace_lines(found: NamespaceFigures) -> Iterator[str]:
     style = out_style()
     yield style.paint(f"namespace {safe(found.namespace)}", "faint")
-    parts = [counted(found.sessions, "session")]
-    parts += [counted(found.flows, "flow")] if found.flows else []
-    parts += [f"{counted(found.forks, 'fork')} among them"] if found.forks else []
-    parts.append(counted(found.entries, "entry", "entries"))
+    parts = [count_of(found.sessions, "session")]
+    parts += [count_of(found.flows, "flow")] if found.flows else []
+    parts += [f"{count_of(found.forks, 'fork')} among them"] if found.forks else []
+    parts.append(count_of(found.entries, "entry", "entries"))
     yield f"  {', '.join(parts)}; {size(found.bytes)} of bodies"
     if found.contents:
-        yield f"  {counted(found.contents, 'content')} beside them, {size(found.content_bytes)}"
+        yield f"  {count_of(found.contents, 'content')} beside them, {size(found.content_bytes)}"
     if found.largest:
         yield "  largest:"
     for each in found.largest:
         name = safe(one_line(each.name, _NAME_CELLS))
-        entries = counted(each.entries, "entry", "entries")
+        entries = count_of(each.entries, "entry", "entries")
         yield f"    {size(each.bytes).rjust(9)}  {entries.rjust(14)}  {safe(each.stream)}  {name}"
     if found.growth:
         yield "  growth:"
     for day in found.growth[:_SHOWN_DAYS]:
-        entries = counted(day.entries, "entry", "entries")
+        entries = count_of(day.entries, "entry", "entries")
         yield f"    {day.day}  {entries.rjust(14)}  {size(day.bytes).rjust(9)}"

@@ -11,7 +11,7 @@ import typer
 from perdure.apps.cli.options import JsonOption, NamespaceOption, run
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.store_access import NAMESPACE, existing_store, file_address
-from perdure.apps.terminal.output import counted, local_time, show, show_json
+from perdure.apps.terminal.output import count_of, local_time, show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.open import check_address, trust_folder
@@ -52,7 +52,7 @@ def trust(
     address = existing_address(_address(store))
 
     async def work() -> None:
-        done = await trusted(address, namespace)
+        done = await trust_store(address, namespace)
         if as_json:
             show_json(msgspec.structs.asdict(done))
         else:
@@ -61,7 +61,7 @@ def trust(
     return run(work)
 
 
-async def trusted(address: str, namespace: str) -> TrustedStore:
+async def trust_store(address: str, namespace: str) -> TrustedStore:
     """Trust what is in the store at `address` now.
 
     Raises: ConfigError when the user's data folder cannot be used; as `perdure.open`.
@@ -84,8 +84,8 @@ async def _list(*, as_json: bool) -> None:
 
 
 def _counts(done: TrustedStore) -> str:
-    entries = counted(done.entries, "entry", "entries")
-    return f"{entries} in {counted(done.streams, 'log')}"
+    entries = count_of(done.entries, "entry", "entries")
+    return f"{entries} in {count_of(done.streams, 'log')}"
 
 
 def _address(store: str) -> str:

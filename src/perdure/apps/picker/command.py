@@ -9,8 +9,8 @@ import typer
 
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NothingToPick
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
-from perdure.apps.picker.screen import chosen
-from perdure.apps.picker.selection import begun, choices_of
+from perdure.apps.picker.screen import choose
+from perdure.apps.picker.selection import choices_of, first_state
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.reports import row_data
@@ -57,7 +57,7 @@ def pick(
 
     async def work() -> int:
         async with existing_store(store, namespace) as opened:
-            info = await picked(opened, Path(), query=query, is_all=is_all)
+            info = await pick_session(opened, Path(), query=query, is_all=is_all)
         if info is None:
             return INTERRUPTED
         if as_json:
@@ -69,7 +69,7 @@ def pick(
     return run(work)
 
 
-async def picked(
+async def pick_session(
     store: Store, folder: Path, *, query: str = "", is_all: bool = False
 ) -> SessionInfo | None:
     """The session that the person chooses, first among those of `folder`; None: none.
@@ -80,5 +80,5 @@ async def picked(
     if not found:
         raise NothingToPick
     # In this thread: a terminal that is raw waits for its person, and nothing else goes on.
-    choice = chosen(begun(choices_of(found), absolute(folder) or "", query))
+    choice = choose(first_state(choices_of(found), absolute(folder) or "", query))
     return None if choice is None else choice.info

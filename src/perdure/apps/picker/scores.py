@@ -56,19 +56,19 @@ def wanted_of(query: str) -> Wanted:
     phrases: list[str] = []
     for number, part in enumerate(query.split('"')):
         if number % 2:
-            phrases += [phrase] if (phrase := folded(part).strip()) else []
+            phrases += [phrase] if (phrase := fold(part).strip()) else []
         else:
-            words += folded(part).split()
+            words += fold(part).split()
     return Wanted(tuple(words), tuple(phrases))
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """`text` without letter case and accents, runs of white space as one space."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     return " ".join("".join(c for c in apart if not unicodedata.combining(c)).split())
 
 
-def ranked(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
+def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
     """Those of `texts` that fit, the best first; equally good ones in the order given.
 
     Shape: each item is the folded texts of one thing, the most important first; every word and

@@ -36,7 +36,7 @@ _ESCAPE_S = 0.05
 _CHUNK_BYTES = 4_096
 
 
-def chosen(state: State) -> Choice | None:
+def choose(state: State) -> Choice | None:
     """What the person at the terminal chooses; None when they leave without choosing.
 
     Raises: NoTerminal.
@@ -49,7 +49,7 @@ def chosen(state: State) -> Choice | None:
             _draw(
                 screen, view_lines(state, max(size.columns, 20), max(size.lines, 7), style), state
             )
-            while not (typed := reader.typed()):
+            while not (typed := reader.read_key()):
                 if os.get_terminal_size(screen.fileno()) != size:
                     break
             for key in keys_in(typed):
@@ -66,7 +66,7 @@ class _Keys:
         self._descriptor = descriptor
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
-    def typed(self) -> str:
+    def read_key(self) -> str:
         """What came, "" when nothing did for a while. A key is never cut in two."""
         if not self._is_ready(_LOOK_S):
             return ""

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.apps.picker.scores import folded, ranked, wanted_of
+from perdure.apps.picker.scores import fold, rank, wanted_of
 from perdure.session.info import SessionInfo
 
 Key = Literal[
@@ -96,14 +96,14 @@ class Chosen(msgspec.Struct, frozen=True):
 def choices_of(infos: Sequence[SessionInfo]) -> tuple[Choice, ...]:
     """`infos` as choices, in the same order."""
     return tuple(
-        Choice(info, (folded(info.name), folded(info.id), folded(info.cwd or ""))) for info in infos
+        Choice(info, (fold(info.name), fold(info.id), fold(info.cwd or ""))) for info in infos
     )
 
 
-def begun(choices: tuple[Choice, ...], folder: str, query: str = "") -> State:
+def first_state(choices: tuple[Choice, ...], folder: str, query: str = "") -> State:
     """The first state: the sessions of `folder`, or all where none is of it."""
     is_everywhere = all(choice.info.cwd != folder for choice in choices)
-    return _fitted(State(choices, folder, query, is_everywhere))
+    return _refit(State(choices, folder, query, is_everywhere))
 
 
 def keys_in(text: str) -> Iterator[Key | str]:
@@ -122,14 +122,14 @@ def after(state: State, key: str) -> State | Chosen:
     if key == "leave":
         return Chosen(None)
     if key == "everywhere":
-        return _fitted(msgspec.structs.replace(state, is_everywhere=not state.is_everywhere))
-    query = _edited(state.query, key)
+        return _refit(msgspec.structs.replace(state, is_everywhere=not state.is_everywhere))
+    query = _edit(state.query, key)
     if query != state.query:
-        return _fitted(msgspec.structs.replace(state, query=query))
-    return msgspec.structs.replace(state, marked=_moved(state, key))
+        return _refit(msgspec.structs.replace(state, query=query))
+    return msgspec.structs.replace(state, marked=_move(state, key))
 
 
-def _edited(query: str, key: str) -> str:
+def _edit(query: str, key: str) -> str:
     if key.startswith("text:"):
         return query + key.removeprefix("text:")
     if key == "erase":
@@ -139,19 +139,19 @@ def _edited(query: str, key: str) -> str:
     return "" if key == "erase_all" else query
 
 
-def _moved(state: State, key: str) -> int:
+def _move(state: State, key: str) -> int:
     last = max(len(state.fitting) - 1, 0)
     steps = {"up": -1, "down": 1, "page_up": -PAGE, "page_down": PAGE, "first": -last, "last": last}
     return min(max(state.marked + steps.get(key, 0), 0), last)
 
 
-def _fitted(state: State) -> State:
+def _refit(state: State) -> State:
     """`state` with what fits it, the best marked."""
     offered = [
         choice for choice in state.choices if state.is_everywhere or choice.info.cwd == state.folder
     ]
     wanted = wanted_of(state.query)
     if not wanted.is_empty:
-        matches = ranked((choice.texts for choice in offered), wanted)
+        matches = rank((choice.texts for choice in offered), wanted)
         offered = [offered[match.index] for match in matches]
     return msgspec.structs.replace(state, fitting=tuple(offered), marked=0)

@@ -17,7 +17,7 @@ import msgspec
 from perdure.apps.settings.paths import agent_folders
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.restriction import within
-from perdure.client.agents.files.lookup import AgentPlace, Filed, agent_named, agents_found
+from perdure.client.agents.files.lookup import AgentPlace, FoundAgentFile, agent_named, agents_found
 from perdure.client.agents.files.reader import agent_in
 from perdure.errors import ConfigError
 from perdure.tools.permissions import Permissions
@@ -35,12 +35,12 @@ class Chosen(msgspec.Struct, frozen=True):
     is_own: bool = True
 
 
-def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[Filed, ...]:
+def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[FoundAgentFile, ...]:
     """Every agent file of the project around `start` and of the person."""
     return agents_found(cast("Mapping[AgentPlace, Path]", agent_folders(start, environment)))
 
 
-def chosen_agent(named: str, found: Sequence[Filed], allowed: Permissions) -> Chosen:
+def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissions) -> Chosen:
     """The agent that `named` means: a file, or an id among `found`.
 
     `allowed` is what the person lets a project's agent do.
@@ -58,7 +58,7 @@ def chosen_agent(named: str, found: Sequence[Filed], allowed: Permissions) -> Ch
             f"the project's agent {filed.id!r} brings MCP servers; look at {filed.file} and, if "
             f"you trust it, name the file: --agent {filed.file}"
         )
-    return _lowered(filed.agent, filed.file, allowed)
+    return _restrict(filed.agent, filed.file, allowed)
 
 
 def is_file_name(named: str) -> bool:
@@ -66,11 +66,13 @@ def is_file_name(named: str) -> bool:
     return named.endswith((".yaml", ".yml")) or os.sep in named
 
 
-def invocable(found: Sequence[Filed], allowed: Permissions, but: Agent) -> tuple[Agent, ...]:
+def invocable(
+    found: Sequence[FoundAgentFile], allowed: Permissions, but: Agent
+) -> tuple[Agent, ...]:
     """Those of `found` that other agents may invoke besides `but`: readable, each id once."""
     ids = [filed.id for filed in found]
     usable = [
-        _lowered(filed.agent, filed.file, allowed).agent
+        _restrict(filed.agent, filed.file, allowed).agent
         if filed.place == "project"
         else filed.agent
         for filed in found
@@ -86,7 +88,7 @@ def _starts_programs(agent: Agent) -> bool:
     return any(not isinstance(server, str) for server in agent.mcp_servers)
 
 
-def _lowered(agent: Agent, file: Path, allowed: Permissions) -> Chosen:
+def _restrict(agent: Agent, file: Path, allowed: Permissions) -> Chosen:
     granted = within(agent.permissions, allowed)
     lost = [
         field

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.limits import InputLimits, described
+from perdure.bounds.limits import InputLimits, describe_limits
 from perdure.engine.turns.config import MAX_TURNS, CompactionSettings, OnExceed
 from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import is_model_name, require_model_name
@@ -243,7 +243,7 @@ BUILT_IN: Mapping[str, object] = {
     "tools.search_endpoint": None,
     "models.prices": {},
     "mcp.servers": {},
-    **{f"limits.{name}": value for name, value, _ in described()},
+    **{f"limits.{name}": value for name, value, _ in describe_limits()},
 }
 """Key -> what counts where nobody says anything, in the order in which they are told."""
 

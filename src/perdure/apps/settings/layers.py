@@ -98,7 +98,7 @@ class Configuration:
 
     def value(self, key: str) -> Any:
         """What counts for `key`."""
-        return self.explained(key, has_lines=False).said.value
+        return self.explain(key, has_lines=False).said.value
 
     @property
     def model(self) -> str | None:
@@ -135,9 +135,9 @@ class Configuration:
 
     def is_set(self, key: str) -> bool:
         """Whether any layer but the built-in one says something of `key`."""
-        return self.explained(key, has_lines=False).said.source != "built-in"
+        return self.explain(key, has_lines=False).said.source != "built-in"
 
-    def explained(
+    def explain(
         self, key: str, typed: object = None, option: str | None = None, *, has_lines: bool = True
     ) -> Explained:
         """What counts for `key`, from where. `typed` was given as `option` on the command line.

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.apps.settings.layers import Configuration
-from perdure.client.agents.files.lookup import Filed
+from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.errors import ConfigError
 from perdure.tools.mcp.servers import McpServer
 
@@ -37,7 +37,9 @@ def servers_of(configuration: Configuration) -> tuple[McpServer, ...]:
     return tuple(each.server(name) for name, each in filed.items())
 
 
-def known_servers(configuration: Configuration, found: Iterable[Filed]) -> tuple[Known, ...]:
+def known_servers(
+    configuration: Configuration, found: Iterable[FoundAgentFile]
+) -> tuple[Known, ...]:
     """Every server there is: the settings' first, then those that stand in agent files whole."""
     return (
         *(Known(server, SETTINGS) for server in servers_of(configuration)),
@@ -68,7 +70,7 @@ def server_named(name: str, known: Sequence[Known]) -> Known:
     return fitting[0]
 
 
-def _in_agent(filed: Filed) -> Iterator[Known]:
+def _in_agent(filed: FoundAgentFile) -> Iterator[Known]:
     servers = () if filed.agent is None else filed.agent.mcp_servers
     for server in servers:
         if isinstance(server, McpServer):

@@ -15,7 +15,7 @@ from perdure.apps.cli.options import JsonOption, StoreOption, run
 from perdure.apps.settings.lookup import setting
 from perdure.apps.setup.files import EXAMPLE, Made, namespace_for, set_up
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import counted, out_style, show_json, show_lines
+from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states
 from perdure.models.catalogue import ECHO
@@ -107,7 +107,7 @@ def _lines(
         path = each.path.relative_to(project)
         yield f"  {done} {str(path).ljust(34)} {style.paint(_WHY[each.path.name], 'faint')}"
     if before:
-        sessions = counted(len(before), "session")
+        sessions = count_of(len(before), "session")
         yield f"  {sessions} of this folder from before: perdure sessions list --namespace default"
     yield ""
     yield "Next:"

@@ -76,12 +76,12 @@ def set_up(folder: Path, namespace: str) -> tuple[Made, ...]:
     place.mkdir(exist_ok=True)
     (place / AGENTS).mkdir(exist_ok=True)
     return (
-        _made(place / FILE, _SETTINGS.format(namespace=namespace)),
-        _made(place / ".gitignore", _IGNORED),
-        _made(place / AGENTS / EXAMPLE, _AGENT),
+        _make_file(place / FILE, _SETTINGS.format(namespace=namespace)),
+        _make_file(place / ".gitignore", _IGNORED),
+        _make_file(place / AGENTS / EXAMPLE, _AGENT),
     )
 
 
-def _made(file: Path, text: str) -> Made:
+def _make_file(file: Path, text: str) -> Made:
     # Whole: with half of the settings, whoever starts a command meanwhile is in another namespace.
     return Made(file, is_new=write_new(file, text))

@@ -46,7 +46,7 @@ ADVICE: Mapping[str, str] = {
 """What the library says -> what the command line says. Fields are facts of the error."""
 
 
-def advised(text: str, facts: Mapping[str, object] | None = None) -> str:
+def with_commands(text: str, facts: Mapping[str, object] | None = None) -> str:
     """Return `text` of the library with the commands to type in place of the calls to make.
 
     Advice about a fact that `facts` lacks stays as it is.
@@ -61,4 +61,4 @@ def advised(text: str, facts: Mapping[str, object] | None = None) -> str:
 
 def message_of(error: PerdureError) -> str:
     """What the command line says of `error`."""
-    return advised(str(error), error.facts())
+    return with_commands(str(error), error.facts())

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol, cast
 
 from perdure.secrets.mask import MASK
-from perdure.session.printable import revealed
+from perdure.session.printable import reveal
 
 _words = re.compile(r"[^\W\d_]+")
 _alike = re.compile(
@@ -52,7 +52,7 @@ def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterato
     told = [_plain(str(value)) for value in arguments.values()] + [asked.diff or ""]
     if limit is not None and any(MASK in text for text in told):
         yield f"  {MASK}: hidden, as it looks like a credential. See all of it before you allow it."
-    for word in dict.fromkeys(_mixed(text) for text in told):
+    for word in dict.fromkeys(_mixed_script_word(text) for text in told):
         yield from () if not word else (f"  Letters of several scripts, which look alike: {word}",)
     facts = {name: text for name, text in bound.items() if arguments.get(name) != text}
     if facts:
@@ -89,17 +89,17 @@ def _block(text: str, limit: int | None) -> Iterator[str]:
     lines = text.split("\n")
     shown = lines if limit is None else lines[:limit]
     for line in shown:
-        yield BAR + revealed(line)
+        yield BAR + reveal(line)
     if len(shown) < len(lines):
         yield f"    [{len(lines) - len(shown)} more lines]"
 
 
 def _plain(text: str) -> str:
     """`text` on one line."""
-    return revealed(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+    return reveal(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
 
 
-def _mixed(text: str) -> str:
+def _mixed_script_word(text: str) -> str:
     """The first word in `text` that mixes Latin letters with others that look like them."""
     for word in _words.findall(text) if not text.isascii() else ():
         if any(c.isascii() for c in word) and any(_alike.match(c) for c in word):

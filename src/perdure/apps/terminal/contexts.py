@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from perdure.apps.terminal.output import counted
+from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import role_meaning
 from perdure.apps.terminal.reports import Report
 from perdure.apps.terminal.style import Style
@@ -68,14 +68,14 @@ def context_lines(
 def _heading(context: Context) -> str:
     model = context.model or "no model yet"
     level = context.thinking_level or "off"
-    messages = counted(len(context.messages), "message")
-    return f"{model}, thinking {level}: {messages}, about {counted(context.tokens, 'token')}"
+    messages = count_of(len(context.messages), "message")
+    return f"{model}, thinking {level}: {messages}, about {count_of(context.tokens, 'token')}"
 
 
 def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Iterator[str]:
     compaction = report.window.state.compaction
     if compaction is not None:
-        hidden = counted(report.window.hidden, "entry", "entries")
+        hidden = count_of(report.window.hidden, "entry", "entries")
         kept = first_kept_by(compaction)
         since = f" before {_short(kept, report)}" if kept is not None else ""
         yield (
@@ -83,18 +83,18 @@ def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Ite
             f"{since}; `perdure sessions uncompact {report.info.id}` takes it back."
         )
     if context.dropped:
-        dropped = counted(context.dropped, "entry was", "entries were")
+        dropped = count_of(context.dropped, "entry was", "entries were")
         room = "what the agent is sent" if budget_tokens is None else f"{budget_tokens:,} tokens"
         yield f"{dropped} left out, oldest first, to fit {room}."
     if context.skipped:
-        yield f"{counted(context.skipped, 'part')} cannot be read by this perdure and is not sent."
+        yield f"{count_of(context.skipped, 'part')} cannot be read by this perdure and is not sent."
 
 
 def _message_heading(each: ContextMessage, report: Report, style: Style) -> str:
     role = each.message.role
     entries = [_short(entry, report) for entry in each.entry_ids]
     source = f"entry {' + '.join(entries)}" if entries else "no entry: added to keep it valid"
-    tokens = counted(estimate_tokens(each.message), "token")
+    tokens = count_of(estimate_tokens(each.message), "token")
     return style.paint(role, role_meaning(role)) + style.paint(f"  {source}, ~{tokens}", "faint")
 
 

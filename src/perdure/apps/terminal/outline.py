@@ -75,13 +75,13 @@ def lines_of(
         return lines
     best = lines
     for shown in _selections(lines, limit):
-        best = folded(lines, shown)
+        best = fold_runs(lines, shown)
         if len(best) <= limit:
             return best
     deepest = max((line.depth for line in lines), default=0)
     while len(best) > limit and deepest > 0:
         deepest //= 2
-        best = folded(_cut_at(rows, deepest), frozenset())
+        best = fold_runs(_cut_at(rows, deepest), frozenset())
     return best
 
 
@@ -90,7 +90,7 @@ def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId
     inside = [line for line in lines if isinstance(line, Row) and not line.is_kept]
     yield frozenset(_turn_ends(inside))
     asked = [row.entry.id for row in inside if role_of(row.entry) == "user"]
-    room = (limit - len(folded(lines, frozenset()))) // 2  # each is followed by a count
+    room = (limit - len(fold_runs(lines, frozenset()))) // 2  # each is followed by a count
     if asked and room > 0:
         yield frozenset(asked[:: math.ceil(len(asked) / room)])
     yield frozenset()
@@ -183,24 +183,24 @@ def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
     return lines
 
 
-def folded(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
+def fold_runs(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
     """`lines` with the rows inside runs counted, but for those that are to be `shown`."""
     result: list[Line] = []
     hidden: list[Row] = []
     for line in lines:
         if isinstance(line, Row) and not line.is_kept and line.entry.id not in shown:
             if hidden and hidden[-1].depth != line.depth:
-                result += _counted(hidden)
+                result += _count_line(hidden)
                 hidden = []
             hidden.append(line)
             continue
-        result += _counted(hidden)
+        result += _count_line(hidden)
         hidden = []
         result.append(line)
-    return result + _counted(hidden)
+    return result + _count_line(hidden)
 
 
-def _counted(hidden: Sequence[Row]) -> list[Line]:
+def _count_line(hidden: Sequence[Row]) -> list[Line]:
     return list(hidden) if len(hidden) < _WORTH_FOLDING else [_fold(hidden)]
 
 

@@ -23,7 +23,7 @@ from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.style import CODES, Style, style_for
 from perdure.apps.terminal.text import safe, whole
 from perdure.errors import PerdureError
-from perdure.secrets.mask import masked, masked_value
+from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session.printable import json_escaped
 
 NARROWEST = 40
@@ -163,7 +163,7 @@ def show_failure(
         _to_stderr(json_escaped(whole(text)))
         return
     style = style_for(sys.stderr)
-    _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(masked(message))}")
+    _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(mask_secrets(message))}")
 
 
 def close_streams() -> OSError | None:
@@ -218,6 +218,6 @@ def size(count_bytes: int) -> str:
     raise AssertionError("unreachable")
 
 
-def counted(number: int, thing: str, things: str | None = None) -> str:
+def count_of(number: int, thing: str, things: str | None = None) -> str:
     """``1 entry``, ``2 entries``: `things` is the plural, by default with an s."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"

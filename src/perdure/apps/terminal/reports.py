@@ -8,13 +8,13 @@ from typing import cast
 import msgspec
 
 from perdure.apps.terminal.outline import lines_of
-from perdure.apps.terminal.output import counted, local_time
+from perdure.apps.terminal.output import count_of, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
-from perdure.apps.terminal.tree_lines import drawn
+from perdure.apps.terminal.tree_lines import draw
 from perdure.client.agents.agent import tool_names
-from perdure.client.conversation.agent_binding import BINDING_KINDS, shaping_in
+from perdure.client.conversation.agent_binding import BINDING_KINDS, context_settings_in
 from perdure.client.conversation.authority import (
     Authority,
     Withheld,
@@ -148,7 +148,7 @@ async def _context_of(
     """
     if not window.earlier:
         return await session.context(), False
-    shaping = shaping_in(await store.notes(session.id, BINDING_KINDS))
+    shaping = context_settings_in(await store.notes(session.id, BINDING_KINDS))
     end = build_context(msgspec.structs.replace(window, earlier=0), history=shaping.history)
     small = await session.context(1)
     is_least = not any(reported_tokens(each.message) for each in end.messages)
@@ -307,7 +307,7 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
         if report.earlier:
             yield style.paint(earlier_line(report.earlier, "--json"), "faint")
         rows = lines_of(_as_chain(report), report.leaf, limit=BRANCH_LINES)
-        yield from drawn(rows, report.info.id, width, style)
+        yield from draw(rows, report.info.id, width, style)
     if report.cut:
         yield style.paint(f"  cut, not in the context: {one_line(report.cut, width)}", "faint")
 
@@ -315,7 +315,7 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
 def earlier_line(count: int, option: str) -> str:
     """What is said of the `count` oldest entries of a branch, which only `option` shows."""
     return (
-        f"{counted(count, 'earlier entry', 'earlier entries')} of this branch not shown: {option}"
+        f"{count_of(count, 'earlier entry', 'earlier entries')} of this branch not shown: {option}"
     )
 
 
@@ -347,14 +347,14 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("status", f"{info.status}{', a turn is open' if report.has_open_turn else ''}"),
         ("origin", _origin(report)),
         *([("about", info.subject)] if info.subject else []),
-        ("log", f"{counted(info.entries, 'entry', 'entries')}, {counted(info.turns, 'turn')}"),
-        ("tree", f"{counted(info.messages, 'message')}, {_branches(report)}"),
+        ("log", f"{count_of(info.entries, 'entry', 'entries')}, {count_of(info.turns, 'turn')}"),
+        ("tree", f"{count_of(info.messages, 'message')}, {_branches(report)}"),
         ("model", f"{context.model or '(none yet)'}, thinking {context.thinking_level or 'off'}"),
-        ("context", f"{about} {counted(context.tokens, 'token')} would be sent now"),
+        ("context", f"{about} {count_of(context.tokens, 'token')} would be sent now"),
     ]
     if usage.total_tokens:
         since = "" if report.newest is None else f", in the newest {report.newest:,} entries"
-        facts.append(("used", _used(usage) + since))
+        facts.append(("used", _usage_text(usage) + since))
     for each in report.exports:
         form = each.format if each.dialect is None else f"{each.format}, {each.dialect}"
         facts.append(("exported", f"{each.path} ({form}, {local_time(each.at)})"))
@@ -362,13 +362,13 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 
 def _branches(report: Report) -> str:
-    labels = counted(len(report.labels), "label")
+    labels = count_of(len(report.labels), "label")
     if report.newest is not None:
         return labels
-    return f"{counted(report.branches, 'branch end')}, {labels}"
+    return f"{count_of(report.branches, 'branch end')}, {labels}"
 
 
-def _used(usage: Usage) -> str:
+def _usage_text(usage: Usage) -> str:
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     used = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {cached:,} cached"
     if usage.cost_microcents is None:

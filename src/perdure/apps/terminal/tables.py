@@ -8,7 +8,7 @@ import msgspec
 from rich.cells import cell_len
 
 from perdure.apps.terminal.style import Meaning, Style
-from perdure.apps.terminal.text import clipped, padded
+from perdure.apps.terminal.text import clip, pad
 
 _GAP = 2
 
@@ -52,7 +52,7 @@ def _line(
 ) -> str:
     shown: list[str] = []
     for cell, column, width in zip(cells, columns, widths, strict=True):
-        text = clipped(cell, width)
-        text = " " * (width - cell_len(text)) + text if column.is_right else padded(text, width)
+        text = clip(cell, width)
+        text = " " * (width - cell_len(text)) + text if column.is_right else pad(text, width)
         shown.append(style.paint(text, "faint" if is_heading else column.meaning))
     return (" " * _GAP).join(shown).rstrip()

@@ -27,12 +27,12 @@ def whole(text: str) -> str:
 def one_line(text: str, width: int) -> str:
     """The start of `text` as one line of at most `width` cells, "…" where it is cut."""
     start = text[: max(width, 1) * _LOOKED_AT]
-    line = clipped(safe(_SPACES.sub(" ", start)).strip(), width)
+    line = clip(safe(_SPACES.sub(" ", start)).strip(), width)
     is_cut = len(start) < len(text) and not line.endswith("…")
-    return clipped(line + "…", width) if is_cut else line
+    return clip(line + "…", width) if is_cut else line
 
 
-def echoed(message: str, words: Iterable[str]) -> str:
+def shorten_echoes(message: str, words: Iterable[str]) -> str:
     """`message` with each of `words`, what a person typed, in short where it is repeated in full.
 
     An error that quotes a pasted page hides what it says.
@@ -46,7 +46,7 @@ def echoed(message: str, words: Iterable[str]) -> str:
     return message
 
 
-def clipped(text: str, width: int) -> str:
+def clip(text: str, width: int) -> str:
     """`text` cut to at most `width` cells; the last one is then an ellipsis."""
     if width <= 0:
         return ""
@@ -55,6 +55,6 @@ def clipped(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + "…"
 
 
-def padded(text: str, width: int) -> str:
+def pad(text: str, width: int) -> str:
     """`text` with spaces up to `width` cells; longer text stays as it is."""
     return text + " " * (width - cell_len(text))

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from perdure.apps.terminal.outline import Fold, Line, Row
 from perdure.apps.terminal.previews import WHO_WIDTH, preview_of, who_of
 from perdure.apps.terminal.style import Meaning, Style
-from perdure.apps.terminal.text import clipped, one_line, padded
+from perdure.apps.terminal.text import clip, one_line, pad
 from perdure.session.ids import StreamId
 from perdure.session.kinds import BranchSummary, Compaction
 
@@ -39,7 +39,7 @@ _SPOKEN = frozenset({"user", "assistant"})
 _MARKED = frozenset({Compaction.kind, BranchSummary.kind})
 
 
-def drawn(lines: Sequence[Line], own: StreamId, width: int, style: Style) -> Iterator[str]:
+def draw(lines: Sequence[Line], own: StreamId, width: int, style: Style) -> Iterator[str]:
     """`lines` as text of at most `width` cells each; entries of other streams than `own` marked."""
     pen = _Pen(
         own=own,
@@ -83,7 +83,7 @@ class _Pen(msgspec.Struct, frozen=True):
             paint(graph, "faint"),
             paint(self._bullet(row), preview.meaning),
             " ",
-            paint(padded(clipped(preview.who, WHO_WIDTH), WHO_WIDTH), preview.meaning),
+            paint(pad(clip(preview.who, WHO_WIDTH), WHO_WIDTH), preview.meaning),
             " ",
             paint(preview.what, "faint" if is_quiet else "plain"),
             *("  " + paint(text, mark) for text, mark in marks),
@@ -96,7 +96,7 @@ class _Pen(msgspec.Struct, frozen=True):
         graph = " " * (self.number_width + 1) + self._graph(fold.depth, None)
         text = f"{self.glyphs.folded} {fold.count:,} more: {kinds}"
         room = self.width - cell_len(graph)
-        return self.style.paint(graph + clipped(text, room), "faint")
+        return self.style.paint(graph + clip(text, room), "faint")
 
     def _marks(self, row: Row) -> list[tuple[str, Meaning]]:
         marks: list[tuple[str, Meaning]] = []

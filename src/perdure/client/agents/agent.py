@@ -152,7 +152,7 @@ class Agent(AgentSettings, frozen=True):
         if not self.model:
             raise model_missing(f"agent {self.id!r}")
         require_model_name(self.model)
-        msgspec.structs.force_setattr(self, "tools", registry_of(_named(self.tools)).tools)
+        msgspec.structs.force_setattr(self, "tools", registry_of(_resolve_tools(self.tools)).tools)
         chain = tuple(Fallback(f) if isinstance(f, str) else f for f in self.fallbacks)
         msgspec.structs.force_setattr(self, "fallbacks", chain)
         servers = tuple(self.mcp_servers)
@@ -178,10 +178,10 @@ class Agent(AgentSettings, frozen=True):
     @property
     def registry(self) -> ToolRegistry:
         """Its tools by name."""
-        return registry_of(_named(self.tools))
+        return registry_of(_resolve_tools(self.tools))
 
     @takes_declared
-    def narrowed(
+    def restrict(
         self,
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
@@ -194,8 +194,8 @@ class Agent(AgentSettings, frozen=True):
         """
         agent = self
         if tools is not None:
-            agent = agent.with_tools(agent.registry.narrowed(tools).tools)
-        allowed = self.permissions.narrowed(scope=scope, allowed_commands=allowed_commands)
+            agent = agent.with_tools(agent.registry.restrict(tools).tools)
+        allowed = self.permissions.restrict(scope=scope, allowed_commands=allowed_commands)
         return msgspec.structs.replace(agent, permissions=allowed)
 
     @takes_declared
@@ -235,7 +235,7 @@ class Agent(AgentSettings, frozen=True):
         )
 
 
-def _named(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
+def _resolve_tools(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
     """`tools` with the built-in one for each name; who names none loads none."""
     chosen = tuple(tools)
     if any(isinstance(each, str) for each in chosen):

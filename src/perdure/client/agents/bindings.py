@@ -19,9 +19,9 @@ from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.workspace import (
     Workspace,
     change_of,
-    detected,
+    detect_workspace,
     kept_workspace,
-    merged,
+    merge_workspace,
 )
 from perdure.engine.turns.recovery import idle_state, interrupt
 from perdure.errors import ConfigError, HeadConflict
@@ -71,7 +71,7 @@ class Bindings:
     ) -> None:
         """Record the session's own agent with the permissions and tools of `given`."""
         place = kept_workspace(bound.workspace)
-        whole = self.snapshot(await self._host.servers.equipped(given, place.working_dir))
+        whole = self.snapshot(await self._host.servers.equip(given, place.working_dir))
         widened = {name: whole[name] for name in _WIDENED if name in whole}
         place = msgspec.structs.replace(place, scope=given.permissions.scope)
         agent = {**(bound.agent or {}), **widened}
@@ -127,8 +127,8 @@ class Bindings:
         Raises: TurnOpen; HeadConflict; ConfigError for a wider scope, or for a name that the
         instructions use and the workspace lacks; SecretPasted.
         """
-        agent_of(bound.agent or {}, ToolRegistry(())).narrowed(scope=workspace.scope)
-        place = merged(kept_workspace(bound.workspace), workspace)
+        agent_of(bound.agent or {}, ToolRegistry(())).restrict(scope=workspace.scope)
+        place = merge_workspace(kept_workspace(bound.workspace), workspace)
         change = change_of(bound, place)
         if change is None:
             return bound
@@ -150,12 +150,12 @@ class Bindings:
 
         If `workspace` names a folder, lists show the session there.
         """
-        place = detected(workspace)
+        place = detect_workspace(workspace)
         cwd = _cwd_after(state, place) if workspace.working_dir else None
-        whole = await self._host.servers.equipped(given, place.working_dir)
+        whole = await self._host.servers.equip(given, place.working_dir)
         given = local_agent(whole, narrowing)
         if place.scope is not None:
-            given = given.narrowed(scope=narrower(place.scope, given.permissions.scope))
+            given = given.restrict(scope=narrower(place.scope, given.permissions.scope))
         place = msgspec.structs.replace(place, scope=given.permissions.scope)
         prompt = given.system_prompt(place)
         snapshot = self.snapshot(given)
@@ -186,7 +186,7 @@ def _first_place(known: Authority, given: Workspace | None) -> Workspace:
     place = given or Workspace()
     if known.workspace is None:
         return place
-    kept = merged(kept_workspace(known.workspace), place)
+    kept = merge_workspace(kept_workspace(known.workspace), place)
     return msgspec.structs.replace(kept, scope=place.scope)
 
 

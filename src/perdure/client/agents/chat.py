@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import msgspec
 
 from perdure.client.agents.idle_session import IdleSession
-from perdure.client.agents.message_secrets import Said, message_of, screened
+from perdure.client.agents.message_secrets import Said, message_of, screen_message
 from perdure.client.agents.session_usage import note_if_idle
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
-from perdure.client.conversation.append import settled
-from perdure.client.conversation.call_order import reached
+from perdure.client.conversation.append import prepare_input
+from perdure.client.conversation.call_order import wait_for_call
 from perdure.client.conversation.workspace import Selection, Shown
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
@@ -61,7 +61,7 @@ class Chat(IdleSession):
         workspace's own (``working_dir``).
         """
         self._require_idle("send")
-        durable, contents = settled(said)
+        durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
         shown = Shown(active_file, selection, variables or {})
@@ -69,7 +69,7 @@ class Chat(IdleSession):
 
         async def work(signals: Signals) -> TurnState:
             try:
-                whole = await screened(message, policy)
+                whole = await screen_message(message, policy)
             except SecretPasted:
                 self._place.take_back(shown)
                 raise
@@ -104,11 +104,11 @@ class Chat(IdleSession):
         When the turn has just ended, it becomes an ordinary message. Messages are stored in the
         order of the calls, also while `send` has not stored its own yet.
         """
-        durable, contents = settled(said)
+        durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
         async with self._order.place():
-            message = await screened(message, policy)
+            message = await screen_message(message, policy)
             return (await self.session.append_many([message], contents=contents))[0]
 
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -116,11 +116,11 @@ class Chat(IdleSession):
 
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
-        durable, contents = settled(said)
+        durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
         async with self._order.place():
-            message = await screened(message, policy)
+            message = await screen_message(message, policy)
             body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
             return await self._queued(body, contents)
 
@@ -172,7 +172,7 @@ class Chat(IdleSession):
         before = self._order.take(signals.begun)
 
         async def in_order(signals: Signals) -> TurnState:
-            await reached(before)
+            await wait_for_call(before)
             return await work(signals)
 
         waits = Waits(self.id, environment.person_waits, self.questions, head)

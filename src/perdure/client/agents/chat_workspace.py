@@ -52,7 +52,7 @@ class ChatWorkspace:
         """Work as `shown` changes the workspace from the next turn on."""
         if shown:
             self._unrecorded.append(shown)
-            self.place = self._narrowed(self._shown())
+            self.place = self._narrowed(self._current_workspace())
 
     def take_back(self, shown: Shown) -> None:
         """Undo `show` of that very `shown`, whose message was refused, unless it was recorded."""
@@ -88,7 +88,10 @@ class ChatWorkspace:
                 continue
             self._adopt()
             self._seen = done.entries[0][-1].seq
-            self._kept, self._prompt = self._shown(), self._prompt_in(self._shown())
+            self._kept, self._prompt = (
+                self._current_workspace(),
+                self._prompt_in(self._current_workspace()),
+            )
             self._unrecorded.clear()
 
     async def follow(self, head: int) -> None:
@@ -111,10 +114,10 @@ class ChatWorkspace:
 
     def _adopt(self) -> None:
         """Run turns from now on in the session's workspace as messages have changed it."""
-        self.place = self._narrowed(self._shown())
+        self.place = self._narrowed(self._current_workspace())
         self._running.adopt(self._staged(self.place, self._prompt_in(self.place)))
 
-    def _shown(self) -> Workspace:
+    def _current_workspace(self) -> Workspace:
         place = self._kept
         for shown in self._unrecorded:
             place = with_shown(place, shown)
@@ -125,7 +128,7 @@ class ChatWorkspace:
         return moved_prompt(self._agent.instructions, where, self._prompt, self._kept, place)
 
     def _change(self) -> WorkspaceChanged | None:
-        place = self._shown()
+        place = self._current_workspace()
         if place == self._kept:
             return None
         prompt = self._prompt_in(place)

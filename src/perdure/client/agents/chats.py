@@ -32,7 +32,7 @@ class Chats:
         self._host = host
         self._running = running
 
-    async def resumed(
+    async def resume_chat(
         self,
         handle: Session,
         bound: Binding,
@@ -49,9 +49,7 @@ class Chats:
         today = given or self._host.agents.get(name)
         workspace = kept_workspace(bound.workspace)
         frozen = today or agent_of(snapshot, ToolRegistry(()))
-        whole = await self._host.servers.equipped(
-            frozen, workspace.working_dir, tool_names(snapshot)
-        )
+        whole = await self._host.servers.equip(frozen, workspace.working_dir, tool_names(snapshot))
         kept = agent_of(snapshot, whole.registry)
         agent = narrowed(kept if today is None else _as_of_today(resumed_agent(kept, whole), today))
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None

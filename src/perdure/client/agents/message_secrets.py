@@ -8,7 +8,7 @@ import logging
 import msgspec
 
 from perdure.errors import WrongArgument
-from perdure.secrets.pasted_keys import PastePolicy, pasted
+from perdure.secrets.pasted_keys import PastePolicy, apply_paste_policy
 from perdure.session.argument_checks.arguments import check_whole
 from perdure.session.messages import Message, Part, TextPart, user
 
@@ -42,7 +42,7 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     return message if _is_long(message) else _screened(message, policy)
 
 
-async def screened(message: Message, policy: PastePolicy) -> Message:
+async def screen_message(message: Message, policy: PastePolicy) -> Message:
     """A `message` of `message_of` that may be written. A long one is looked through in a thread.
 
     Raises: SecretPasted under ``refuse``.
@@ -61,7 +61,7 @@ def _screened(message: Message, policy: PastePolicy) -> Message:
     kinds: set[str] = set()
     for part in message.parts:
         if isinstance(part, TextPart):
-            found = pasted(part.text, policy, _PLACE)
+            found = apply_paste_policy(part.text, policy, _PLACE)
             kinds.update(found.kinds)
             parts.append(part if found.text == part.text else TextPart(found.text))
         else:
@@ -75,4 +75,6 @@ def credentials_in(said: Said) -> tuple[str, ...]:
     """The kinds of credentials that `said` seems to hold, sorted, each once."""
     message = user(said) if isinstance(said, str) else said
     texts = (part.text for part in message.parts if isinstance(part, TextPart))
-    return tuple(sorted({kind for text in texts for kind in pasted(text, "warn", _PLACE).kinds}))
+    return tuple(
+        sorted({kind for text in texts for kind in apply_paste_policy(text, "warn", _PLACE).kinds})
+    )

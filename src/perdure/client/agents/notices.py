@@ -13,11 +13,11 @@ from perdure.client.reads import OpenQuestion, open_questions
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget, OnExceed
 from perdure.models.prices import Cost, in_dollars
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Usage
-from perdure.session.printable import revealed
-from perdure.tools.callbacks import called
+from perdure.session.printable import reveal
+from perdure.tools.callbacks import run_callback
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class QuestionCalls:
             if asked.id != question:
                 continue
             try:
-                await called(on_question, asked)
+                await run_callback(on_question, asked)
             except Exception as error:  # noqa: BLE001 - the question stays in the inbox
                 _log.error(_FAILED, question, _line(error))
 
@@ -73,7 +73,7 @@ def _line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     file = frames[-1].filename.replace("\\", "/").rpartition("/")[2] if frames else ""
     place = f" ({file}:{frames[-1].lineno})" if frames else ""
-    text = " ".join(revealed(masked(str(error))).split())
+    text = " ".join(reveal(mask_secrets(str(error))).split())
     return f"{type(error).__name__}: {text}{place}"
 
 

@@ -20,7 +20,7 @@ from perdure.client.agents.recovery import resume_interrupted
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.session_usage import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
-from perdure.client.conversation.workspace import Workspace, detected
+from perdure.client.conversation.workspace import Workspace, detect_workspace
 from perdure.client.session_fields import require_header
 from perdure.client.store import Store
 from perdure.client.titles import title_of
@@ -34,7 +34,7 @@ from perdure.engine.turns.environment import (
 from perdure.errors import Erased, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
-from perdure.secrets.pasted_keys import pasted
+from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.argument_checks.arguments import takes_all_declared
 from perdure.session.codec import new_side
 from perdure.session.info import StreamHeader
@@ -139,12 +139,12 @@ class Runtime:
         an empty subject, text with a NUL, and metadata that is not JSON.
         """
         require_header(subject=subject, metadata=metadata)
-        place = detected(workspace)
+        place = detect_workspace(workspace)
         tools = None if tools is None else tuple(tools)
-        whole = await self.host.servers.equipped(self.host.agent(agent), place.working_dir, tools)
-        bound = whole.narrowed(tools, allowed_commands, scope or place.scope)
+        whole = await self.host.servers.equip(self.host.agent(agent), place.working_dir, tools)
+        bound = whole.restrict(tools, allowed_commands, scope or place.scope)
         place = msgspec.structs.replace(place, scope=bound.permissions.scope)
-        pasted(bound.instructions, "refuse", f"the instructions of agent {bound.id!r}")
+        apply_paste_policy(bound.instructions, "refuse", f"the instructions of agent {bound.id!r}")
         prompt = bound.system_prompt(place)
         bound.tools_in(place)
         outside = self._store.outside
@@ -203,9 +203,9 @@ class Runtime:
 
         def narrowed(kept: Agent) -> Agent:
             allowed = scope or (None if tier is None else narrower(tier, kept.permissions.scope))
-            return kept.narrowed(tools, allowed_commands, allowed)
+            return kept.restrict(tools, allowed_commands, allowed)
 
-        chat = await self._chats.resumed(handle, bound, given, narrowed)
+        chat = await self._chats.resume_chat(handle, bound, given, narrowed)
         await self._opened(chat, is_resumed=True)
         state = await self._store.backend.state(handle.id)
         if state.open_turn is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.delegation.invocation import Invoking, told_of
+from perdure.client.agents.delegation.invocation import AgentInvoker, with_agent_list
 from perdure.client.agents.notices import OnQuestion, QuestionCalls, unpriced_warning
 from perdure.client.agents.providers import default_models
 from perdure.client.agents.servers import Servers
@@ -38,12 +38,12 @@ from perdure.engine.turns.environment import (
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import ConfigError
-from perdure.models.prices import Costing, Price
+from perdure.models.prices import CostCalculator, Price
 from perdure.models.protocol import ModelClient
 from perdure.models.router import ModelRouter
 from perdure.secrets.vault import Vault
 from perdure.session.ids import StreamId
-from perdure.tools.callbacks import called
+from perdure.tools.callbacks import run_callback
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permission_check import judge_of
 
@@ -79,7 +79,7 @@ class Host:
         defaults = default_models(os.environ, store.outside.clock)
         self._own_models = defaults if models is None else None
         self.models: ModelClient = defaults if models is None else models
-        self._cost = Costing(prices or {}, self.models)
+        self._cost = CostCalculator(prices or {}, self.models)
         self._limits = limits
         self._budget = budget
         self._renew = renew_credentials
@@ -147,11 +147,11 @@ class Host:
 
         `caps` is whose limits count, `flow` replaces the permissions, `budget` the configured one.
         """
-        caps, tools = caps or agent, told_of(agent.tools_in(workspace), self.agents)
+        caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
         budget = budget or self.budget_of(caps)
-        delegation = Invoking(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
+        invoker = AgentInvoker(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
         environment = Environment(
             stream=stream,
             store=self.store.backend,
@@ -171,7 +171,7 @@ class Host:
             permissions=agent.permissions,
             vault=self._vault,
             observer=observer,
-            delegation=delegation,
+            delegation=invoker,
             invoked_by=invoked_by,
             person_waits=self.person_waits,
             scratch_dir=scratch_dir_of(self.store.backend, stream),
@@ -191,7 +191,7 @@ class Host:
 
     async def _renewed(self, provider: str) -> bool:
         assert self._renew is not None
-        is_renewed = await called(self._renew, provider)
+        is_renewed = await run_callback(self._renew, provider)
         if is_renewed is True and isinstance(self.models, ModelRouter):
             await self.models.renew(provider)
         return is_renewed

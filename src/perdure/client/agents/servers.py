@@ -45,7 +45,7 @@ class Servers:
         self._connections: dict[bytes, Connection] = {}
         self._offers: dict[str, list[Offer]] = {}
 
-    async def equipped(
+    async def equip(
         self, agent: Agent, working_dir: str, wanted: Collection[str] | None = None
     ) -> Agent:
         """`agent` with the tools of its servers behind its own.
@@ -61,8 +61,8 @@ class Servers:
             if not is_used:
                 continue
             connection = self._connection(server, Path(working_dir))
-            offered = importlib.import_module(_OFFERED).offered
-            offer = cast("Offer", await offered(connection, [spec.name for spec in tools]))
+            offer_tools = importlib.import_module(_OFFERED).offer_tools
+            offer = cast("Offer", await offer_tools(connection, [spec.name for spec in tools]))
             for left in offer.left_out:
                 told = (server.name, left.tool, left.reason)
                 _log.warning("MCP server %s: the tool %s is left out: %s", *told)

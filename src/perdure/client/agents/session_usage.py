@@ -10,7 +10,7 @@ from perdure.client.conversation.abandonment import expire_question
 from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.recovery import carried
+from perdure.engine.turns.recovery import carried_state
 from perdure.errors import HeadConflict
 from perdure.session.argument_checks.arguments import takes_declared
 from perdure.session.codec import new_side
@@ -44,7 +44,7 @@ async def standing_of(store: Store, session: str) -> SessionUsage:
     """
     stream = StreamId(session)
     state = await store.backend.state(stream)
-    so_far = await carried(store.backend, stream, state.head)
+    so_far = await carried_state(store.backend, stream, state.head)
     is_in_force = (await authority_of(store.backend, stream)).turn is None
     return SessionUsage(
         so_far.spent,

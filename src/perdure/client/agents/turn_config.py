@@ -15,7 +15,7 @@ from perdure.models.prices import Cost
 from perdure.models.protocol import ToolDeclaration
 from perdure.secrets.mask import log_failure
 from perdure.session.messages import Usage
-from perdure.tools.callbacks import given_by
+from perdure.tools.callbacks import run_plain_callback
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def _settings(agent: Agent, environment: Environment, system: str | None) -> Req
 def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> TurnConfig:
     def window_tokens(model: str) -> int | None:
         try:
-            window: object = given_by(environment.models.info, model).context_window
+            window: object = run_plain_callback(environment.models.info, model).context_window
         except Exception as error:  # noqa: BLE001 - without it, nothing is compacted beforehand
             told = "the client of %s could not say what it knows of the model"
             log_failure(_log, error, told, model)
@@ -111,7 +111,7 @@ def guarded_cost(cost: Cost) -> Cost:
 
     def guarded(model: str, usage: Usage) -> int | None:
         try:
-            found: object = given_by(cost, model, usage)
+            found: object = run_plain_callback(cost, model, usage)
         except Exception as error:  # noqa: BLE001 - an unknown price counts as over every budget
             log_failure(_log, error, "the price of %s could not be looked up", model)
             return None

@@ -31,17 +31,17 @@ LOOKED_AT = 256
 """Newest entries of a branch that are searched for the model of the last answer."""
 
 
-class Trimming(msgspec.Struct, frozen=True):
+class HistoryLimit(msgspec.Struct, frozen=True):
     """How many messages an agent is sent at most; None is no limit."""
 
     max_messages: int | None = None
 
 
-class Shaping(msgspec.Struct, frozen=True):
+class ContextSettings(msgspec.Struct, frozen=True):
     """What of an agent's snapshot decides what it is sent, whatever the messages say."""
 
     history: History = "full"
-    compaction: Trimming = Trimming()
+    compaction: HistoryLimit = HistoryLimit()
     model: str | None = None
     thinking_level: str | None = None
 
@@ -61,7 +61,7 @@ async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> s
     Of an agent's session it is the one that the branch was switched to, else the agent's. Any other
     branch follows its answers, as pi does: its model is that of the last switch or answer.
     """
-    agents = shaping_in(await log.notes(stream, BINDING_KINDS)).model
+    agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model
     if agents is None:
         return await _followed(log, stream, window)
     switched = window.state.model_change
@@ -101,10 +101,10 @@ def _said_by(entry: Entry) -> str | None:
     return body.model if isinstance(body, ModelChange | Message) else None
 
 
-def shaping_in(notes: Sequence[Entry]) -> Shaping:
+def context_settings_in(notes: Sequence[Entry]) -> ContextSettings:
     """What the agent bound in `notes` is sent; everything where none is, or nobody can read it."""
     bound = binding_in(notes)
     try:
-        return msgspec.convert(bound.agent if bound is not None else {}, Shaping)
+        return msgspec.convert(bound.agent if bound is not None else {}, ContextSettings)
     except msgspec.ValidationError:
-        return Shaping()
+        return ContextSettings()

@@ -169,7 +169,7 @@ class Appender(ContextReader):
         A note is a side entry: it never moves the leaf, and no context shows it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
         """
-        durable, contents = settled_items([note])
+        durable, contents = prepare_items([note])
         async with self._order.place():
             target = None if about is None else await self._resolve(about)
             if target is not None:
@@ -196,12 +196,14 @@ class Appender(ContextReader):
         parent = options.get("parent", LEAF)
         if parent is not None and not isinstance(parent, Here):
             parent = await self._in_tree(parent)
-        durable, taken = settled_items(items)
+        durable, taken = prepare_items(items)
         write = Write(
             stream=self.id,
             entries=await new_entries(durable, parent, options.get("aliases", ())),
             expected_head=options.get("expected_head"),
-            expected_leaf=await self._expected(options.get("expected_leaf", msgspec.UNSET)),
+            expected_leaf=await self._resolve_expected_leaf(
+                options.get("expected_leaf", msgspec.UNSET)
+            ),
         )
         return _Prepared(write, durable, (*options.get("contents", ()), *taken))
 
@@ -247,7 +249,9 @@ class Appender(ContextReader):
         await self._see(appended, bodies)
         return Appended(appended, is_replay=committed.is_replay)
 
-    async def _expected(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
+    async def _resolve_expected_leaf(
+        self, leaf: ExpectedLeaf
+    ) -> EntryId | msgspec.UnsetType | None:
         return leaf if leaf is None or leaf is msgspec.UNSET else await self._resolve(leaf)
 
     async def _in_tree(self, reference: EntryRef) -> EntryId:
@@ -301,7 +305,7 @@ async def commit_sessions(
     return CommittedSessions(map(Appended, committed.entries), is_replay=committed.is_replay)
 
 
-def settled(
+def prepare_input(
     said: str | Message | InFlightMessage,
 ) -> tuple[str | Message, tuple[bytes, ...]]:
     """What a person says as a log can hold it, and what is kept beside it.
@@ -312,7 +316,7 @@ def settled(
     return settled_message(said) if isinstance(said, InFlightMessage) else (said, ())
 
 
-def settled_items(items: Sequence[Item]) -> tuple[list[Durable], tuple[bytes, ...]]:
+def prepare_items(items: Sequence[Item]) -> tuple[list[Durable], tuple[bytes, ...]]:
     """`items` as a log can hold them, and what is kept beside it.
 
     Raises: ValueError for bytes that cannot be kept.

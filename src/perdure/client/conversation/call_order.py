@@ -46,7 +46,7 @@ class CallOrder:
         own: Written = running_loop().create_future()
         before = self.take(own)
         try:
-            await reached(before)
+            await wait_for_call(before)
             yield
         finally:
             if before is None or before.done():
@@ -55,7 +55,7 @@ class CallOrder:
                 before.add_done_callback(lambda _: own.set_result(None))
 
 
-async def reached(before: Written | None) -> None:
+async def wait_for_call(before: Written | None) -> None:
     """Wait until the call `before` has written, or failed."""
     if before is not None and not before.done():
         await asyncio.wait((before,))

@@ -8,9 +8,9 @@ from perdure.client.amounts import amount
 from perdure.client.conversation.agent_binding import (
     BINDING_KINDS,
     LOOKED_AT,
-    Shaping,
+    ContextSettings,
+    context_settings_in,
     model_of,
-    shaping_in,
 )
 from perdure.client.reads import EntryRef, SessionReader
 from perdure.context.build import Context, build_context
@@ -45,7 +45,7 @@ class ContextReader(SessionReader):
         """
         amount("budget_tokens", budget_tokens, least=1)
         leaf = (await self._look()).leaf
-        shaping = shaping_in(await self._backing.log.notes(self.id, BINDING_KINDS))
+        shaping = context_settings_in(await self._backing.log.notes(self.id, BINDING_KINDS))
         context = None
         if budget_tokens is not None or shaping.compaction.max_messages is not None:
             context = await self._context_of_end(leaf, shaping, budget_tokens)
@@ -65,7 +65,7 @@ class ContextReader(SessionReader):
         return context
 
     async def _context_of_end(
-        self, leaf: EntryId | None, shaping: Shaping, budget_tokens: int | None
+        self, leaf: EntryId | None, shaping: ContextSettings, budget_tokens: int | None
     ) -> Context | None:
         """The context within a budget, read from the end of the window; None if that takes all."""
         log, limit = self._backing.log, _FIRST_READ

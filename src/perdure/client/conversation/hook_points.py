@@ -7,7 +7,7 @@ from perdure.engine.hooks.registry import Hooks
 from perdure.errors import HookBlocked
 
 
-async def asked(hooks: Hooks, point: HookPoint) -> object:
+async def ask_hooks(hooks: Hooks, point: HookPoint) -> object:
     """What the hooks of `point` answer, None for nothing.
 
     Raises: HookBlocked.

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from perdure.engine.turns.recovery import carried
+from perdure.engine.turns.recovery import carried_state
 from perdure.engine.turns.state import TurnState, fold
 from perdure.errors import SessionNotFound
 from perdure.session.codec import body_of
@@ -53,7 +53,7 @@ async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
         state = await store.state(child)
     except SessionNotFound:
         return None
-    return Delegated(child, (await carried(store, child, state.head)).spent)
+    return Delegated(child, (await carried_state(store, child, state.head)).spent)
 
 
 async def invocations_in(store: LogReader, parent: StreamId) -> int:

@@ -36,4 +36,4 @@ async def without_scratch(store: SessionStore, certificate: Certificate) -> Cert
 async def delete_scratch(store: SessionStore, sessions: Iterable[StreamId]) -> None:
     """Delete the scratch directories on this machine of `sessions`."""
     for session in sessions:
-        await asyncio.to_thread(scratch.removed, scratch_dir_of(store, session))
+        await asyncio.to_thread(scratch.remove_scratch, scratch_dir_of(store, session))

@@ -15,7 +15,7 @@ from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
 from perdure.client.conversation.agent_binding import Binding
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
-from perdure.secrets.pasted_keys import pasted
+from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.argument_checks.arguments import check_fields
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Scope
@@ -125,7 +125,7 @@ def moved_to(kept: Workspace, folder: str) -> Workspace:
     return msgspec.structs.replace(kept, working_dir=folder, git_ref=git_ref_of(Path(folder)))
 
 
-def merged(kept: Workspace, given: Workspace) -> Workspace:
+def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
     """Return `kept` as `given` changes it.
 
     What `given` does not name stays: the folder, variables, a file and a selection; so does the
@@ -175,7 +175,7 @@ def require_variables(variables: Mapping[str, str]) -> None:
                 "workspace's own; choose another name",
                 argument="variables",
             )
-        pasted(text, "refuse", f"the workspace variable {name!r}")
+        apply_paste_policy(text, "refuse", f"the workspace variable {name!r}")
 
 
 def _require_no_nul(active_file: str | None, selection: Selection | None) -> None:
@@ -261,7 +261,7 @@ def usable(given: Workspace) -> Workspace:
     return msgspec.structs.replace(with_shown(given, shown), working_dir=folder or "")
 
 
-def detected(workspace: Workspace | None) -> Workspace:
+def detect_workspace(workspace: Workspace | None) -> Workspace:
     """`workspace` with an absolute directory, and what can be found out about it.
 
     Raises: as `usable`.

@@ -16,7 +16,7 @@ from perdure.session.notes import ALLOW_FLOW
 from perdure.tools.approval import Bound
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.commands import NeedsShell, canonical, words_of
-from perdure.tools.permission_check import RuleSet, Ruling, bound_ruling, judged
+from perdure.tools.permission_check import RuleSet, Ruling, bound_ruling, judge_call
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import ToolSpec
@@ -64,7 +64,7 @@ def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Per
     is_hidden = ruling.bound is not None and ruling.bound.is_hidden
     bound = Bound(is_hidden=is_hidden)
     would = {
-        mode: judged(spec, call.args, permissions, frozenset(), rules, bound=bound)
+        mode: judge_call(spec, call.args, permissions, frozenset(), rules, bound=bound)
         for mode, rules in RULES.items()
     }
     free_in = tuple(mode for mode, other in would.items() if other.decision == "run")
@@ -102,7 +102,7 @@ def _is_granted(
     if spec.name != COMMANDS:
         return False
     rules = RULES[now.mode]
-    return judged(spec, call.args, permissions, grants_of(now), rules).decision == "run"
+    return judge_call(spec, call.args, permissions, grants_of(now), rules).decision == "run"
 
 
 def grants_of(consent: ConsentState) -> frozenset[str]:

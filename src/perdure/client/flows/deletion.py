@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.client.flows.locations import let_go
+from perdure.client.flows.locations import release_record
 from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
 from perdure.engine.flows.files.graph_file import WORKFLOW
@@ -25,7 +25,7 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 
 
-class Deleted(msgspec.Struct, frozen=True):
+class DeletedFlow(msgspec.Struct, frozen=True):
     """What became of a flow. `sessions` went with it; `record` is the folder of its artifacts."""
 
     flow: StreamId
@@ -34,9 +34,9 @@ class Deleted(msgspec.Struct, frozen=True):
     is_record_left: bool
 
 
-async def deleted(
+async def delete_flow(
     store: Store, state: FlowState, by: str | None, others: Iterable[FlowState] | None
-) -> Deleted:
+) -> DeletedFlow:
     """Delete the flow that stands at `state`; its record folder too, where `others` are given.
 
     Shape: `others` are all flows of the store, of which none may use that folder.
@@ -61,9 +61,9 @@ async def deleted(
         ):  # it was erased before, or by a process that died here
             await store.erase(session, forks="keep", by=by)
     if state.is_place_in_force:
-        await asyncio.to_thread(let_go, flow, folder)
+        await asyncio.to_thread(release_record, flow, folder)
     is_left = await asyncio.to_thread(folder.exists)
-    return Deleted(flow, tuple(sessions), str(folder), is_left)
+    return DeletedFlow(flow, tuple(sessions), str(folder), is_left)
 
 
 async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:

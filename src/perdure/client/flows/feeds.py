@@ -15,7 +15,14 @@ import msgspec
 from perdure.errors import SessionNotFound, WrongArgument
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.flows.feed import FeedItem, FeedPoint, begins_turn, changes, feed_after, merged
+from perdure.session.flows.feed import (
+    FeedItem,
+    FeedPoint,
+    begins_turn,
+    changes,
+    feed_after,
+    merge_logs,
+)
 from perdure.session.flows.kinds import FlowCompleted
 from perdure.session.ids import StreamId
 from perdure.session.ledger import TurnStarted
@@ -74,7 +81,7 @@ class Feeds:
             # A commit to both logs that came in between would be read by half.
             more = await self._log(self._flow, _newest(flow, point.flow_seq))
             if not more:
-                return [(role, each) for each in merged(flow, said)]
+                return [(role, each) for each in merge_logs(flow, said)]
             flow += more
 
     async def _log(self, stream: StreamId, after: int) -> list[tuple[Entry, object]]:
@@ -113,7 +120,7 @@ class RoleFeed:
     @property
     def cursor(self) -> str:
         """How far it was read: given to `Flow.feed`, in any process, it goes on from there."""
-        return encoded(self._point)
+        return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
         """The items that came or changed since the last read; with `limit` a page of them.
@@ -163,7 +170,7 @@ async def _next(changes: AsyncIterator[None]) -> bool:
 def _point_of(role: str, cursor: str) -> FeedPoint:
     """The point that `cursor` is. Raises: WrongArgument when it is none of `role`."""
     try:
-        point = decoded(cursor)
+        point = decode_point(cursor)
     except (ValueError, msgspec.DecodeError) as error:
         raise WrongArgument(
             f"{cursor!r} is no cursor of a feed; give one that a feed had"
@@ -191,12 +198,12 @@ def _some_changes(
     return point, tuple(changed.values())
 
 
-def encoded(point: FeedPoint) -> str:
+def encode_point(point: FeedPoint) -> str:
     """`point` as text that somebody may keep."""
     return msgspec.json.encode(point).decode()
 
 
-def decoded(text: str) -> FeedPoint:
+def decode_point(text: str) -> FeedPoint:
     """The point that was written as `text`.
 
     Raises: ValueError when it is none.

@@ -123,7 +123,7 @@ class Flow:
         """
         state = await self.state()
         lost = await lost_roles(self._store.backend, state)
-        return (*waits_in(state, lost), *await self._asked(state))
+        return (*waits_in(state, lost), *await self._question_waits(state))
 
     async def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
         """Say `text` to the node or role instance `to`; to the only one that waits without it.
@@ -284,7 +284,7 @@ class Flow:
         amount("after", after, least=EMPTY)
         return watch_session(StoredSession(self._store.backend), self._store.bus, self.id, after)
 
-    async def _asked(self, state: FlowState) -> list[FlowWait]:
+    async def _question_waits(self, state: FlowState) -> list[FlowWait]:
         roles = {session: role for role, session in state.sessions.items()}
         found: list[FlowWait] = []
         for session, role in roles.items():

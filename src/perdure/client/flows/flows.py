@@ -15,14 +15,14 @@ from perdure.bounds.limits import require_within
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside, absolute
-from perdure.client.flows.deletion import Deleted, deleted
+from perdure.client.flows.deletion import DeletedFlow, delete_flow
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.documents.start import (
-    Beginning,
-    beginning,
-    checked,
+    StartPlan,
     document_in,
     document_text,
+    plan_start,
+    runnable_agents,
 )
 from perdure.client.flows.execution import Execution
 from perdure.client.flows.flow import Flow
@@ -72,7 +72,7 @@ from perdure.stores.protocol import Commit, SessionStore, Write
 from perdure.stores.retention.erase import is_erased
 from perdure.tools.paths.project_files import require_writable
 from perdure.workflow.document import Workflow
-from perdure.workflow.reader import Located
+from perdure.workflow.reader import LocatedWorkflow
 
 STANDARD = FeedbackContext("standard")
 
@@ -111,7 +111,7 @@ class Flows:
 
     async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
-        workflow: Graph | Workflow | Located | str | os.PathLike[str],
+        workflow: Graph | Workflow | LocatedWorkflow | str | os.PathLike[str],
         *,
         workspace: str | os.PathLike[str] = ".",
         project: str | None = None,
@@ -156,7 +156,7 @@ class Flows:
             return await self._of_document(begun, document, inputs or {})
         if inputs:
             raise ConfigError("a workflow of roles takes no inputs; a workflow document does")
-        assert not isinstance(workflow, Workflow | Located)
+        assert not isinstance(workflow, Workflow | LocatedWorkflow)
         return await self._of_roles(begun, workflow, feedback, configuring, roles or {})
 
     async def _new_id(self, named: str | None) -> StreamId:
@@ -198,10 +198,10 @@ class Flows:
             configuring=of_model,
             skills_configuring=of_skills if of_skills != of_model else None,
         )
-        return await self._begin(begun.flow, started, (*begun.kept, *chosen))
+        return await self._begin(begun.flow, started, (*begun.settings_bodies, *chosen))
 
     async def _of_document(
-        self, begun: Begun, found: Located, inputs: Mapping[str, object]
+        self, begun: Begun, found: LocatedWorkflow, inputs: Mapping[str, object]
     ) -> Flow:
         """A new flow of a workflow document."""
         made = await asyncio.to_thread(_begun_document, begun, found, self._host.agents, inputs)
@@ -214,7 +214,7 @@ class Flows:
             made.start,
             begun.consent,
         )
-        besides = (*begun.kept, made.document, *made.passed)
+        besides = (*begun.settings_bodies, made.document, *made.passed)
         return await self._begin(begun.flow, started, besides, made.blobs)
 
     async def _begin(
@@ -259,7 +259,7 @@ class Flows:
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine, or came with a received flow: then `workspace` must name one.
         """
-        found = await self._known(flow)
+        found = await self._require_flow(flow)
         self._equipment.check_settings(settings)
         journal = Journal(self._store.backend, found, self._store.outside.clock)
         if workspace is not None:
@@ -275,11 +275,11 @@ class Flows:
 
         Raises: FlowNotFound.
         """
-        return await self._flow(await self._known(flow)).state()
+        return await self._flow(await self._require_flow(flow)).state()
 
     async def delete(
         self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
-    ) -> Deleted:
+    ) -> DeletedFlow:
         """Take a flow and the sessions of its roles and selectors out of the store, for good.
 
         The files in its record folder stay, unless they are to be removed with it.
@@ -289,7 +289,7 @@ class Flows:
         """
         state = await self.state(flow)
         others = await self.list() if record == "remove" else None
-        return await deleted(self._store, state, by, others)
+        return await delete_flow(self._store, state, by, others)
 
     def look(self, flow: StreamId) -> Flow:
         """The flow of exactly that id, wherever its files are: to be read and decided in."""
@@ -317,7 +317,7 @@ class Flows:
     ) -> None:
         await self.close()
 
-    async def _known(self, flow: str) -> StreamId:
+    async def _require_flow(self, flow: str) -> StreamId:
         """Return `flow` as the id of an existing flow. Raises: FlowNotFound."""
         try:
             state = await self._store.backend.state(StreamId(flow))
@@ -364,16 +364,16 @@ async def _is_there(store: SessionStore, stream: StreamId) -> bool:
 
 
 def _begun_document(
-    begun: Begun, found: Located, agents: Mapping[str, Agent], inputs: Mapping[str, object]
-) -> Beginning:
+    begun: Begun, found: LocatedWorkflow, agents: Mapping[str, Agent], inputs: Mapping[str, object]
+) -> StartPlan:
     """How a flow of the workflow document `found` begins, its record folder made. Blocks."""
     workspace = begun.workspace
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")
     name = found.workflow.name or ""
     require_within("name_characters", len(name), f"the name of the workflow, {name!r:.40},")
-    bound = checked(found, agents, workspace)
-    made = beginning(found, bound, workspace=workspace, flow=begun.flow, inputs=inputs)
+    bound = runnable_agents(found, agents, workspace)
+    made = plan_start(found, bound, workspace=workspace, flow=begun.flow, inputs=inputs)
     require_writable(begun.workspace, begun.record)
     write_record(begun.flow, begun.record, document_text(found))
     made.write_inputs(begun.record)

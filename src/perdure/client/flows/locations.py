@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing, drawn_graph
+from perdure.engine.flows.files.graph_file import WORKFLOW, GraphFile, drawn_graph
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.required_readings import Library, project_folder
 from perdure.engine.flows.files.runtime_files import write_record_file
@@ -61,7 +61,7 @@ class FlowPlace:
 
         record = RecordFolder(self.record, self.workspace, self.former_record)
         whole = RecordFolder(self.workspace, self.workspace)
-        return FlowContext(journal, record, whole, checks, Drawing(self.record, folder)), library
+        return FlowContext(journal, record, whole, checks, GraphFile(self.record, folder)), library
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Begun:
     settings: RunSettings | None = None
 
     @property
-    def kept(self) -> tuple[RunSettings, ...]:
+    def settings_bodies(self) -> tuple[RunSettings, ...]:
         """What of it is a body of its own."""
         return () if self.settings is None else (self.settings,)
 
@@ -114,7 +114,7 @@ def begun_record(
     for skill in sorted({skill for chosen in roles.values() for skill in chosen.skills or ()}):
         shelf.skill(skill)
     for node in graph.nodes:
-        library.named(node.required_readings, f"{name}, node {node.id!r}")
+        library.by_name(node.required_readings, f"{name}, node {node.id!r}")
     write_record(begun.flow, record, text)
     write_record_file(record, graph.name, graph.summary)
     return FlowPlace(workspace, record, project, graph)
@@ -172,7 +172,7 @@ def record_in(state: FlowState, workspace: Path) -> Path:
     return record if state.is_place_in_force else default_record(workspace, state.run.flow_id)
 
 
-def moved(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
+def relocation_bodies(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
     """What binds a flow to another workspace; nothing when that is the one it has.
 
     Raises: FlowRefusal when its record folder would not be there.
@@ -277,7 +277,7 @@ def belongs_to(flow: StreamId, record: Path) -> bool:
     return theirs == flow
 
 
-def let_go(flow: StreamId, record: Path) -> None:
+def release_record(flow: StreamId, record: Path) -> None:
     """Let other flows have the record folder of `flow`, which is no more. Blocks."""
     owner = record / OWNED_BY
     with suppress(OSError, ConfigError):

@@ -14,8 +14,8 @@ from pathlib import Path
 from perdure.client.flows.locations import (
     belongs_to,
     default_record,
-    moved,
     record_in,
+    relocation_bodies,
     write_record,
 )
 from perdure.engine.flows.documents.document_flow import workflow_text_of
@@ -52,7 +52,7 @@ async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> No
             contents = await _contents(store, state)
             record = await asyncio.to_thread(_restored, state, workspace, contents)
         await asyncio.to_thread((record / FINDINGS).mkdir, exist_ok=True)
-    await journal.append(lambda now: moved(now, workspace, record))
+    await journal.append(lambda now: relocation_bodies(now, workspace, record))
 
 
 async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:

@@ -16,7 +16,12 @@ from perdure.engine.flows.prompts.entry import Skill
 from perdure.engine.flows.roles import Unconfigured
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
 from perdure.engine.flows.rules.structure import OWNER
-from perdure.engine.flows.selection import Undecided, is_configuring, undecided, who_configures
+from perdure.engine.flows.selection import (
+    Undecided,
+    is_configuring,
+    undecided_choices,
+    who_configures,
+)
 from perdure.errors import ConfigError
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ModelClient
@@ -124,7 +129,7 @@ def undecided_for(
     has_begun = role in state.sessions  # and was told its skills then
     taught = {} if has_begun else {s.name: s.description for s in shelf.whole().values()}
     offers = Offers(tuple(models) if len(models) > 1 or chosen is not None else (), taught)
-    return undecided(state, role, offers)
+    return undecided_choices(state, role, offers)
 
 
 def is_gone(chosen: RoleConfiguration, models: Sequence[str]) -> bool:
@@ -132,16 +137,16 @@ def is_gone(chosen: RoleConfiguration, models: Sequence[str]) -> bool:
     return bool(models) and chosen.model is not None and chosen.model not in models
 
 
-def unconfigured(state: FlowState, role: str, open: Undecided, why: str = "") -> Unconfigured:
+def unconfigured_error(state: FlowState, role: str, open: Undecided, why: str = "") -> Unconfigured:
     """What tells that a person has to choose first, and `why`."""
     offers, chosen = open.together, state.roles.get(role)
-    told = _told(offers)
+    told = _offer_text(offers)
     if chosen is not None:
         told = f"its model {chosen.model} is not offered any more; {told}"
     return Unconfigured(f"{why}{told}", offers)
 
 
-def _told(offers: Offers) -> str:
+def _offer_text(offers: Offers) -> str:
     """What there is to choose from."""
     parts = [f"models: {', '.join(offers.models)}"] if offers.models else []
     skills = [f"{name} ({told})" for name, told in offers.skills.items()]

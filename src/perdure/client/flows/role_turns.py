@@ -20,10 +20,15 @@ from perdure.client.agents.turn_config import InFlow
 from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
-from perdure.client.flows.role_setup import required_agent, skills_of, unconfigured, undecided_for
+from perdure.client.flows.role_setup import (
+    required_agent,
+    skills_of,
+    unconfigured_error,
+    undecided_for,
+)
 from perdure.client.flows.selectors import About, Selectors
 from perdure.client.flows.summary_frames import SummaryFrames
-from perdure.client.flows.workflow_guard import guarded
+from perdure.client.flows.workflow_guard import guard_workflow
 from perdure.client.inbox.staged_handoff import approved_texts
 from perdure.engine.flows.answer_text import AnswerText, said_in
 from perdure.engine.flows.files.contracts import contracts
@@ -34,7 +39,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import require_there
 from perdure.engine.flows.node_turn import NodeClaimLost
 from perdure.engine.flows.prompts.bundle import context_bundle
-from perdure.engine.flows.prompts.entry import Reading, entry_message
+from perdure.engine.flows.prompts.entry import RequiredText, entry_message
 from perdure.engine.flows.prompts.reflection import read_findings, reflection_message
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.flows.rules.people import sessions_to_stop
@@ -130,8 +135,8 @@ class RoleTurns:
         names = node.required_readings if is_first else ()
         paths = [path for key in work.delivered for path in receiving.get(key, ())]
 
-        def read() -> tuple[dict[str, str], tuple[Reading, ...]]:
-            return self._record.texts(paths), self._library.named(names, f"node {node.id!r}")
+        def read() -> tuple[dict[str, str], tuple[RequiredText, ...]]:
+            return self._record.texts(paths), self._library.by_name(names, f"node {node.id!r}")
 
         texts, readings = await asyncio.to_thread(read) if paths or names else ({}, ())
         texts |= await approved_texts(self._store, state, work.delivered)
@@ -208,7 +213,7 @@ class RoleTurns:
                 about = await asyncio.to_thread(self._about, state, role)
                 state = await self._selectors.step(state, role, open, about)
             elif open.is_for_person:
-                raise unconfigured(state, role, open)
+                raise unconfigured_error(state, role, open)
             else:
                 break
         return state
@@ -242,7 +247,7 @@ class RoleTurns:
     def _working(self, session: StreamId, companion: CommitParticipant) -> Generator[Signals]:
         signals = Signals(companion)
         self._at_work[session] = signals
-        known = self._journal.known
+        known = self._journal.latest
         if known is not None and session in sessions_to_stop(known):
             signals.stopping.ask()  # of the process that was at work here before, or just now
         try:
@@ -259,7 +264,7 @@ class RoleTurns:
         """
         agent = self._agent(role)
         try:
-            return await self._host.servers.equipped(agent, place.working_dir, wanted)
+            return await self._host.servers.equip(agent, place.working_dir, wanted)
         except McpUnavailable as error:
             raise ConfigError(str(error)) from error
 
@@ -268,7 +273,7 @@ class RoleTurns:
 
         Raises: ConfigError for what it is configured with and does not have.
         """
-        state = await self._journal.remembered()
+        state = await self._journal.latest_or_read()
         role = session.rpartition("__")[2]
         setup = (state.run.workspace_root, state.roles.get(role))
         ready = self._ready.get(session)
@@ -283,7 +288,7 @@ class RoleTurns:
     async def _made_ready(self, session: StreamId, role: str, state: FlowState) -> SessionTurns:
         agent, place, prompt = await self._as_begun(session, role, state)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
-        judge = guarded(judge, lambda: self._journal.known)
+        judge = guard_workflow(judge, lambda: self._journal.latest)
         flow = InFlow(judge, self._record.folder, partial(self._frames.of, role))
         return self._host.running(session, agent, place, prompt=prompt, flow=flow)
 
@@ -309,10 +314,10 @@ class RoleTurns:
         if state.settings is not None and state.document is None:
             # A resume may have replaced the model of the flow.
             agent = msgspec.structs.replace(agent, model=self._agent(role).model)
-        return configured(agent, state.roles.get(role)), place, told
+        return apply_configuration(agent, state.roles.get(role)), place, told
 
     def _consent(self) -> ConsentState:
-        known = self._journal.known
+        known = self._journal.latest
         return ConsentState() if known is None else known.consent
 
     def _agent(self, role: str) -> Agent:
@@ -354,7 +359,7 @@ def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
     )
 
 
-def configured(agent: Agent, chosen: RoleConfiguration | None) -> Agent:
+def apply_configuration(agent: Agent, chosen: RoleConfiguration | None) -> Agent:
     """`agent` with what was chosen for its role.
 
     Raises: ConfigError for a tool it does not have.
@@ -362,7 +367,7 @@ def configured(agent: Agent, chosen: RoleConfiguration | None) -> Agent:
     if chosen is None:
         return agent
     if chosen.tools is not None:
-        agent = agent.with_tools(agent.registry.narrowed(chosen.tools).tools)
+        agent = agent.with_tools(agent.registry.restrict(chosen.tools).tools)
     if chosen.model is not None:
         agent = msgspec.structs.replace(agent, model=chosen.model)
     return agent

@@ -16,11 +16,11 @@ import msgspec
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.runtime_services import Host
 from perdure.client.conversation.workspace import Workspace
-from perdure.client.flows.role_setup import unconfigured
+from perdure.client.flows.role_setup import unconfigured_error
 from perdure.engine.flows.answer_text import AnswerText
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.prompts.selection import INSTRUCTIONS, selection_message
-from perdure.engine.flows.selection import MOST_ATTEMPTS, Undecided, opening, selected
+from perdure.engine.flows.selection import MOST_ATTEMPTS, Undecided, opening, selection
 from perdure.engine.turns.config import Limits
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.errors import (
@@ -80,14 +80,16 @@ class Selectors:
             return await self._opened(state, role, open, about)
         try:
             answer = await self._answer(opened, state, about)
-            choice = selected(state, opened, answer, is_partial=open.is_for_person)
+            choice = selection(state, opened, answer, is_partial=open.is_for_person)
         except InvalidEntry as error:
             if role in (await self._journal.state()).stopping:
-                raise unconfigured(state, role, open, STOPPED) from error
+                raise unconfigured_error(state, role, open, STOPPED) from error
             if opened.attempt < MOST_ATTEMPTS:
                 return await self._opened(state, role, open, about, error.reason)
             tried = f"a model was to choose and did not in {opened.attempt} attempts"
-            raise unconfigured(state, role, open, f"{tried} (at last: {error.reason}); ") from error
+            raise unconfigured_error(
+                state, role, open, f"{tried} (at last: {error.reason}); "
+            ) from error
         return await self._journal.append(
             lambda now: (choice,) if now.selecting.get(role) == opened else ()
         )
@@ -135,7 +137,7 @@ class Selectors:
                     ) from None
                 continue
             self._journal.follow(committed.entries[0])
-            return await self._journal.remembered()
+            return await self._journal.latest_or_read()
 
     async def _answer(self, opened: SelectorOpened, state: FlowState, about: About) -> str:
         """What the selector answered, in its one turn, which is begun or gone on with here.
@@ -171,7 +173,7 @@ class Selectors:
     def _signals(self, opened: SelectorOpened) -> Signals:
         """Those of a turn that begins, or is gone on with; it may have been stopped already."""
         signals = self._at_work[opened.session] = Signals()
-        known = self._journal.known
+        known = self._journal.latest
         if known is not None and opened.role in known.stopping:
             signals.stopping.ask()
         return signals

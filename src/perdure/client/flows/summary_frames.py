@@ -14,7 +14,7 @@ from perdure.engine.flows.prompts.compaction import (
     node_frame,
     reflection_frame,
 )
-from perdure.engine.flows.prompts.entry import Reading
+from perdure.engine.flows.prompts.entry import RequiredText
 from perdure.engine.flows.prompts.reflection import read_findings, reflection_message
 from perdure.engine.flows.rules.improvement import RoleWork
 from perdure.engine.turns.environment import SummaryFrame, ToCompact
@@ -56,12 +56,12 @@ class SummaryFrames:
         texts = await asyncio.to_thread(self._record.texts, read_findings(state, work))
         return reflection_message(state, work, contracts(), texts)
 
-    def _readings(self, node: FlowNode) -> tuple[Reading, ...]:
+    def _readings(self, node: FlowNode) -> tuple[RequiredText, ...]:
         """The readings of `node`; one that is gone by now is left out. Blocks."""
-        found: list[Reading] = []
+        found: list[RequiredText] = []
         for name in node.required_readings:
             try:
-                found += self._library.named((name,), f"node {node.id!r}")
+                found += self._library.by_name((name,), f"node {node.id!r}")
             except ConfigError:
                 continue
         return tuple(found)

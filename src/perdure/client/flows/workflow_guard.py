@@ -12,7 +12,7 @@ from pathlib import Path
 from perdure.engine.flows.files.graph_file import WORKFLOW, drawn_graph
 from perdure.engine.flows.files.required_readings import project_folder
 from perdure.engine.flows.rules.structure import faults_of_edit
-from perdure.engine.turns.config import Judge, Ruling, Runs
+from perdure.engine.turns.config import Judge, PermissionCheck, Runs
 from perdure.errors import ConfigError, InvalidWorkflow, ToolDenied
 from perdure.session.flows.run import FlowState
 from perdure.session.messages import ToolCallPart
@@ -20,10 +20,12 @@ from perdure.tools.approval import Bound
 from perdure.tools.paths.project_files import text_inside
 
 
-def guarded(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
+def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
     """`judge`, but for what would spoil the workflow of the flow that stands at `state`."""
 
-    def looked_at(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
+    def looked_at(
+        call: ToolCallPart, granted: frozenset[str], bound: Bound | None
+    ) -> PermissionCheck:
         now = state()
         text = None if now is None else _left_by(call, now)
         faults = () if now is None or text is None else _faults(now, text)

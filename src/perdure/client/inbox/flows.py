@@ -12,7 +12,7 @@ from perdure.client.reads import OpenQuestion
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.answers import answered, settled_by
+from perdure.engine.flows.rules.answers import apply_answer, settled_by
 from perdure.engine.flows.rules.pending import FlowWait, waits_in
 from perdure.errors import (
     AlreadyAnswered,
@@ -73,7 +73,7 @@ async def _last_words(store: SessionStore, session: StreamId) -> str:
     return ""
 
 
-class Answering:
+class FlowAnswerer:
     """Answers what one flow waits for."""
 
     def __init__(self, store: SessionStore, clock: Clock, flow: StreamId) -> None:
@@ -91,7 +91,7 @@ class Answering:
             state = await self._journal.state()
             if all(waiting.question != question for waiting in waits_in(state)):
                 return await self._settled(question, answer, by)
-            body = answered(state, question, answer, by, note)
+            body = apply_answer(state, question, answer, by, note)
             if isinstance(body, HumanReplied):
                 lost = await lost_roles(self._store, state)
                 people.reply(state, answer, by, body.target, lost)

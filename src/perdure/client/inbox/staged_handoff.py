@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.rules.handoffs import approved_contents, restaged
+from perdure.engine.flows.rules.handoffs import approved_contents, restage
 from perdure.errors import EntryNotFound, FlowRefusal, HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.flows.run import FlowState
@@ -36,7 +36,7 @@ async def require_as_staged(
         record = RecordFolder(Path(state.run.record_folder_path), Path(state.run.workspace_root))
         names = [target.artifact for target in staged[node]]
         found = await asyncio.to_thread(record.look_up, names)
-        again = restaged(state, node, {name: each.artifact for name, each in found.items()})
+        again = restage(state, node, {name: each.artifact for name, each in found.items()})
         if again is None:
             return
         blobs = tuple(each.content for each in found.values() if each.artifact.problem is None)

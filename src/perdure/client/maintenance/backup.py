@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.client.clock import SystemClock
 from perdure.client.keys import configured_key
-from perdure.client.maintenance.copy import copy_of, copying, untold
+from perdure.client.maintenance.copy import copy_of, require_copying, untold
 from perdure.client.maintenance.whole_store import Report, place_of, present_keys
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
@@ -124,8 +124,8 @@ async def _collect(
         open_store(address, namespace=namespace) as source,
         open_store(SQLITE + str(file), namespace=namespace, key=key, durability="normal") as there,
     ):
-        giving = copying(source.backend)
-        done = await copy_of(giving, copying(there.backend), report).run(
+        giving = require_copying(source.backend)
+        done = await copy_of(giving, require_copying(there.backend), report).run(
             await giving.segment_states()
         )
     check_copied(done, address)

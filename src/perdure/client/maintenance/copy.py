@@ -41,7 +41,7 @@ async def copy_sessions(
     Raises: SessionNotFound for `sessions`; Unsupported; what reading or writing does.
     A session that is damaged, or is another one in the target, is said in the report instead.
     """
-    giving, taking = copying(source.backend), copying(target.backend)
+    giving, taking = require_copying(source.backend), require_copying(target.backend)
     moment = await giving.segment_states()
     if sessions is not None:
         chosen = [(await giving.state(StreamId(id))).header.id for id in sessions]
@@ -67,7 +67,7 @@ def copy_of(
     )
 
 
-def copying(backend: SessionStore) -> CopyableStore:
+def require_copying(backend: SessionStore) -> CopyableStore:
     """`backend` as one that can be copied from and to. Raises: Unsupported."""
     if not _can_copy(backend):
         raise Unsupported("copying", backend.address.partition(":")[0])

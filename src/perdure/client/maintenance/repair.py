@@ -15,7 +15,7 @@ import msgspec
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import configured_key
 from perdure.client.maintenance.backup import SQLITE, upkeep_of_sqlite
-from perdure.client.maintenance.copy import copying
+from perdure.client.maintenance.copy import require_copying
 from perdure.client.maintenance.whole_store import Report, place_of, present_keys, untold
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
@@ -43,7 +43,7 @@ _HOLDING = ("sqlite", "postgres", "postgresql")
 """Schemes of stores that can say of an entry that its body is gone, and outlast the repair."""
 
 
-class Repaired(msgspec.Struct, frozen=True):
+class RepairReport(msgspec.Struct, frozen=True):
     """What a repair did.
 
     Shape: `entries` counts what is in the repaired store, `losses` name what is not, by stream and
@@ -67,7 +67,7 @@ async def repair(
     namespace: str = "default",
     key: bytes | str | StoreKey | None = None,
     on_progress: Report | None = None,
-) -> Repaired:
+) -> RepairReport:
     """Make the damaged store at `address` whole again, or a whole one at `to` of it.
 
     Every entry that can be read keeps its id, place and digest. Where a body is damaged, digest and
@@ -106,7 +106,7 @@ async def repair(
             if number == len(keys):
                 raise
         else:
-            return _told(done)
+            return _parse_result(done)
     raise AssertionError("there is always a key to try, or None")
 
 
@@ -132,7 +132,7 @@ async def _elsewhere(
     namespace: str,
     key: bytes | str | StoreKey | None,
     on_progress: Report | None,
-) -> Repaired:
+) -> RepairReport:
     """What can be read of the namespace at `address`, as a whole store at `to`."""
     kind = address.partition(":")[0]
     async with open_store(address, namespace=namespace) as source:
@@ -143,7 +143,7 @@ async def _elsewhere(
             reason = "is repaired into another store, and left as it is: name the other store"
             raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
         if (await backend.verify(on_progress)).is_ok:
-            return Repaired(
+            return RepairReport(
                 store=backend.address,
                 is_damaged=False,
                 streams=0,
@@ -154,15 +154,17 @@ async def _elsewhere(
             )
         found = await backend.salvage_namespace()
         async with open_store(to, namespace=namespace, key=key) as target:
-            return await _kept(found, backend, copying(target.backend), on_progress)
+            return await _write_repaired(
+                found, backend, require_copying(target.backend), on_progress
+            )
 
 
-async def _kept(
+async def _write_repaired(
     found: SalvagedNamespace,
     source: SessionStore,
     target: CopyableStore,
     on_progress: Report | None,
-) -> Repaired:
+) -> RepairReport:
     """Write what is left into `target`, an origin before its forks, and check it."""
     if await target.segment_states():
         raise StoreExists(target.address)
@@ -189,7 +191,7 @@ async def _kept(
     facts = await target.info()
     losses += problems
     losses += [Problem(None, None, f"the content {name} is damaged") for name in contents.lost]
-    return Repaired(
+    return RepairReport(
         store=target.address,
         is_damaged=True,
         streams=facts.streams,
@@ -225,7 +227,7 @@ class _Contents:
                 self.lost.append(name)
 
 
-def _told(done: msgspec.Struct) -> Repaired:
+def _parse_result(done: msgspec.Struct) -> RepairReport:
     facts = cast("dict[str, object]", msgspec.structs.asdict(done))
     store = SQLITE + str(Path(str(facts["store"])))
-    return msgspec.convert({**facts, "store": store}, Repaired)
+    return msgspec.convert({**facts, "store": store}, RepairReport)

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.maintenance.backup import SQLITE, check_copied, upkeep_of_sqlite
-from perdure.client.maintenance.copy import copy_of, copying, untold
+from perdure.client.maintenance.copy import copy_of, require_copying, untold
 from perdure.client.maintenance.whole_store import Report
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
@@ -43,7 +43,7 @@ from perdure.stores.maintenance.segments import SegmentState
 FOREVER_MS = 2**53
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoreReport(msgspec.Struct, frozen=True):
     """What a restore did. `aside` is the folder in which what was there before is kept."""
 
     store: str
@@ -75,7 +75,7 @@ async def restore(
     key: bytes | str | StoreKey | None = None,
     is_forced: bool = False,
     on_progress: Report | None = None,
-) -> Restored:
+) -> RestoreReport:
     """Make the backup in `folder` the store at `address`, checked against its manifest.
 
     With `until`, a time or the id of an entry of `namespace`, everything is as it was after the
@@ -173,21 +173,25 @@ async def _fetched(
     raise KeyMissing("the backup")
 
 
-async def _into_file(fetched: _Fetched, path: Path, bound: _Bound, *, is_forced: bool) -> Restored:
+async def _into_file(
+    fetched: _Fetched, path: Path, bound: _Bound, *, is_forced: bool
+) -> RestoreReport:
     new = fetched.path if bound.until is None else await _earlier(fetched, path, bound)
     streams, entries = await asyncio.to_thread(_counted, new, fetched.key)
     put = upkeep_of_sqlite("restore").put_store
     aside = await asyncio.to_thread(put, new, path, fetched.key, is_forced=is_forced)
-    return Restored(SQLITE + str(path), streams, entries, None if aside is None else str(aside))
+    return RestoreReport(
+        SQLITE + str(path), streams, entries, None if aside is None else str(aside)
+    )
 
 
-async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restored:
+async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> RestoreReport:
     streams = entries = 0
     for name, moment in await asyncio.to_thread(_moments, fetched, bound):
         done = await _copied(fetched, address, None, name, moment)
         streams += sum(each.outcome != "erased" for each in done.streams)
         entries += done.added_entries
-    return Restored(address, streams, entries)
+    return RestoreReport(address, streams, entries)
 
 
 async def _earlier(fetched: _Fetched, path: Path, bound: _Bound) -> Path:
@@ -212,7 +216,9 @@ async def _copied(
         open_store(backup, namespace=namespace, key=fetched.key) as source,
         open_store(address, namespace=namespace, key=key) as target,
     ):
-        done = await copy_of(copying(source.backend), copying(target.backend)).run(moment)
+        done = await copy_of(require_copying(source.backend), require_copying(target.backend)).run(
+            moment
+        )
     check_copied(done, address)
     return done
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from perdure.client.maintenance.copy import copying
+from perdure.client.maintenance.copy import require_copying
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound
 from perdure.stores.maintenance.copy import NAME_OF_CONTENT, CopyableStore
@@ -31,7 +31,7 @@ async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     since = store.outside.clock.now_ms() - days * DAY_MS
     if isinstance(store.backend, StatsService):
         return await store.backend.measure(since)
-    giving = copying(store.backend)
+    giving = require_copying(store.backend)
     return StoreFigures(giving.address, (await _read_whole(giving, since),))
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from perdure.client.agents.agent import Agent
-from perdure.client.flows.deletion import Deleted
+from perdure.client.flows.deletion import DeletedFlow
 from perdure.client.flows.feeds import RoleFeed as AsyncRoleFeed
 from perdure.client.flows.flow import Flow as AsyncFlow
 from perdure.client.flows.flows import STANDARD
@@ -31,7 +31,7 @@ from perdure.session.flows.run import FeedbackContext, FlowRun, FlowState, RoleC
 from perdure.session.ids import StreamId
 from perdure.session.ledger import InterruptPolicy
 from perdure.workflow.document import Workflow
-from perdure.workflow.reader import Located
+from perdure.workflow.reader import LocatedWorkflow
 
 
 class RoleFeed(Handle[AsyncRoleFeed]):
@@ -244,7 +244,7 @@ class Flows(Handle[AsyncFlows]):
 
     def start(
         self,
-        workflow: Graph | Workflow | Located | str | os.PathLike[str],
+        workflow: Graph | Workflow | LocatedWorkflow | str | os.PathLike[str],
         *,
         workspace: str | os.PathLike[str] = ".",
         project: str | None = None,
@@ -332,7 +332,7 @@ class Flows(Handle[AsyncFlows]):
 
     def delete(
         self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
-    ) -> Deleted:
+    ) -> DeletedFlow:
         """Take a flow and the sessions of its roles and selectors out of the store, for good.
 
         The files in its record folder stay, unless they are to be removed with it.

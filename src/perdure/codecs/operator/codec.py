@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.codecs.fields import seconds_in
 from perdure.codecs.operator import bodies, records
-from perdure.codecs.operator.style import written
+from perdure.codecs.operator.style import to_line
 from perdure.codecs.operator.words import FORMAT
 from perdure.codecs.protocol import Codec
 from perdure.codecs.times import local_name, time_of
@@ -29,8 +29,8 @@ OPERATOR = Codec(
     records=records.records_of,
     title=records.title,
     custom=records.custom,
-    placed=records.placed,
-    line=written,
+    placed=records.place_record,
+    line=to_line,
     time_of=_time_of,
     said=bodies.said_by,
 )

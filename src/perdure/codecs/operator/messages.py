@@ -126,12 +126,12 @@ def _images(fields: Fields, media: Media) -> tuple[Part, ...] | None:
 
 
 def _image(item: object, media: Media) -> Part:
-    found: MediaPart | None = media.addressed(item) if isinstance(item, str) else None
+    found: MediaPart | None = media.from_address(item) if isinstance(item, str) else None
     return unknown_part({"type": "image", "images": [item]}) if found is None else found
 
 
 def _audio(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    found = media.addressed(name_in(fields, "audio"))
+    found = media.from_address(name_in(fields, "audio"))
     return None if found is None else (found,)
 
 

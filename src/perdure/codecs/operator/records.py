@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from perdure.codecs.fields import Fields
 from perdure.codecs.ids import message_id
 from perdure.codecs.operator.words import HEADER, META, NAME, TOKENS, VERSION, WORDS
-from perdure.codecs.protocol import Writing, base64_of, carried, whole_args, whole_text
+from perdure.codecs.protocol import WriteContext, base64_of, carried_fields, whole_args, whole_text
 from perdure.codecs.shared_keys import OURS, ROOT, dollars, meta_of, provider_and_model
 from perdure.session.codec import Body
 from perdure.session.entries import Entry
@@ -61,7 +61,7 @@ def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields
     return fields if parent is None else {**fields, "parent_session": parent}
 
 
-def placed(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
+def place_record(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
     """Return `record` with its id, time and parent before what is its own."""
     place: Fields = {"id": id, "timestamp": seconds(at)}
     if parent is not None:
@@ -69,16 +69,16 @@ def placed(record: Mapping[str, object], id: str, parent: str | None, at: int) -
     return {**place, **record}
 
 
-def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
     """Return the records for `entry`, each below the one before; one at least.
 
     Shape: by Operator's own rules they give the same messages as the entry.
     """
     made = [] if entry.id in writing.undone else _records(entry, body, writing)
-    return made or [custom(OURS + entry.kind, carried(entry, is_escaped=True))]
+    return made or [custom(OURS + entry.kind, carried_fields(entry, is_escaped=True))]
 
 
-def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
     match body:
         case Message():
             return [_message_record(body, entry, 0, writing)]
@@ -88,14 +88,14 @@ def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
             return [_branch_summary(body, writing)]
         case CustomMessage(in_context=True):
             displayed, details = body.is_displayed, body.details
-            shown = _shown(body.custom_type, body.parts, writing, is_displayed=displayed)
+            shown = _shown_fields(body.custom_type, body.parts, writing, is_displayed=displayed)
             return [shown if details is None else {**shown, "details": details}]
         case _:
             record = _record(entry, body, writing)
             return [] if record is None else [record]
 
 
-def _record(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
     """The record of what is no message and holds none."""
     match body:
         case ModelChange():
@@ -118,10 +118,10 @@ def _record(entry: Entry, body: Body, writing: Writing) -> Fields | None:
 # -- messages
 
 
-def _message_record(message: Message, entry: Entry, ordinal: int, writing: Writing) -> Fields:
+def _message_record(message: Message, entry: Entry, ordinal: int, writing: WriteContext) -> Fields:
     """The record of a message; `ordinal` tells those made of one entry apart."""
     if message.role == CONTEXT:
-        return _shown(OURS + CONTEXT, message.parts, writing, is_displayed=False)
+        return _shown_fields(OURS + CONTEXT, message.parts, writing, is_displayed=False)
     make = _result_block if message.role == "tool" else _block
     fields: Fields = {
         "contents": [block for part in message.parts for block in make(part, writing)],
@@ -148,7 +148,7 @@ def _usage(usage: Usage) -> Fields:
     return {**counts, "cost": {**dict.fromkeys(_COSTS, 0.0), "total": dollars(usage)}}
 
 
-def _block(part: Part, writing: Writing) -> list[Fields]:
+def _block(part: Part, writing: WriteContext) -> list[Fields]:
     match part:
         case ToolResultPart():
             return _result_block(part, writing)
@@ -163,7 +163,7 @@ def _block(part: Part, writing: Writing) -> list[Fields]:
             return _spoken(part, writing)
 
 
-def _result_block(part: Part, writing: Writing) -> list[Fields]:
+def _result_block(part: Part, writing: WriteContext) -> list[Fields]:
     """A tool message holds results only; whatever else is in one of ours is shown as text."""
     if not isinstance(part, ToolResultPart):
         return _spoken(part, writing)
@@ -178,7 +178,7 @@ def _result_block(part: Part, writing: Writing) -> list[Fields]:
     return [result]
 
 
-def _spoken(part: Part, writing: Writing) -> list[Fields]:
+def _spoken(part: Part, writing: WriteContext) -> list[Fields]:
     match part:
         case TextPart():
             return [_text(part.text)]
@@ -192,7 +192,7 @@ def _text(text: str) -> Fields:
     return {"type": "text", "content": text}
 
 
-def _medium(part: MediaPart, writing: Writing) -> Fields:
+def _medium(part: MediaPart, writing: WriteContext) -> Fields:
     data = base64_of(part, writing) if is_medium(part) else None
     if data is None:
         return _text(f"[{part.mime_type}, not kept]")
@@ -241,8 +241,8 @@ def leaf(target: str | None) -> Fields:
     return {"type": "leaf"} if target is None else {"type": "leaf", "target_id": target}
 
 
-def _shown(
-    custom_type: str, parts: Iterable[Part], writing: Writing, *, is_displayed: bool
+def _shown_fields(
+    custom_type: str, parts: Iterable[Part], writing: WriteContext, *, is_displayed: bool
 ) -> Fields:
     return {
         "type": "custom_message",
@@ -260,7 +260,7 @@ def _details(body: Compaction | BranchSummary) -> Fields:
     return {"details": files}
 
 
-def _compaction(entry: Entry, body: Compaction, writing: Writing) -> list[Fields]:
+def _compaction(entry: Entry, body: Compaction, writing: WriteContext) -> list[Fields]:
     """A compaction; before it, what it kept verbatim, as messages for it to begin at."""
     retained = () if entry.id in writing.kept_over else body.retained or ()
     records = [_message_record(each, entry, n, writing) for n, each in enumerate(retained)]
@@ -279,7 +279,7 @@ def _compaction(entry: Entry, body: Compaction, writing: Writing) -> list[Fields
     return [*records, fields]
 
 
-def _branch_summary(body: BranchSummary, writing: Writing) -> Fields:
+def _branch_summary(body: BranchSummary, writing: WriteContext) -> Fields:
     origin = None if body.from_id is None else writing.last(body.from_id)
     fields: Fields = {"type": "branch_summary", "from_id": origin or ROOT, "summary": body.summary}
     return {**fields, **_details(body), "from_hook": False}

@@ -15,9 +15,9 @@ STYLE = Style(smallest=-5, largest=16, whole=".0", zero="0.0", minus_zero="-0.0"
 _ESCAPES = {each.encode(): f"\\u{ord(each):04x}".encode() for each in LINE_ENDS}
 
 
-def written(value: object) -> bytes:
+def to_line(value: object) -> bytes:
     """`value` (plain data) as one line of JSON."""
-    line = style.written(value, STYLE)
+    line = style.to_line(value, STYLE)
     if not line.isascii():
         for character, escape in _ESCAPES.items():
             line = line.replace(character, escape)

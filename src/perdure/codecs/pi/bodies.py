@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.codecs.fields import Fields, list_in, name_in, number_in, object_in
-from perdure.codecs.ids import numbered
+from perdure.codecs.ids import record_id
 from perdure.codecs.media import Media
 from perdure.codecs.pi.messages import (
     ROLES,
@@ -59,7 +59,7 @@ def _compaction(fields: Fields, media: Media) -> Said:
     said = _SHARED.compaction(fields, None if tail is None else retained_of(tail, media))
     index = number_in(fields, "firstKeptEntryIndex")  # version 1 has no ids
     if index is not None and not said.references:
-        return Said(said.body, references=(("first_kept", numbered(int(index))),))
+        return Said(said.body, references=(("first_kept", record_id(int(index))),))
     return said
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from perdure.codecs.fields import time_in
 from perdure.codecs.pi import bodies, records
-from perdure.codecs.pi.style import written
+from perdure.codecs.pi.style import to_line
 from perdure.codecs.pi.words import FORMAT, MOST_HEADER_BYTES, VERSION
 from perdure.codecs.protocol import Codec
 from perdure.codecs.times import iso_time
@@ -29,8 +29,8 @@ PI = Codec(
     records=records.records_of,
     title=records.title,
     custom=records.custom,
-    placed=records.placed,
-    line=written,
+    placed=records.place_record,
+    line=to_line,
     time_of=lambda timestamp: time_in({"at": timestamp}, "at"),
     said=bodies.said_by,
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from perdure.codecs.fields import Fields, fields_of
 from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS, VERSION
-from perdure.codecs.protocol import Writing, base64_of, carried, whole_args, whole_text
+from perdure.codecs.protocol import WriteContext, base64_of, carried_fields, whole_args, whole_text
 from perdure.codecs.shared_keys import OURS, ROOT, dollars, provider_and_model
 from perdure.codecs.times import iso_time
 from perdure.session.codec import Body
@@ -57,7 +57,7 @@ def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields
     return fields if parent is None else {**fields, "parentSession": parent}
 
 
-def placed(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
+def place_record(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
     """Return `record` with its id, parent and time where pi puts them."""
     place = {"id": id, "parentId": parent, "timestamp": iso_time(at)}
     if record["type"] in _IDS_LAST:
@@ -65,19 +65,19 @@ def placed(record: Mapping[str, object], id: str, parent: str | None, at: int) -
     return {"type": record["type"], **place, **record}
 
 
-def records_of(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
     """Return the records for `entry`, each below the one before; one at least."""
     made = [] if entry.id in writing.undone else _records(entry, body, writing)
-    return made or [custom(OURS + entry.kind, carried(entry, is_escaped=False))]
+    return made or [custom(OURS + entry.kind, carried_fields(entry, is_escaped=False))]
 
 
-def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
+def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
     match body:
         case Message(role="user" | "assistant" | "tool"):
             messages = _messages(body, entry, writing)
             return [{"type": "message", "message": message} for message in messages]
         case Message():
-            return [_shown(OURS + body.role, body.parts, writing, is_displayed=False)]
+            return [_shown_fields(OURS + body.role, body.parts, writing, is_displayed=False)]
         case Compaction():
             return [_compaction(entry, body, writing)]
         case BranchSummary():
@@ -89,7 +89,7 @@ def _records(entry: Entry, body: Body, writing: Writing) -> list[Fields]:
             return [] if record is None else [record]
 
 
-def _record(entry: Entry, body: Body, writing: Writing) -> Fields | None:
+def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
     """The record of what is no message and holds none."""
     match body:
         case ModelChange():
@@ -107,7 +107,7 @@ def _record(entry: Entry, body: Body, writing: Writing) -> Fields | None:
             return None
 
 
-def _messages(message: Message, entry: Entry, writing: Writing) -> list[Fields]:
+def _messages(message: Message, entry: Entry, writing: WriteContext) -> list[Fields]:
     """The messages of pi for `message`: one for each result of a tool."""
     if message.role == "assistant":
         name = message.model or writing.model(entry.id)
@@ -122,7 +122,7 @@ def _messages(message: Message, entry: Entry, writing: Writing) -> list[Fields]:
 # -- messages
 
 
-def answer(message: Message, at: int, name: str | None, writing: Writing) -> Fields:
+def answer(message: Message, at: int, name: str | None, writing: WriteContext) -> Fields:
     """Return a message of the assistant, of the model `name`."""
     provider, model = provider_and_model(name)
     default = "toolUse" if message.tool_calls else "stop"
@@ -140,7 +140,7 @@ def answer(message: Message, at: int, name: str | None, writing: Writing) -> Fie
     return fields if message.error is None else {**fields, "errorMessage": message.error}
 
 
-def _answer_blocks(part: Part, writing: Writing) -> list[Fields]:
+def _answer_blocks(part: Part, writing: WriteContext) -> list[Fields]:
     match part:
         case TextPart():
             return [_text(part.text)]
@@ -157,7 +157,7 @@ def _text(text: str) -> Fields:
     return {"type": "text", "text": text}
 
 
-def _result(part: ToolResultPart, at: int, writing: Writing) -> Fields:
+def _result(part: ToolResultPart, at: int, writing: WriteContext) -> Fields:
     return {
         "role": "toolResult",
         "toolCallId": part.call_id,
@@ -168,11 +168,11 @@ def _result(part: ToolResultPart, at: int, writing: Writing) -> Fields:
     }
 
 
-def _content(parts: Iterable[Part], writing: Writing) -> list[Fields]:
+def _content(parts: Iterable[Part], writing: WriteContext) -> list[Fields]:
     return [block for part in parts for block in _block(part, writing)]
 
 
-def _block(part: Part, writing: Writing) -> list[Fields]:
+def _block(part: Part, writing: WriteContext) -> list[Fields]:
     match part:
         case TextPart():
             return [_text(part.text)]
@@ -235,8 +235,8 @@ def label(target: str, text: str | None) -> Fields:
     return {**fields, "label": text} if text else fields
 
 
-def _shown(
-    custom_type: str, parts: Iterable[Part], writing: Writing, *, is_displayed: bool
+def _shown_fields(
+    custom_type: str, parts: Iterable[Part], writing: WriteContext, *, is_displayed: bool
 ) -> Fields:
     """A message that pi has no role for; the context of pi's own models has it, too."""
     return {
@@ -260,7 +260,7 @@ def _summary(body: Compaction | BranchSummary) -> Fields:
     return fields
 
 
-def _compaction(entry: Entry, body: Compaction, writing: Writing) -> Fields:
+def _compaction(entry: Entry, body: Compaction, writing: WriteContext) -> Fields:
     fields: Fields = {"type": "compaction", "summary": body.summary}
     if body.retained is None:
         kept = None if body.first_kept is None else writing.first(body.first_kept)
@@ -275,18 +275,18 @@ def _compaction(entry: Entry, body: Compaction, writing: Writing) -> Fields:
     return fields
 
 
-def _branch_summary(body: BranchSummary, writing: Writing) -> Fields:
+def _branch_summary(body: BranchSummary, writing: WriteContext) -> Fields:
     origin = None if body.from_id is None else writing.last(body.from_id)
     said: Fields = {"fromId": origin or ROOT, "summary": body.summary}
     return {"type": "branch_summary", **said, **_summary(body)}
 
 
-def _custom_message(entry: Entry, body: CustomMessage, writing: Writing) -> list[Fields]:
+def _custom_message(entry: Entry, body: CustomMessage, writing: WriteContext) -> list[Fields]:
     command = fields_of(body.details)
     if body.custom_type == BASH and command is not None:
         message: Fields = {"role": "bashExecution", **command, "timestamp": entry.at}
         return [{"type": "message", "message": message}]
     if not body.in_context:
         return []
-    shown = _shown(body.custom_type, body.parts, writing, is_displayed=body.is_displayed)
+    shown = _shown_fields(body.custom_type, body.parts, writing, is_displayed=body.is_displayed)
     return [shown if body.details is None else {**shown, "details": body.details}]

@@ -9,6 +9,6 @@ STYLE = Style(smallest=-6, largest=21, whole="", zero="0", minus_zero="0")
 """Decimal notation for 1e-6 ≤ |x| < 1e21, whole floats without ``.0``, and 0 for -0."""
 
 
-def written(value: object) -> bytes:
+def to_line(value: object) -> bytes:
     """`value` (plain data, `msgspec.Raw` included) as one line of JSON."""
-    return style.written(value, STYLE)
+    return style.to_line(value, STYLE)

@@ -15,13 +15,13 @@ import msgspec
 from perdure.context.build import History, end_of_turns, texts_in
 from perdure.context.emission import (
     ContextMessage,
-    emitted,
+    emit,
     message_in,
     readable_body,
     stays_fresh,
 )
 from perdure.context.incremental.stable_prefix import Settled, sizes_of
-from perdure.context.tool_pairs import Paired, is_sendable, paired
+from perdure.context.tool_pairs import Paired, is_sendable, pair_after
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId
@@ -53,7 +53,7 @@ class Conversation(msgspec.Struct, frozen=True):
     tail: Paired = Paired()
     sizes: tuple[float, ...] = ()
 
-    def extended(self, entries: Sequence[Entry]) -> Conversation | None:
+    def extend(self, entries: Sequence[Entry]) -> Conversation | None:
         """This, and `entries`, which follow its leaf and change nothing but by what they say.
 
         None where one of them may belong to what is pinned.
@@ -77,7 +77,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
     """What `window` says; with `history` "text_only" as `build_context` has it then."""
-    said = emitted(window)
+    said = emit(window)
     empty = Conversation(
         leaf=window.leaf,
         state=window.state,
@@ -118,7 +118,7 @@ def _with(
     whole = (*conversation.open, *added)
     settling = _settled_texts if conversation.history == "text_only" else _settled_with
     for settled, open_ in (settling(conversation, whole), (conversation.settled, whole)):
-        tail = paired(open_, settled.calls)
+        tail = pair_after(open_, settled.calls)
         if tail is not None:
             sizes = sizes_of(tail.messages)
             return msgspec.structs.replace(
@@ -144,7 +144,7 @@ def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...])
     # What comes next is about the newest of them, nearly always.
     places = range(len(open_) - 1, 0, -1)
     cut = next((n for n in places if open_[n].message.role != "tool" and is_sendable(open_[n])), 0)
-    more = paired(open_[:cut], settled.calls, follower=open_[cut])
+    more = pair_after(open_[:cut], settled.calls, follower=open_[cut])
     return (settled, open_) if more is None else (settled.with_more(open_[:cut], more), open_[cut:])
 
 
@@ -158,7 +158,7 @@ def _is_complete(tail: Paired) -> bool:
 def _settled_texts(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:
     settled = conversation.settled
     over = end_of_turns(open_)
-    more = paired(texts_in(open_[:over]), settled.calls)
+    more = pair_after(texts_in(open_[:over]), settled.calls)
     if not over or more is None:
         return settled, open_
     return settled.with_more(open_[:over], more), open_[over:]

@@ -44,7 +44,7 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
             more = layer + more
         return more
 
-    def joined(self, more: tuple[T, ...] = ()) -> Sequence[T]:
+    def concat(self, more: tuple[T, ...] = ()) -> Sequence[T]:
         """All of these, and `more` after them; many are not copied."""
         if len(self) < MOST_COPIED:
             return self.whole(more)

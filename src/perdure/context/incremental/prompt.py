@@ -7,18 +7,18 @@ from collections.abc import Container, Sequence
 
 import msgspec
 
-from perdure.context.build import leading, trimmed
+from perdure.context.build import leading, trim_history
 from perdure.context.emission import ContextMessage
 from perdure.context.incremental.conversation import Conversation
 from perdure.context.incremental.stable_prefix import (
     Settled,
     handles_in,
     newest_reported,
-    scaled,
+    scaled_sum,
     sizes_of,
 )
 from perdure.context.tool_pairs import CallIds
-from perdure.context.validity import alternating, joined, with_valid_ends
+from perdure.context.validity import alternating, merge_neighbours, with_valid_ends
 from perdure.session.messages import Message
 
 _MARGIN = 1 + 1e-9
@@ -74,10 +74,10 @@ def prompt_of(
     if _is_long(conversation, max_messages) or (budget_tokens is not None and most > budget_tokens):
         budget = math.inf if budget_tokens is None else budget_tokens
         room = _Room(budget, max_messages)
-        return _trimmed(conversation, settled.sizes.whole(sizes), tokens, room, scale)
-    together = joined(settled.before(tail))
+        return _trimmed_prompt(conversation, settled.sizes.whole(sizes), tokens, room, scale)
+    together = merge_neighbours(settled.before(tail))
     return Prompt(
-        messages=with_valid_ends(settled.messages.joined(tuple(each.message for each in together))),
+        messages=with_valid_ends(settled.messages.concat(tuple(each.message for each in together))),
         tokens=tokens,
         dropped=0,
         size=size,
@@ -99,12 +99,12 @@ def _is_long(conversation: Conversation, max_messages: int | None) -> bool:
 def _tokens(settled: Settled, sizes: Sequence[float], at: int, reported: int, scale: float) -> int:
     """The newest reported usage, and estimates for what stands behind it."""
     if at >= 0:
-        return reported + scaled(sizes[at + 1 :], scale)
+        return reported + scaled_sum(sizes[at + 1 :], scale)
     unreported = settled.sizes.after(settled.reported_at)
-    return settled.reported + scaled(unreported, scale) + scaled(sizes, scale)
+    return settled.reported + scaled_sum(unreported, scale) + scaled_sum(sizes, scale)
 
 
-def _trimmed(
+def _trimmed_prompt(
     conversation: Conversation,
     sizes: Sequence[float],
     tokens: int,
@@ -114,7 +114,7 @@ def _trimmed(
     messages = conversation.settled.paired.whole(conversation.tail.messages)
     estimates = [math.ceil(size * scale) for size in sizes]
     first = leading(messages, conversation.pinned, has_summary=conversation.has_summary)
-    trim = trimmed(
+    trim = trim_history(
         messages,
         estimates,
         tokens,

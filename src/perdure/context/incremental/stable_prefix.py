@@ -16,7 +16,7 @@ from perdure.context.emission import ContextMessage
 from perdure.context.incremental.layers import Layers
 from perdure.context.tokens import reported_tokens, unscaled_tokens
 from perdure.context.tool_pairs import Calls, Paired
-from perdure.context.validity import joined
+from perdure.context.validity import merge_neighbours
 from perdure.session.messages import MediaPart, Message, ToolResultPart
 
 
@@ -52,7 +52,7 @@ class Settled(msgspec.Struct, frozen=True):
         `sizes` are those of the messages that are `paired`, where they are known.
         """
         sizes = sizes_of(paired.messages) if sizes is None else sizes
-        together = joined(self.before(paired.messages))
+        together = merge_neighbours(self.before(paired.messages))
         at, reported = newest_reported(paired.messages)
         handles = handles_in(each.message for each in paired.messages)
         return Settled(
@@ -78,7 +78,7 @@ def sizes_of(messages: Sequence[ContextMessage]) -> tuple[float, ...]:
     return tuple(unscaled_tokens(each.message) for each in messages)
 
 
-def scaled(sizes: Iterable[float], scale: float) -> int:
+def scaled_sum(sizes: Iterable[float], scale: float) -> int:
     """The estimates of messages of these `sizes`, added up."""
     return sum(math.ceil(size * scale) for size in sizes)
 

@@ -14,7 +14,7 @@ from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
-from perdure.session.flows.fold import flow_state, followed
+from perdure.session.flows.fold import flow_state, follow
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -38,7 +38,7 @@ class Journal:
         return marks_of(self._store).is_own(entry)
 
     @property
-    def known(self) -> FlowState | None:
+    def latest(self) -> FlowState | None:
         """Where the flow stood when it was last looked at or appended to; None before."""
         return self._state
 
@@ -67,14 +67,14 @@ class Journal:
             entries = await self._store.entries(self.flow, after=known.last.seq - 1)
             if entries[:1] == [known.last]:
                 told = ((entry, body_of(entry)) for entry in entries[1:])
-                state = followed(known.state, told, self._is_own)
+                state = follow(known.state, told, self._is_own)
         if state is None:
             entries = await self._store.entries(self.flow)
             state = flow_state(((entry, body_of(entry)) for entry in entries), self._is_own)
         kept.keep(CachedState(state, entries[-1], trusted))
         return state
 
-    async def remembered(self) -> FlowState:
+    async def latest_or_read(self) -> FlowState:
         """Where the flow stood when it was last looked at or appended to; read where nobody has.
 
         Raises: as `state`.
@@ -89,7 +89,7 @@ class Journal:
         """
         if self._state is not None:
             told = ((entry, body_of(entry)) for entry in _following(self._state.head, entries))
-            self._state = followed(self._state, told, self._is_own)
+            self._state = follow(self._state, told, self._is_own)
 
     def write(self, state: FlowState, *bodies: SideBody) -> Write:
         """`bodies` as a write that counts only while the flow stands at `state`."""
@@ -112,7 +112,7 @@ class Journal:
             except HeadConflict:
                 continue
             self.follow(committed.entries[0])
-            return await self.remembered()
+            return await self.latest_or_read()
 
 
 def _following(head: int, entries: Iterable[Entry]) -> Iterator[Entry]:

@@ -15,7 +15,7 @@ import msgspec
 from perdure.engine.flows.answer_text import AnswerText
 from perdure.engine.flows.documents.answers import kept_answer
 from perdure.engine.flows.documents.turn_end import answer_path, task_finished
-from perdure.engine.flows.files.graph_file import Drawing, Drawn
+from perdure.engine.flows.files.graph_file import Drawn, GraphFile
 from perdure.engine.flows.files.record import Found, RecordFolder
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.node_end import Ended, drawn_wrong
@@ -56,7 +56,7 @@ class FlowContext:
     record: RecordFolder
     workspace: RecordFolder
     checks: Checks
-    drawing: Drawing | None = None
+    drawing: GraphFile | None = None
 
 
 class NodeTurn:
@@ -76,7 +76,7 @@ class NodeTurn:
         self._said: AnswerText | None = None
         """What was said last, as far as it was appended; None before that was looked for."""
         self._next_said = AnswerText()
-        self._configured = self._configuration(ground.journal.known)
+        self._configured = self._configuration(ground.journal.latest)
         self._is_unheard = False
         """Whether nobody said that what was to be written beside was appended."""
 
@@ -93,14 +93,14 @@ class NodeTurn:
         state = await self._stands(is_begun=is_begun)
         written = self._claim(state) if is_begun else ()
         if finished is None:
-            return CoCommit(self._writes(state, written), notes=self._entered(state, entries))
-        ended = self._ended(msgspec.json.decode(finished.body, type=TurnFinished))
-        drawn, found = await self._looked(state, ended)
+            return CoCommit(self._writes(state, written), notes=self._entry_markers(state, entries))
+        ended = self._turn_end(msgspec.json.decode(finished.body, type=TurnFinished))
+        drawn, found = await self._read_files(state, ended)
         changed = () if drawn.graph is None else (WorkflowChanged(drawn.graph),)
         now = state if drawn.graph is None else replace(state, graph=drawn.graph)
         if state.document is not None:
-            found = await self._answered(ended)
-        settled = await self._settled(now, ended, found, drawn.faults)
+            found = await self._document_answer(ended)
+        settled = await self._outcome(now, ended, found, drawn.faults)
         contents = tuple(f.content for f in found.values() if f.artifact.problem is None)
         return CoCommit(self._writes(state, (*written, *changed, settled)), contents)
 
@@ -119,7 +119,7 @@ class NodeTurn:
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal
-        return await (journal.state() if is_doubtful else journal.remembered())
+        return await (journal.state() if is_doubtful else journal.latest_or_read())
 
     async def _listen(self, entries: Sequence[NewEntry]) -> None:
         """Remember what the turn's end will be judged by."""
@@ -145,7 +145,7 @@ class NodeTurn:
             raise NodeClaimLost(self._part.role)
         return (claim,)
 
-    def _entered(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
+    def _entry_markers(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
         """Where in its session a node begins; its role may come back to it without leaving it."""
         part = self._part
         if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
@@ -158,11 +158,11 @@ class NodeTurn:
         self._is_unheard = bool(bodies)
         return (self._ground.journal.write(state, *bodies),) if bodies else ()
 
-    def _ended(self, finished: TurnFinished) -> Ended:
+    def _turn_end(self, finished: TurnFinished) -> Ended:
         is_denied = finished.failure == DENIED
         return Ended(finished.end, self._next_said.text, finished.error, is_denied)
 
-    async def _looked(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
+    async def _read_files(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
         """What its owner made of the flow's graph (others cannot put it right), and the files."""
         ground, part = self._ground, self._part
         is_drawing = isinstance(part, NodePart) and base_role(part.role) == OWNER
@@ -178,7 +178,7 @@ class NodeTurn:
 
         return await asyncio.to_thread(look)
 
-    async def _answered(self, ended: Ended) -> dict[str, Found]:
+    async def _document_answer(self, ended: Ended) -> dict[str, Found]:
         """The answer of a document's node, as what it hands over."""
         part, record = self._part, self._ground.record
         if ended.end != "stop" or not isinstance(part, NodePart):
@@ -187,7 +187,7 @@ class NodeTurn:
         kept = await asyncio.to_thread(kept_answer, record.folder, path, ended.text)
         return {} if kept is None else {path: kept}
 
-    async def _settled(
+    async def _outcome(
         self, state: FlowState, ended: Ended, found: dict[str, Found], faults: tuple[str, ...]
     ) -> SideBody:
         if state.document is not None and isinstance(self._part, NodePart):
@@ -197,4 +197,4 @@ class NodeTurn:
             return drawn_wrong(state, self._part.node, faults)
         unhealthy = await self._ground.checks() if self._part.is_closing(state) else ()
         artifacts = {name: f.artifact for name, f in found.items()}
-        return self._part.settled(state, ended, artifacts, unhealthy)
+        return self._part.outcome(state, ended, artifacts, unhealthy)

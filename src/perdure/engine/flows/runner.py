@@ -102,7 +102,7 @@ class FlowRunner:
                 if woken.done():
                     await self._look(woken.result())
                     woken = None
-                state = await self._journal.remembered()
+                state = await self._journal.latest_or_read()
         finally:
             await self._suspend(woken)
 
@@ -138,7 +138,7 @@ class FlowRunner:
 
     async def _look(self, newest: int | None) -> None:
         """Read what was appended, unless it is known: most of it this process appended itself."""
-        known = await self._journal.remembered()
+        known = await self._journal.latest_or_read()
         if newest is None or newest > known.head:
             await self._journal.state()
 
@@ -292,10 +292,10 @@ class FlowRunner:
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
-                await self._parked_work.park_part(part, _told(error))
+                await self._parked_work.park_part(part, _error_text(error))
                 return
             # A turn that was taken up may have been ended by whose it was: the next pass sees that.
-            repair = part.repair(await self._journal.remembered())
+            repair = part.repair(await self._journal.latest_or_read())
             if repair is None:
                 return
             message = repair.message
@@ -343,7 +343,7 @@ def _is_running(state: FlowState, part: TurnPart) -> bool:
     return phase is not None and part.role in phase.running_roles
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
 
 

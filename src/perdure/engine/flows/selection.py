@@ -64,7 +64,7 @@ def is_configuring(state: FlowState) -> bool:
     return any(who_configures(state, dimension) != "given" for dimension in DIMENSIONS)
 
 
-def undecided(state: FlowState, role: str, offers: Offers) -> Undecided:
+def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
     """What of `offers` is still to be chosen for `role`.
 
     What a selector is choosing from now stays what it was told, whatever is offered since.
@@ -106,7 +106,7 @@ def selector_session(flow: StreamId, role: str, number: int) -> StreamId:
     return stream_id(f"{flow}__{role}__selector-{number}")
 
 
-def selected(
+def selection(
     state: FlowState, opened: SelectorOpened, answer: str, *, is_partial: bool
 ) -> RoleConfigured:
     """What the answer of a selector makes of its role.

@@ -15,7 +15,7 @@ import msgspec
 from perdure.engine.hooks.points import Block, HookName, HookPoint
 from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks.arguments import takes_declared
-from perdure.tools.callbacks import called
+from perdure.tools.callbacks import run_callback
 
 Hook = Callable[[Any], Any]
 """A function of the point, plain or async; what it gives back is the answer, None for none."""
@@ -93,7 +93,7 @@ class Hooks:
 
 async def _answer(registered: Registered, point: HookPoint) -> object:
     try:
-        answer: object = await called(registered.hook, point)
+        answer: object = await run_callback(registered.hook, point)
         if answer is not None and not isinstance(answer, point.takes):
             raise TypeError(f"it takes no {type(answer).__name__} as an answer")
         return answer

@@ -18,10 +18,10 @@ from perdure.engine.hooks.registry import Hooks
 from perdure.errors import ModelRefused, ToolDenied, ToolError
 from perdure.models.protocol import (
     Delta,
-    Finished,
     ModelClient,
     ModelInfo,
     ModelRequest,
+    StreamEnd,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -51,10 +51,10 @@ class HookedModels:
         Raises: ModelRefused when one blocks; ModelError.
         """
         if self._hooks.has("before_model_call") or self._hooks.has("after_model_call"):
-            return self._asked(request)
+            return self._stream_request(request)
         return self._models.stream(request)
 
-    async def _asked(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+    async def _stream_request(self, request: ModelRequest) -> AsyncGenerator[Delta]:
         asked = BeforeModelCall(self._session_id, request)
         point, answer = await self._hooks.ask(asked)
         if isinstance(answer, Block):
@@ -73,7 +73,7 @@ class HookedModels:
                     builder.add(delta)
                 yield delta
         if builder is not None:
-            message = builder.finished()
+            message = builder.build()
             await self._hooks.tell(AfterModelCall(self._session_id, request, message))
 
 
@@ -101,7 +101,7 @@ def _deltas_of(message: Message) -> Iterator[Delta]:
             case _:
                 pass  # a model gives nothing else
     usage = message.usage or Usage()  # no model was called: it took nothing
-    yield Finished(message.stop_reason or ("tool_calls" if calls else "stop"), usage)
+    yield StreamEnd(message.stop_reason or ("tool_calls" if calls else "stop"), usage)
 
 
 class HookedCall:
@@ -125,7 +125,7 @@ class HookedCall:
         self._call = call
         return answer if isinstance(answer, ToolOutput) else await self._spec.run(call)
 
-    async def answered(self, run: ToolRun) -> ToolRun:
+    async def apply_hooks(self, run: ToolRun) -> ToolRun:
         """`run` as the hooks have it, however it ended; as it is where the call was blocked."""
         if self._call is None or not self._hooks.has("tool_result"):
             return run

@@ -13,7 +13,7 @@ from perdure.engine.turns.inputs import Input
 from perdure.engine.turns.state import OpenCall, provider_of
 from perdure.events.scope import Facts
 from perdure.models.protocol import ToolDeclaration
-from perdure.secrets.mask import masked, masked_value
+from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import (
     Message,
@@ -35,7 +35,7 @@ _ESCAPED = 6
 """Characters that JSON may need for one."""
 
 
-def scoped(facts: Facts) -> Attributes:
+def scope_attributes(facts: Facts) -> Attributes:
     """The attributes that every span has: whose work it is."""
     found: Attributes = {names.fact(name): value for name, value in facts.items()}
     if "session" in facts:
@@ -124,23 +124,23 @@ def shown_messages(messages: Sequence[Message]) -> str:
     kept: list[str] = []
     room = MAX_CONTENT - _ROOM_FOR_NOTE
     for message in reversed(messages):
-        text = _encoded(_shown(message))
+        text = _encode(_message_fields(message))
         if len(text) + 1 > room:
             break
         room -= len(text) + 1
         kept.insert(0, text)
     if not kept and messages:
-        kept.append(_clipped(_shown(messages[-1]), room))
+        kept.append(_clip(_message_fields(messages[-1]), room))
     if missing := len(messages) - len(kept):
         note = {"type": "text", "content": f"[{missing} earlier messages are left out]"}
-        kept.insert(0, _encoded({"role": "system", "parts": [note]}))
+        kept.insert(0, _encode({"role": "system", "parts": [note]}))
     return f"[{','.join(kept)}]"
 
 
 def shown_instructions(text: str) -> str:
     """The system prompt, likewise."""
-    clipped = masked(text)[: (MAX_CONTENT - _ROOM_FOR_NOTE) // _ESCAPED]
-    return _encoded([{"type": "text", "content": clipped}])
+    clipped = mask_secrets(text)[: (MAX_CONTENT - _ROOM_FOR_NOTE) // _ESCAPED]
+    return _encode([{"type": "text", "content": clipped}])
 
 
 def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
@@ -148,8 +148,12 @@ def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
     shown: list[str] = []
     room = MAX_CONTENT
     for tool in tools:
-        about = {"type": "function", "name": tool.name, "description": masked(tool.description)}
-        text = _encoded({**about, "parameters": tool.parameters})
+        about = {
+            "type": "function",
+            "name": tool.name,
+            "description": mask_secrets(tool.description),
+        }
+        text = _encode({**about, "parameters": tool.parameters})
         room -= len(text) + 1
         if room < 2:
             break
@@ -157,7 +161,7 @@ def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
     return f"[{','.join(shown)}]"
 
 
-def _shown(message: Message) -> dict[str, object]:
+def _message_fields(message: Message) -> dict[str, object]:
     parts = [each for part in message.parts if (each := _shown_part(part)) is not None]
     shown: dict[str, object] = {"role": message.role, "parts": parts}
     if message.stop_reason is not None:
@@ -166,10 +170,10 @@ def _shown(message: Message) -> dict[str, object]:
     return shown
 
 
-def _clipped(shown: dict[str, object], room: int) -> str:
+def _clip(shown: dict[str, object], room: int) -> str:
     """`shown` with its texts cut until it fits into `room` characters."""
     most = room
-    while len(text := _encoded(_cut(shown, most))) > room and most:
+    while len(text := _encode(_cut(shown, most))) > room and most:
         most = max(most // 2, most - (len(text) - room))
     return text
 
@@ -185,27 +189,31 @@ def _cut(value: object, most: int) -> object:
     return value
 
 
-def _encoded(value: object) -> str:
+def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
 def shown_args(args: Mapping[str, object]) -> str:
     """The arguments of a tool call, likewise."""
     shown = cast("dict[str, object]", masked_value(args))
-    text = _encoded(shown)
-    return text if len(text) <= MAX_CONTENT else _clipped(shown, MAX_CONTENT)
+    text = _encode(shown)
+    return text if len(text) <= MAX_CONTENT else _clip(shown, MAX_CONTENT)
 
 
 def _shown_part(part: object) -> dict[str, object] | None:
     match part:
         case TextPart():
-            return {"type": "text", "content": masked(part.text)}
+            return {"type": "text", "content": mask_secrets(part.text)}
         case ThinkingPart():
-            return {"type": "reasoning", "content": masked(part.text)}
+            return {"type": "reasoning", "content": mask_secrets(part.text)}
         case ToolCallPart():
             arguments = masked_value(part.args)
             return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
         case ToolResultPart():
-            return {"type": "tool_call_response", "id": part.call_id, "result": masked(part.text)}
+            return {
+                "type": "tool_call_response",
+                "id": part.call_id,
+                "result": mask_secrets(part.text),
+            }
         case _:
             return None  # media are bytes, and what is unknown may be anything

@@ -66,7 +66,7 @@ class ToldModels:
                 if not has_begun:
                     has_begun = True
                     after_s = self._clock.steady_s() - started_s
-                    _safely(partial(self._begun, span, request.model, after_s))
+                    _safely(partial(self._on_first_token, span, request.model, after_s))
                 yield delta
         finally:
             if isinstance(deltas, AsyncGenerator):
@@ -84,7 +84,7 @@ class ToldModels:
         if request.tools:
             span.set_attribute(names.TOOL_DEFINITIONS, shown_tools(request.tools))
 
-    def _begun(self, span: Span, model: str, after_s: float) -> None:
+    def _on_first_token(self, span: Span, model: str, after_s: float) -> None:
         span.set_attribute(names.RESPONSE_FIRST_CHUNK, after_s)
         provider = provider_of(model)
         labels: Mapping[str, str] = {

@@ -26,7 +26,7 @@ from perdure.engine.telemetry.attributes import (
     of_call,
     of_tool,
     of_usage,
-    scoped,
+    scope_attributes,
     shown_args,
     shown_message,
     usage_of,
@@ -41,7 +41,7 @@ from perdure.engine.turns.state import OpenCall, TurnState
 from perdure.errors import PerdureError
 from perdure.events.scope import scope
 from perdure.models.protocol import ModelClient
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import Usage
@@ -106,7 +106,7 @@ class SpanObserver:
             return self._call(effect.call, config)
         if isinstance(effect, RunTool):
             return self._tool(effect.tool.started)
-        return nullcontext(_ignored)
+        return nullcontext(_ignore)
 
     # ------------------------------------------------------------ inside
 
@@ -125,7 +125,7 @@ class SpanObserver:
             labels[names.ERROR_TYPE] = error
         self._calls.record(self._clock.steady_s() - started_s, labels)
         if usage is not None:
-            self._spent(usage, labels)
+            self._add_usage(usage, labels)
 
     @contextmanager
     def _tool(self, started: ToolStarted) -> Generator[Happened]:
@@ -142,7 +142,7 @@ class SpanObserver:
             outcome = returned.outcome if isinstance(returned, inputs.ToolReturned) else "aborted"
             span.set_attribute(names.OUTCOME, outcome)
             if self._has_content and isinstance(returned, inputs.ToolReturned):
-                span.set_attribute(names.TOOL_RESULT, masked(returned.text)[:MAX_CONTENT])
+                span.set_attribute(names.TOOL_RESULT, mask_secrets(returned.text)[:MAX_CONTENT])
         labels: Attributes = {
             names.OPERATION: names.EXECUTE_TOOL,
             names.TOOL_NAME: started.tool,
@@ -159,7 +159,7 @@ class SpanObserver:
             name,
             context=self._parent(),
             kind=kind,
-            attributes={**scoped(scope()), **about},
+            attributes={**scope_attributes(scope()), **about},
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -204,7 +204,7 @@ class SpanObserver:
         if self._has_content:
             span.set_attribute(names.OUTPUT_MESSAGES, shown_message(message))
 
-    def _spent(self, usage: Usage, labels: Attributes) -> None:
+    def _add_usage(self, usage: Usage, labels: Attributes) -> None:
         read = usage.total_tokens - usage.output_tokens
         self._tokens.record(read, {**labels, names.TOKEN_TYPE: "input"})
         self._tokens.record(usage.output_tokens, {**labels, names.TOKEN_TYPE: "output"})
@@ -218,5 +218,5 @@ def _mark(span: Span, error: str | None) -> None:
         span.set_status(Status(StatusCode.ERROR))
 
 
-def _ignored(_: Input) -> None:
+def _ignore(_: Input) -> None:
     """Waiting is nobody's work."""

@@ -103,7 +103,7 @@ class Link(msgspec.Struct, frozen=True):
     window_tokens: int | None = None
 
 
-class Ruling(Protocol):
+class PermissionCheck(Protocol):
     """What a policy says about a tool call (`tools.judging` makes them).
 
     `text` asks the person, or tells the model why not; `grant` is what the answer "always" allows
@@ -150,7 +150,7 @@ class Ruling(Protocol):
         ...
 
 
-Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
+Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], PermissionCheck]
 """Says whether a call may run, given what people granted in the turn so far, and what an approval
 would be bound to: None where that was not read yet. Pure."""
 
@@ -169,7 +169,7 @@ class Runs(msgspec.Struct, frozen=True):
     bound: Bound | None = None
 
 
-def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
+def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> PermissionCheck:
     """The judge that lets everything run."""
     return Runs()
 

@@ -140,7 +140,7 @@ class Delegation(Protocol):
         """
         ...
 
-    async def delegated(self, key: str) -> Delegated | None:
+    async def find_delegated(self, key: str) -> Delegated | None:
         """The session that the call with the idempotency key `key` opened, if it did."""
         ...
 

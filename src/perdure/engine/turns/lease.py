@@ -72,14 +72,14 @@ class LeaseHolder:
             return
         claim = self._claim
 
-        async def taken(dead_owner: str | None) -> None:
+        async def take(dead_owner: str | None) -> None:
             self._hold(
                 await claim.store.acquire_lease(
                     claim.stream, claim.owner, claim.ttl_ms, dead_owner=dead_owner
                 )
             )
 
-        await self._known(taken)
+        await self._reporting_dead_holder(take)
 
     async def commit(self, commit: Commit, *, is_last: bool = False) -> CommitResult:
         """Make `commit`, whose first write is to the session, as the one who leads it.
@@ -149,16 +149,18 @@ class LeaseHolder:
     async def _taking(self, commit: Commit, *, is_releasing: bool) -> CommitResult:
         claim = self._claim
 
-        async def taken(dead_owner: str | None) -> CommitResult:
+        async def take(dead_owner: str | None) -> CommitResult:
             taking = LeaseRequest(claim.owner, claim.ttl_ms, dead_owner)
             led = _with(commit, taking=taking, is_releasing=is_releasing)
             committed = await claim.store.commit(led)
             self._hold(committed.leases[0])
             return committed
 
-        return await self._known(taken)
+        return await self._reporting_dead_holder(take)
 
-    async def _known(self, taken: Callable[[str | None], Coroutine[Any, Any, T]]) -> T:
+    async def _reporting_dead_holder(
+        self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
+    ) -> T:
         """What `taken` gives; it is told of a holder of the lease who is certainly dead.
 
         Whoever is cancelled here waits for it all the same: what is taken is to be given back.

@@ -41,7 +41,7 @@ async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
     return fold(before, await store.entries(stream, after=state.open_turn - 1))
 
 
-async def lost(store: LogReader, turn: TurnState) -> Lost:
+async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
     """What is known of the effect that was open when the turn's process died."""
     if turn.phase is not Phase.CALLING or turn.open_call is None:
         return Lost()
@@ -51,7 +51,7 @@ async def lost(store: LogReader, turn: TurnState) -> Lost:
     return Lost(has_begun=True, partial=_readable(kept[1]))
 
 
-async def carried(store: LogReader, stream: StreamId, head: int) -> TurnState:
+async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnState:
     """The state that the log of `stream` up to `head` leads to, as far as a new turn needs it.
 
     Raises: SessionNotFound.
@@ -85,7 +85,7 @@ async def spent_in(store: LogReader, stream: StreamId) -> Spending:
     Raises: SessionNotFound.
     """
     state = await store.state(stream)
-    return (await carried(store, stream, state.head)).spent
+    return (await carried_state(store, stream, state.head)).spent
 
 
 async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
@@ -99,7 +99,7 @@ async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
     return state
 
 
-class IdleStanding(msgspec.Struct, frozen=True):
+class IdleState(msgspec.Struct, frozen=True):
     """Where a session stands in which no turn is open; one that `has_ended` is to be reopened."""
 
     head: int
@@ -119,12 +119,12 @@ class Recollection:
         self.left: TurnState | None = None
 
     @property
-    def standing(self) -> IdleStanding | None:
+    def standing(self) -> IdleState | None:
         """Where the session stands if nobody else has appended; None where that is not known."""
         left, leaf = self.left, self.branch.leaf
         if left is None or left.finished is None or left.ends_session or leaf is None:
             return None
-        return IdleStanding(left.head, leaf, left.number)
+        return IdleState(left.head, leaf, left.number)
 
     async def so_far(self, head: int) -> TurnState:
         """The state that the log up to `head`, its last entry, leads to, for a new turn.
@@ -135,7 +135,7 @@ class Recollection:
         left = self.left
         if left is None or not 0 <= head - left.head <= _PAGE:
             self.forget()
-            return await carried(self._store, self._stream, head)
+            return await carried_state(self._store, self._stream, head)
         if left.head < head:
             added = await self._store.entries(self._stream, left.head, head - left.head)
             self.branch.follow(added)
@@ -177,8 +177,8 @@ async def give_up(claim: Claim) -> TurnState | None:
         turn = await open_turn(claim.store, claim.stream)
         if turn is None:
             return None
-        gone = await lost(claim.store, turn)
-        return await _closed(claim, leadership, turn, Aborted(gone.partial))
+        gone = await lost_effect(claim.store, turn)
+        return await _close_turn(claim, leadership, turn, Aborted(gone.partial))
 
 
 async def interrupt(claim: Claim) -> None:
@@ -194,7 +194,7 @@ async def interrupt(claim: Claim) -> None:
         try:
             turn = await open_turn(claim.store, claim.stream)
             assert turn is not None
-            gone = await lost(claim.store, turn)
+            gone = await lost_effect(claim.store, turn)
             config = TurnConfig(agent="", model="", tools={})
             happened = Aborted(gone.partial, is_interrupted=True)
             head, entries = turn.head, step(turn, happened, config, at).entries
@@ -219,7 +219,7 @@ async def expire(claim: Claim) -> TurnState | None:
             turn = await open_turn(claim.store, claim.stream)
             if turn is None or not _has_expired(turn, claim.clock.now_ms()):
                 return None
-            return await _closed(claim, leadership, turn, Expired())
+            return await _close_turn(claim, leadership, turn, Expired())
     except LeaseHeld:
         return None
 
@@ -229,7 +229,7 @@ def _has_expired(turn: TurnState | None, at: int) -> bool:
     return asked is not None and asked.answer is None and asked.question.is_expired(at)
 
 
-async def _closed(
+async def _close_turn(
     claim: Claim, leadership: LeaseHolder, turn: TurnState, happened: Aborted | Expired
 ) -> TurnState:
     at = claim.clock.now_ms()

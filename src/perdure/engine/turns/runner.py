@@ -22,7 +22,7 @@ from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effec
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.executor.answer_wait import answer_wait
 from perdure.engine.turns.executor.model_call import AnswerCall, key_renewed
-from perdure.engine.turns.executor.summary import summarised, tell_compacted
+from perdure.engine.turns.executor.summary import summarise, tell_compacted
 from perdure.engine.turns.executor.tool_call import bound_now, tool_outcome
 from perdure.engine.turns.inputs import (
     Aborted,
@@ -60,7 +60,7 @@ from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.validation.contents import named_contents
 from perdure.tools.approval import Bound
-from perdure.tools.callbacks import guarded
+from perdure.tools.callbacks import run_guarded
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 _HAS_STRAY_COUNTS = sys.version_info < (3, 13)
 
 
-class Stopping:
+class StopRequest:
     """Whether and how a turn is to be ended by its owner.
 
     `is_asked`: somebody asked. `has_cut`: what the turn did then was cancelled before it had ended.
@@ -107,12 +107,12 @@ class Stopping:
         finally:
             self._performing = None
         if self._cuts:
-            await self._survived(task)
+            await self._uncancel(task)
         if task.cancelling() > before:
             raise asyncio.CancelledError  # the effect was, and may have its outcome all the same
         return None if self.has_cut else happened
 
-    async def _survived(self, task: asyncio.Task[Any]) -> None:
+    async def _uncancel(self, task: asyncio.Task[Any]) -> None:
         """Take back what was asked of the turn's task to have its effect cut."""
         while self._cuts:
             self._cuts -= 1
@@ -136,7 +136,7 @@ class TurnRunner:
         leadership: LeaseHolder,
         config: TurnConfig,
         settings: RequestSettings,
-        stopping: Stopping,
+        stopping: StopRequest,
         *,
         branch: FollowedWindow,
         companion: CommitParticipant | None = None,
@@ -159,7 +159,7 @@ class TurnRunner:
         else as `run`.
         """
         with within(session=self._environment.stream, turn=begin.number):
-            return await self._committed(state, begin)
+            return await self._commit_step(state, begin)
 
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
         """Go on from `state`, in which the turn has begun or was lost, until the turn is over.
@@ -195,7 +195,7 @@ class TurnRunner:
     async def _record(self, state: TurnState, happened: Input) -> TurnState:
         while True:
             try:
-                return await self._committed(state, happened)
+                return await self._commit_step(state, happened)
             except HeadConflict:
                 state = await self._caught_up(state)
             except InvalidEntry as error:
@@ -206,10 +206,10 @@ class TurnRunner:
                 await self._keep_late(state, happened, error)
                 raise
 
-    async def _committed(self, state: TurnState, happened: Input) -> TurnState:
+    async def _commit_step(self, state: TurnState, happened: Input) -> TurnState:
         environment = self._environment
         at = environment.clock.now_ms()
-        decided = await self._decided(state, happened, at)
+        decided = await self._decide(state, happened, at)
         if not decided.entries:
             return decided.state
         beside = await self._beside(decided.entries)
@@ -229,7 +229,7 @@ class TurnRunner:
         # What the step decided is in its state, since that is how the state came about.
         return fold(decided.state, appended[len(decided.entries) :])
 
-    async def _decided(self, state: TurnState, happened: Input, at: int) -> Step:
+    async def _decide(self, state: TurnState, happened: Input, at: int) -> Step:
         """The step that `happened` leads to, once what approvals are bound to was read for it."""
         bounds: dict[int, Bound] = {}
         while True:
@@ -283,37 +283,37 @@ class TurnRunner:
         Raises: what the store raises; whatever else is raised breaks the turn.
         """
         try:
-            return await self._performed(effect, state)
+            return await self._run_effect(effect, state)
         except (StoreError, SessionError):
             raise
         except Exception as error:  # noqa: BLE001 - a turn that stays open would block the session
             return _broken(error)
 
-    async def _performed(self, effect: Effect, state: TurnState) -> Input:
+    async def _run_effect(self, effect: Effect, state: TurnState) -> Input:
         self._answer_call = None
         if self._stopping.is_asked:
-            return await self._aborted(effect)
-        happened = await self._stopping.uncut(guarded(self._perform(effect, state)))
+            return await self._abort(effect)
+        happened = await self._stopping.uncut(run_guarded(self._perform(effect, state)))
         if happened is None:
-            return await self._aborted(effect)
+            return await self._abort(effect)
         # A connection that breaks while it is closed is no outage.
         is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
-        return await self._aborted(effect) if is_broken_off else happened
+        return await self._abort(effect) if is_broken_off else happened
 
-    async def _aborted(self, effect: Effect) -> Aborted:
+    async def _abort(self, effect: Effect) -> Aborted:
         call, is_cancel = self._answer_call, self._stopping.is_cancel
         if call is None:
-            return Aborted(is_cancel=is_cancel, delegated=await self._delegated(effect))
+            return Aborted(is_cancel=is_cancel, delegated=await self._delegated_session(effect))
         partial = call.partial()
         usage, is_estimated = call.usage(partial)
         return Aborted(partial, usage, is_estimated, is_cancel=is_cancel)
 
-    async def _delegated(self, effect: Effect) -> Delegated | None:
+    async def _delegated_session(self, effect: Effect) -> Delegated | None:
         """The session that the tool which was stopped had opened: what it spent counts here."""
         below = self._environment.delegation
         if below is None or not isinstance(effect, RunTool):
             return None
-        return await below.delegated(effect.tool.started.idempotency_key)
+        return await below.find_delegated(effect.tool.started.idempotency_key)
 
     def _perform(self, effect: Effect, state: TurnState) -> Awaitable[Input]:
         if isinstance(effect, CallModel):
@@ -335,7 +335,7 @@ class TurnRunner:
             reason = "overflow" if state.last_error == "context_overflow" else "threshold"
             is_asked = self._summary_call == call.call
             self._summary_call = call.call
-            outcome = await summarised(self._environment, self._config, reason, is_asked=is_asked)
+            outcome = await summarise(self._environment, self._config, reason, is_asked=is_asked)
             return summary_counted(outcome, call.model, call.tokens_estimated, self._config)
         self._answer_call = AnswerCall(
             self._environment,
@@ -366,7 +366,7 @@ class TurnRunner:
         elif isinstance(effect, RunTool):
             seq = effect.tool.seq
         if seq is not None:
-            self._environment.bus.closed(self._environment.stream, seq)
+            self._environment.bus.close_call(self._environment.stream, seq)
 
 
 def _broken(error: Exception) -> Broken:

@@ -16,8 +16,14 @@ from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings, Scales
 from perdure.engine.turns.inputs import Begin
 from perdure.engine.turns.lease import LeaseHolder, leading
-from perdure.engine.turns.recovery import IdleStanding, Recollection, idle_state, lost, open_turn
-from perdure.engine.turns.runner import Stopping, TurnRunner
+from perdure.engine.turns.recovery import (
+    IdleState,
+    Recollection,
+    idle_state,
+    lost_effect,
+    open_turn,
+)
+from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
 from perdure.models.protocol import ThinkingLevel
@@ -37,7 +43,7 @@ class Signals:
     def __init__(self, companion: CommitParticipant | None = None) -> None:
         self.companion = companion
         self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.stopping = Stopping()
+        self.stopping = StopRequest()
 
     def begins_after(self, seq: int) -> None:
         """The turn leads its session; its events are those after `seq`."""
@@ -171,7 +177,7 @@ class SessionTurns:
             signals.begins_after(turn.turn_seq - 1)
             self._known.forget()
             settings = await self._known.branch.settings()
-            happened = await lost(self.environment.store, turn)
+            happened = await lost_effect(self.environment.store, turn)
             return await self._runner(leadership, settings, signals).run(turn, happened)
 
     # ------------------------------------------------------------ inside
@@ -181,9 +187,9 @@ class SessionTurns:
         if self.environment.load_models is not None:
             await self.environment.load_models(self.terms.models)
 
-    async def _standing(self) -> IdleStanding:
+    async def _standing(self) -> IdleState:
         state = await idle_state(self.environment.store, self._stream)
-        return IdleStanding(
+        return IdleState(
             state.head, state.leaf, state.info.turns, has_ended=state.info.status != "active"
         )
 

@@ -394,18 +394,18 @@ def _grant_revoked(state: TurnState, entry: Entry, body: Body) -> TurnState:
     return msgspec.structs.replace(state, granted=left)
 
 
-def _queued(state: TurnState, entry: Entry, body: Body) -> TurnState:
+def _on_queued(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, Queued)
     return msgspec.structs.replace(state, queued=(*state.queued, entry))
 
 
-def _adopted(state: TurnState, entry: Entry, body: Body) -> TurnState:
+def _on_adopted(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, Adopted)
     left = tuple(waiting for waiting in state.queued if waiting.id != entry.about)
     return msgspec.structs.replace(state, queued=left)
 
 
-def _interrupted(state: TurnState, entry: Entry, body: Body) -> TurnState:
+def _on_interrupted(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, Interrupted)
     return msgspec.structs.replace(state, partial=body.partial)
 
@@ -443,9 +443,9 @@ _RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
     Answer.kind: _answer,
     QuestionWithdrawn.kind: _question_withdrawn,
     GrantRevoked.kind: _grant_revoked,
-    Queued.kind: _queued,
-    Adopted.kind: _adopted,
-    Interrupted.kind: _interrupted,
+    Queued.kind: _on_queued,
+    Adopted.kind: _on_adopted,
+    Interrupted.kind: _on_interrupted,
     Compaction.kind: _compaction,
     LeafMoved.kind: _leaf,
     CompactionUndone.kind: _undone,

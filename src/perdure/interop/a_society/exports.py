@@ -17,7 +17,7 @@ from perdure.interop.a_society.folder import FEED, FLOW, SELECTORS, TRANSCRIPT
 from perdure.interop.a_society.record import RECORD, RecordFiles, read_record
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.flows.feed import feed_of, merged
+from perdure.session.flows.feed import feed_of, merge_logs
 from perdure.session.flows.fold import flow_state
 from perdure.session.flows.kinds import (
     FindingsMade,
@@ -51,7 +51,7 @@ async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
 
     Raises: SessionNotFound; CorruptLog when it is no flow; LimitExceeded.
     """
-    log = decoded(await store.entries(flow))
+    log = decode_entries(await store.entries(flow))
     state = flow_state(log, marks_of(store).is_own)
     record = await _record(store, state, log)
     files = await _logs(store, flow, state, log)
@@ -109,28 +109,28 @@ async def _logs(
     ]
     files = {FLOW: _json({k: v for k, v in run.items() if k not in _NOT_WRITTEN})}
     for role, session in sorted(state.sessions.items()):
-        said = await _kept(store, session)
+        said = await _remaining_entries(store, session)
         transcript = role_session(role, f"{flow}__{role}", said)
         files[f"roles/{role}/{TRANSCRIPT}"] = _json(msgspec.to_builtins(transcript))
-        feed = feed_of(role, merged(log, said))
+        feed = feed_of(role, merge_logs(log, said))
         files[f"roles/{role}/{FEED}"] = _json(msgspec.to_builtins(feed))
     for role, chose in sorted(state.selectors.items()):
         for number, session in enumerate(chose, 1):
-            transcript = role_session(role, session, await _kept(store, session))
+            transcript = role_session(role, session, await _remaining_entries(store, session))
             path = f"{SELECTORS}/{role}-{number}.json"
             files[path] = _json(msgspec.to_builtins(transcript))
     return files
 
 
-async def _kept(store: LogReader, session: StreamId) -> list[tuple[Entry, object]]:
+async def _remaining_entries(store: LogReader, session: StreamId) -> list[tuple[Entry, object]]:
     """What is left of `session`: nothing if it was erased, or removed whole."""
     try:
-        return decoded(await store.entries(session))
+        return decode_entries(await store.entries(session))
     except SessionNotFound:
         return []
 
 
-def decoded(entries: list[Entry]) -> list[tuple[Entry, object]]:
+def decode_entries(entries: list[Entry]) -> list[tuple[Entry, object]]:
     """Each entry with its body; what was erased is left out."""
     return [(entry, body_of(entry)) for entry in entries if not entry.is_erased]
 

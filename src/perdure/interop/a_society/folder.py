@@ -193,7 +193,7 @@ def _run(path: Path) -> Data:
     if phase.get("awaitingHumanRoles"):
         asked = _denied_where_asked(phase["awaitingHumanRoles"])
         run["improvementPhase"] = {**phase, "awaitingHumanRoles": asked}
-    _checked(run, FlowRun, path)
+    _check_type(run, FlowRun, path)
     return run
 
 
@@ -232,7 +232,7 @@ def _grants(found: object, name: str, what: str) -> Data:
 def _role(folder: Path, root: Path) -> RoleFiles:
     transcript = folder / TRANSCRIPT
     session = _object(transcript, root)
-    known = _checked(session, RoleSession, transcript)
+    known = _check_type(session, RoleSession, transcript)
     if known.role_name != folder.name:
         why = f"it is of the role {known.role_name!r}, and lies in the folder of {folder.name!r}"
         raise FormatError(str(transcript), why)
@@ -243,8 +243,8 @@ def _role(folder: Path, root: Path) -> RoleFiles:
 def _feed(path: Path, root: Path) -> tuple[Data, ...]:
     if not path.exists():
         return ()
-    items = _checked(_json(path, root), list[Data], path)
-    _checked(items, list[FeedItem], path)
+    items = _check_type(_json(path, root), list[Data], path)
+    _check_type(items, list[FeedItem], path)
     return tuple(items)
 
 
@@ -312,7 +312,7 @@ def _json(path: Path, root: Path) -> Any:
         raise FormatError(str(path), f"it is no JSON ({error})") from error
 
 
-def _checked(value: object, type: Any, path: Path) -> Any:
+def _check_type(value: object, type: Any, path: Path) -> Any:
     try:
         return msgspec.convert(value, type)
     except (ValueError, TypeError) as error:

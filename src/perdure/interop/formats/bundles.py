@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perdure.interop.formats.items import without_source
-from perdure.interop.formats.native import Bundle, rehomed
+from perdure.interop.formats.native import Bundle, move_entry
 from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, entry_id
-from perdure.session.info import trimmed
+from perdure.session.info import trim_title
 from perdure.session.kinds import ModelChange
 from perdure.session.notes import (
     AgentBound,
@@ -37,7 +37,7 @@ _ABOUT_SESSION = (
 )
 
 
-class FinalStanding(msgspec.Struct, frozen=True):
+class FinalState(msgspec.Struct, frozen=True):
     """Where a session stands after all of its entries.
 
     Shape: `labels` and `undone` speak of entries of the bundle. `system_prompt` is what its agent
@@ -63,15 +63,15 @@ def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
     return leaf
 
 
-def standing_of(bundle: Bundle) -> FinalStanding:
+def standing_of(bundle: Bundle) -> FinalState:
     """Where the session in `bundle` stands."""
-    title, cwd, prompt = trimmed(bundle.header.title), bundle.header.cwd, None
+    title, cwd, prompt = trim_title(bundle.header.title), bundle.header.cwd, None
     for entry in bundle.entries:
         if entry.kind not in _ABOUT_SESSION:
             continue
         match readable(entry):
             case SessionInfoChanged() as change:
-                title = title if change.title is msgspec.UNSET else trimmed(change.title)
+                title = title if change.title is msgspec.UNSET else trim_title(change.title)
                 cwd = cwd if change.cwd is msgspec.UNSET else change.cwd
             case SessionStarted(system_prompt=text) | AgentBound(system_prompt=text):
                 prompt = text or prompt
@@ -79,7 +79,7 @@ def standing_of(bundle: Bundle) -> FinalStanding:
                 prompt = text
             case _:
                 pass
-    return FinalStanding(
+    return FinalState(
         leaf=leaf_of(bundle.entries),
         title=title,
         cwd=cwd,
@@ -127,7 +127,7 @@ def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
     kept = _in_log_order(bundle, {entry.id for entry in tree})
     ids = {entry.id: entry_id(bundle.header.id, seq) for seq, entry in enumerate(kept)}
     entries = tuple(
-        rehomed(entry, bundle.header.id, seq, ids, without_source(entry.body))
+        move_entry(entry, bundle.header.id, seq, ids, without_source(entry.body))
         for seq, entry in enumerate(kept)
     )
     aliases = {alias: ids[entry] for alias, entry in bundle.aliases.items() if entry in ids}

@@ -50,7 +50,7 @@ _CODEX_CONTENT = frozenset({"input_text", "output_text", "input_image"})
 _CLAUDE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
 
 
-def recognised(content: Content) -> Format | None:
+def detect_format(content: Content) -> Format | None:
     """The format of the session in `content`; None when nothing in it tells."""
     if OPENCODE.match(content.read(0, _BEGINNING_BYTES)):
         return "opencode"

@@ -119,7 +119,7 @@ class ParsedSource(msgspec.Struct, frozen=True):
     blank_lines: tuple[int, ...]
     warnings: tuple[str, ...]
 
-    def unaccounted(self) -> list[int]:
+    def unaccounted_lines(self) -> list[int]:
         """Numbers of the lines that nothing was made of and nothing was said about; none, ever."""
         known = {item.number for item in self.items}
         known.update(line.number for line in self.malformed)
@@ -134,7 +134,7 @@ class Bound(msgspec.Struct, frozen=True):
     ids: tuple[EntryId, ...]
 
 
-def bound(
+def bind_items(
     items: Sequence[Item],
     stream: StreamId,
     part: int,
@@ -144,13 +144,13 @@ def bound(
 
     `part` is the seq of their ``import_source``, the first entry of the same write.
     """
-    placing = _Placing(stream, part, known or {})
+    placing = _ItemBinder(stream, part, known or {})
     for position, item in enumerate(items):
         placing.place(position, item)
     return Bound(tuple(placing.entries), tuple(placing.ids))
 
 
-class _Placing:
+class _ItemBinder:
     def __init__(self, stream: StreamId, part: int, known: Mapping[int, EntryId]) -> None:
         self.entries: list[NewEntry] = []
         self.ids: list[EntryId] = []

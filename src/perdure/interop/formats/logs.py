@@ -53,7 +53,7 @@ class LogFile:
         self._aliases: dict[int, str] = {}
         self._blobs: dict[str, tuple[int, int]] = {}
         self._last_turn = self._last_authority = EMPTY
-        self.header, records = native.opened(content)
+        self.header, records = native.open_file(content)
         rules = _Rules(self.header)
         for line, record in records:
             match record:
@@ -118,7 +118,7 @@ class LogFile:
         entry = entry_of_line(line)
         if stream == self.header.id:
             return entry
-        return native.rehomed(entry, stream, seq, _Renaming(self.header.id, stream, len(self)))
+        return native.move_entry(entry, stream, seq, _NewIds(self.header.id, stream, len(self)))
 
     def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[LogStretch]:
         """The entries from seq `first` on as those of `stream`, about `piece_bytes` at a time."""
@@ -237,7 +237,7 @@ class _Rules:
         return seq is not None and seq < len(self._is_tree) and bool(self._is_tree[seq])
 
 
-class _Renaming(Mapping[EntryId, EntryId]):
+class _NewIds(Mapping[EntryId, EntryId]):
     """The ids of a log of `count` entries -> those they have in another stream."""
 
     def __init__(self, old: StreamId, new: StreamId, count: int) -> None:

@@ -65,7 +65,7 @@ _LOWER_BY = 2
 _DEEPEST_HEADING = 6
 
 
-def written(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
+def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
     """`transcript` as Markdown: the branch it stands on, with `has_all_branches` the others too.
 
     Shape: the same transcript gives the same bytes; it ends with one line feed.
@@ -96,7 +96,7 @@ def _heading(transcript: Transcript) -> Iterator[str]:
     rows.append(("Replaced", replaced))
     yield "\n".join(f"- **{name}:** {plain(text)}" for name, text in rows if text)
     if facts.system_prompt:
-        yield folded("Instructions", fenced(facts.system_prompt, "text"))
+        yield fold_block("Instructions", fence(facts.system_prompt, "text"))
     yield "---"
 
 
@@ -182,31 +182,31 @@ def _note(transcript: Transcript, line: TranscriptLine) -> str:
 def _piece(line: TranscriptLine, piece: Piece, answers: dict[int, Result]) -> str:
     match piece:
         case Said(text=text):
-            return quoted(text) if line.role in ("user", "custom_message") else inert(text)
+            return quote(text) if line.role in ("user", "custom_message") else inert(text)
         case Thought(text=text, is_redacted=is_redacted):
-            said = "(withheld by the provider)" if is_redacted else quoted(text)
-            return folded("Thinking", said)
+            said = "(withheld by the provider)" if is_redacted else quote(text)
+            return fold_block("Thinking", said)
         case Called():
             return _call(piece, answers.get(id(piece)))
         case Result():
-            return folded(f"Result of {piece.name or 'a call'}", _result(piece))
+            return fold_block(f"Result of {piece.name or 'a call'}", _result(piece))
         case Medium():
             return _medium(piece)
         case Strange(text=text):
-            return folded("Data", fenced(text, "json"))
+            return fold_block("Data", fence(text, "json"))
 
 
 def _call(call: Called, result: Result | None) -> str:
     state = " · no result" if result is None else " · failed" if result.is_error else ""
     title = f"{call.name} {brief(call.brief, 80)}".strip() + state
-    inside = [fenced(call.args, "json")] if call.args != "{}" else []
+    inside = [fence(call.args, "json")] if call.args != "{}" else []
     if result is not None:
         inside.append(_result(result))
-    return folded(title, "\n\n".join(inside) or "(no arguments)")
+    return fold_block(title, "\n\n".join(inside) or "(no arguments)")
 
 
 def _result(result: Result) -> str:
-    shown = [fenced(result.text, "text")] if result.text.strip() else ["(no output)"]
+    shown = [fence(result.text, "text")] if result.text.strip() else ["(no output)"]
     return "\n\n".join((*shown, *(_medium(medium) for medium in result.media)))
 
 
@@ -223,14 +223,14 @@ def plain(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def fenced(text: str, language: str) -> str:
+def fence(text: str, language: str) -> str:
     """`text` as a code block whose fence is longer than any in it."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def folded(title: str, inside: str) -> str:
+def fold_block(title: str, inside: str) -> str:
     """`inside` below a line to unfold it by, where the renderer can fold."""
     shown = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return (
@@ -238,7 +238,7 @@ def folded(title: str, inside: str) -> str:
     )
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """`text`, made `inert`, as a block quote: nothing in it can reach beyond its end.
 
     Tabs at the beginnings of its lines become spaces: behind a ``>`` they would be narrower.
@@ -267,7 +267,7 @@ def inert(text: str) -> str:
             out += _inert_stretch(stretch)
             stretch = []
         if length:
-            out += _closed(lines[at : at + length])
+            out += _close_fence(lines[at : at + length])
         elif line.strip():
             stretch.append(line)
         else:
@@ -298,7 +298,7 @@ def _code_length(lines: Sequence[str], at: int) -> int:
     return 0 if opened[0][0].isspace() else len(lines) - at
 
 
-def _closed(code: Sequence[str]) -> list[str]:
+def _close_fence(code: Sequence[str]) -> list[str]:
     """Fenced `code` with its end, which the text may be missing."""
     opened = _FENCE.match(code[0])
     assert opened is not None

@@ -68,7 +68,7 @@ _header = msgspec.json.Decoder(_Header)
 _closing = msgspec.json.Decoder(_Aliases | _Blob | _End)
 
 
-def written(bundle: Bundle) -> bytes:
+def write_bundle(bundle: Bundle) -> bytes:
     """The file for `bundle`."""
     return b"".join(line + b"\n" for line in _lines(bundle))
 
@@ -107,7 +107,7 @@ def parse(content: bytes, name: str) -> Bundle:
 
     Raises: as `opened` does.
     """
-    header, records = opened(Held(content, name))
+    header, records = open_file(Held(content, name))
     entries: list[Entry] = []
     aliases: dict[str, EntryId] = {}
     blobs: list[bytes] = []
@@ -122,7 +122,7 @@ def parse(content: bytes, name: str) -> Bundle:
     return Bundle(header, tuple(entries), aliases, tuple(blobs))
 
 
-def opened(content: Content) -> tuple[StreamHeader, Iterator[tuple[Line, NativeRecord]]]:
+def open_file(content: Content) -> tuple[StreamHeader, Iterator[tuple[Line, NativeRecord]]]:
     """The header of the file `content`, and what its lines say, read while they are asked for.
 
     Raises: FormatError when a line is damaged or missing, or a newer perdure wrote it: whoever asks
@@ -244,7 +244,7 @@ _REFERENCES: dict[str, tuple[str, ...]] = {
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def rehomed(
+def move_entry(
     entry: Entry, stream: StreamId, seq: int, ids: Mapping[EntryId, EntryId], body: bytes = b""
 ) -> Entry:
     """`entry` as the entry `seq` of `stream`, where others have the new `ids`.
@@ -255,8 +255,8 @@ def rehomed(
         stream=stream,
         seq=seq,
         lane=entry.lane,
-        parent_id=_renamed(entry.parent_id, ids),
-        about=_renamed(entry.about, ids),
+        parent_id=_new_id(entry.parent_id, ids),
+        about=_new_id(entry.about, ids),
         at=entry.at,
         kind=entry.kind,
         v=entry.v,
@@ -264,7 +264,7 @@ def rehomed(
     )
 
 
-def _renamed(entry: EntryId | None, ids: Mapping[EntryId, EntryId]) -> EntryId | None:
+def _new_id(entry: EntryId | None, ids: Mapping[EntryId, EntryId]) -> EntryId | None:
     return None if entry is None else ids.get(entry, entry)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from perdure.codecs.fields import Fields
-from perdure.codecs.protocol import Codec, Writing
+from perdure.codecs.protocol import Codec, WriteContext
 from perdure.codecs.style import shallow
 from perdure.interop.formats.losses import DEEP, Losses
 from perdure.session.codec import Body
@@ -19,7 +19,7 @@ class RecordLines:
     """The lines of a file by `codec`. `last` has, and gets, the id of each entry's last record."""
 
     def __init__(
-        self, codec: Codec, writing: Writing, last: dict[EntryId, str], lost: Losses
+        self, codec: Codec, writing: WriteContext, last: dict[EntryId, str], lost: Losses
     ) -> None:
         self._codec = codec
         self._writing = writing

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from perdure.interop.formats.bundles import FinalStanding, branch_of, standing_of
+from perdure.interop.formats.bundles import FinalState, branch_of, standing_of
 from perdure.interop.formats.losses import Losses
 from perdure.interop.formats.native import Bundle
 from perdure.session.codec import Body, Unknown, encode, readable
@@ -218,7 +218,7 @@ def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
 
 def _facts(
     bundle: Bundle,
-    standing: FinalStanding,
+    standing: FinalState,
     lines: Iterable[TranscriptLine],
     redacted: Mapping[str, int],
 ) -> Facts:
@@ -263,7 +263,7 @@ def brief(text: str, width: int = _BRIEF_CHARS) -> str:
 
 
 class _Lines:
-    def __init__(self, bundle: Bundle, standing: FinalStanding) -> None:
+    def __init__(self, bundle: Bundle, standing: FinalState) -> None:
         self._tree = [entry for entry in bundle.entries if entry.lane == "tree"]
         self._numbers: dict[EntryId, int] = {e.id: n for n, e in enumerate(self._tree)}
         self._standing = standing
@@ -283,9 +283,9 @@ class _Lines:
                 parent=above if above is not None and above < number else None,
                 label=self._standing.labels.get(entry.id),
             )
-            yield self._filled(line, entry, readable(entry))
+            yield self._fill_line(line, entry, readable(entry))
 
-    def _filled(self, line: TranscriptLine, entry: Entry, body: Body) -> TranscriptLine:
+    def _fill_line(self, line: TranscriptLine, entry: Entry, body: Body) -> TranscriptLine:
         match body:
             case Message():
                 return self._message(line, body)
@@ -301,7 +301,7 @@ class _Lines:
                     line, name=body.custom_type, pieces=pieces, is_outside=not body.in_context
                 )
             case Custom():
-                pieces = () if body.data is None else (Strange(_indented(body.data)),)
+                pieces = () if body.data is None else (Strange(_indent_json(body.data)),)
                 return _with(line, name=body.custom_type, pieces=pieces, is_outside=True)
             case Unknown(raw=raw):
                 shown = (Strange(raw.decode(errors="replace")),)
@@ -344,7 +344,7 @@ class _Lines:
             case MediaPart():
                 return self._medium(part)
             case ToolCallPart():
-                return Called(part.id, part.name, _call_brief(part), _indented(part.args))
+                return Called(part.id, part.name, _call_brief(part), _indent_json(part.args))
             case ToolResultPart():
                 return self._result(part)
             case UnknownPart():
@@ -388,5 +388,5 @@ def _call_brief(call: ToolCallPart) -> str:
     return brief(encode(call.args).decode()) if call.args else ""
 
 
-def _indented(value: object) -> str:
+def _indent_json(value: object) -> str:
     return msgspec.json.format(encode(value), indent=2).decode()

@@ -70,9 +70,9 @@ class Redactor:
             self._folder_shape = paths.folder_pattern(self._folders)
             self._people = KnownValues(self._users, paths.SHORTEST_NAME)
 
-    def replaced(self, text: str) -> str:
+    def replace(self, text: str) -> str:
         """`text` with a placeholder for each value; `text` itself where there is none."""
-        found = _without_overlap(self._found(text))
+        found = _without_overlap(self._find(text))
         if not found:
             return text
         pieces: list[str] = []
@@ -92,7 +92,7 @@ class Redactor:
 
     def holds_some(self, text: str) -> bool:
         """Whether there is anything to replace in `text`; counts nothing."""
-        return bool(self._found(text))
+        return bool(self._find(text))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -104,7 +104,7 @@ class Redactor:
         """At how many places something was replaced."""
         return self._replaced.total()
 
-    def _found(self, text: str) -> list[Find]:
+    def _find(self, text: str) -> list[Find]:
         found: list[Find] = []
         if text in self._kept:
             return found

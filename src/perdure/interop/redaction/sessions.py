@@ -69,7 +69,7 @@ class Redacted(msgspec.Struct, frozen=True):
     dropped: int
 
 
-def redacted(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
+def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     """`bundle` with placeholders for everything of `sorts`.
 
     Shape: ids, order and tree are as they were; import originals are replaced by a note.
@@ -91,7 +91,7 @@ def redacted(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     )
     media = [blob for blob in bundle.blobs if blob_hash(blob) not in originals]
     shown = [blob for blob in media if not _holds_some(redactor, blob)]
-    aliases = {name: id for name, id in bundle.aliases.items() if redactor.replaced(name) == name}
+    aliases = {name: id for name, id in bundle.aliases.items() if redactor.replace(name) == name}
     return Redacted(
         bundle=Bundle(header, entries, aliases, tuple(shown)),
         counts=redactor.counts,
@@ -159,18 +159,18 @@ def _learn(redactor: Redactor, value: object) -> None:
             waiting.extend(("", key) for key in fields)
 
 
-def _replaced(redactor: Redactor, value: Any, name: str = "") -> Any:
+def _replace(redactor: Redactor, value: Any, name: str = "") -> Any:
     """`value` with everything replaced; the very same object where nothing was."""
     if isinstance(value, str):
         if is_secret_name(name) and is_secret_value(value) and redactor.is_for("secrets"):
             return redactor.secret(value)
-        return redactor.replaced(value)
+        return redactor.replace(value)
     if isinstance(value, list):
-        return [_replaced(redactor, item, name) for item in cast("list[Any]", value)]
+        return [_replace(redactor, item, name) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return {
-            redactor.replaced(key): _replaced(redactor, item, key) for key, item in fields.items()
+            redactor.replace(key): _replace(redactor, item, key) for key, item in fields.items()
         }
     return value
 
@@ -178,7 +178,7 @@ def _replaced(redactor: Redactor, value: Any, name: str = "") -> Any:
 def _redacted_entry(redactor: Redactor, entry: Entry, value: _Value) -> Entry:
     if entry.kind == ImportSource.kind:
         return _note(entry, value)
-    after = _replaced(redactor, value.plain)
+    after = _replace(redactor, value.plain)
     body = without_source(entry.body)
     if after != value.plain:
         body = encode(after) if value.is_json else str(after).encode("utf-8", "surrogateescape")
@@ -193,11 +193,11 @@ def _note(entry: Entry, value: _Value) -> Entry:
 
 
 def _header(redactor: Redactor, header: StreamHeader, chosen: Sequence[Redaction]) -> StreamHeader:
-    metadata = _replaced(redactor, header.metadata or {})
+    metadata = _replace(redactor, header.metadata or {})
     return msgspec.structs.replace(
         header,
-        title=None if header.title is None else redactor.replaced(header.title),
-        cwd=None if header.cwd is None else redactor.replaced(header.cwd),
+        title=None if header.title is None else redactor.replace(header.title),
+        cwd=None if header.cwd is None else redactor.replace(header.cwd),
         metadata={**metadata, REDACTED: list(chosen)},
     )
 

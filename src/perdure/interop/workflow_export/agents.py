@@ -102,13 +102,13 @@ def agent_of(snapshot: Mapping[str, object], dialect: Dialect = "perdure") -> Ex
     for ours, theirs in _RENAMED.items():
         if _is_plain(snapshot.get(ours)):
             agent[theirs] = snapshot[ours]
-    agent |= _written(snapshot, "tools", _tools)
-    agent |= _written(snapshot, "fallbacks", _fallbacks, "fallback_chain")
-    agent |= _written(snapshot, "retry", _retry)
+    agent |= _setting_fields(snapshot, "tools", _tools)
+    agent |= _setting_fields(snapshot, "fallbacks", _fallbacks, "fallback_chain")
+    agent |= _setting_fields(snapshot, "retry", _retry)
     agent |= _group(snapshot, _BUDGET, "budget")
     agent |= _group(snapshot, _DELEGATION, "delegation")
     for key in _OWN:
-        agent |= _written(snapshot, key, _plain)
+        agent |= _setting_fields(snapshot, key, _plain)
     lost = list(_unwritten(snapshot, agent))
     if snapshot.get("id") not in (None, agent["id"]):
         lost.append(f"id {snapshot['id']!r} (written as {agent['id']!r})")
@@ -143,7 +143,7 @@ def _unwritten(snapshot: Mapping[str, object], agent: Mapping[str, object]) -> I
             yield keys.get(name, name)
 
 
-def _written(
+def _setting_fields(
     snapshot: Mapping[str, object],
     name: str,
     convert: Callable[[object], object],

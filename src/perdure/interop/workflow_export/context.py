@@ -9,7 +9,7 @@ import msgspec
 from perdure.interop.workflow_export.agents import ExportedAgent
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.workflow.document import NAME, ContextEntry
-from perdure.workflow.templates import context_names, neutralised, without_context
+from perdure.workflow.templates import context_names, neutralise, without_context
 
 
 def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
@@ -25,7 +25,7 @@ def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
     known["selection"] = _selection(workspace.get("selection"))
     named = {name: known[name] for name in used if known.get(name)} | variables
     return tuple(
-        ContextEntry(name, neutralised(value))
+        ContextEntry(name, neutralise(value))
         for name, value in sorted(named.items())
         if NAME.fullmatch(name)
     )

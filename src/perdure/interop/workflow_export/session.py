@@ -36,7 +36,7 @@ from perdure.session.notes import (
 )
 from perdure.session.tree import BranchTurn, turns_of
 from perdure.workflow.document import AgentNode, Edge, InputNode, OutputNode, Workflow
-from perdure.workflow.templates import neutralised
+from perdure.workflow.templates import neutralise
 from perdure.workflow.writer import serialize
 
 FORMAT = "workflow"
@@ -65,7 +65,7 @@ def file_name(session: StreamId, dialect: Dialect) -> str:
     return f"{session}.{_ENDINGS[dialect]}"
 
 
-def written(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Exported:
+def render_workflow(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Exported:
     """The branch to `leaf` of the session in `bundle` as a file."""
     made = workflow_of(bundle, leaf, dialect)
     content = serialize(made.workflow).encode()
@@ -77,7 +77,7 @@ def workflow_of(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Sessi
     standing = standing_of(bundle)
     branch = branch_of(bundle, leaf)
     transcript = transcript_of(branch, bundle.header.id, standing.undone)
-    bound = _bound(bundle)
+    bound = _last_binding(bundle)
     snapshot = None if bound is None else bound.agent
     agent = None if bound is None or snapshot is None else agent_of(snapshot, dialect)
     context = () if bound is None or dialect == "relavium" else context_of(bound)
@@ -116,12 +116,12 @@ def workflow_of(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Sessi
 
 def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
     return [
-        AgentNode(f"turn-{n}", agent, neutralised(turn.asked) or None, turn.tools)
+        AgentNode(f"turn-{n}", agent, neutralise(turn.asked) or None, turn.tools)
         for n, turn in enumerate(turns, 1)
     ]
 
 
-def _bound(bundle: Bundle) -> SessionStarted | AgentBound | None:
+def _last_binding(bundle: Bundle) -> SessionStarted | AgentBound | None:
     """Return what bound the session's agent last, in its newest workspace; None: nothing did."""
     bound: SessionStarted | AgentBound | None = None
     for entry in bundle.entries:

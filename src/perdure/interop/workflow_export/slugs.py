@@ -45,20 +45,20 @@ _FIRST_SYLLABLE, _LAST_SYLLABLE = "가", "힣"
 
 def ascii_slug(title: str) -> str:
     """`title` as the seed has it: everything that is not ASCII is a gap."""
-    return _joined(title.lower())
+    return _join(title.lower())
 
 
 def readable_slug(title: str) -> str:
     """`title` said in ASCII letters."""
     lowered = unicodedata.normalize("NFC", title).lower()
-    return _joined("".join(_said(letter) for letter in lowered))
+    return _join("".join(_to_ascii(letter) for letter in lowered))
 
 
-def _joined(text: str) -> str:
+def _join(text: str) -> str:
     return _NO_ID.sub("-", text).strip("-") or FALLBACK
 
 
-def _said(letter: str) -> str:
+def _to_ascii(letter: str) -> str:
     """`letter` in ASCII; a blank for what no word is made of."""
     if letter.isascii():
         return letter
@@ -68,7 +68,7 @@ def _said(letter: str) -> str:
         return _syllable(ord(letter) - ord(_FIRST_SYLLABLE))
     simpler = unicodedata.normalize("NFKD", letter)
     if simpler != letter:
-        return "".join(_said(part) for part in simpler.lower())
+        return "".join(_to_ascii(part) for part in simpler.lower())
     category = unicodedata.category(letter)
     if category in ("Mn", "Me", "Cf"):
         return ""

@@ -52,7 +52,7 @@ def transcript_of(
     unknown = 0
     for entry in branch:
         body = readable(entry)
-        said = _said(body)
+        said = _role_and_parts(body)
         numbers[entry.id] = len(messages)  # of what is said here, or next
         if said is None:
             continue
@@ -78,7 +78,7 @@ def transcript_of(
     return JsonTranscript(tuple(messages), unknown)
 
 
-def _said(body: object) -> tuple[str, tuple[Part, ...]] | None:
+def _role_and_parts(body: object) -> tuple[str, tuple[Part, ...]] | None:
     match body:
         case Message():
             return _ROLES.get(body.role, "system"), body.parts

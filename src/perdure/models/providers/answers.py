@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from perdure.models.protocol import Delta, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.models.stream import mended
+from perdure.models.stream import repair_unicode
 from perdure.session.messages import Usage
 
 
@@ -68,7 +68,7 @@ class EventMapper:
             self._halves[index] = text[-1]
             text = text[:-1]
         if text:
-            yield make(mended(text))
+            yield make(repair_unicode(text))
 
 
 def usage_of(usage: RequestUsage, cost_microcents: int | None) -> Usage | None:

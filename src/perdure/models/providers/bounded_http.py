@@ -81,7 +81,7 @@ class Patience:
         self._is_answered = is_answered
         return self._stream_idle_s if is_answered else self._first_byte_s
 
-    def exhausted(self, address: str) -> str:
+    def timeout_message(self, address: str) -> str:
         """Say that the limit in force was reached at `address`."""
         if self._is_answered:
             limit = f"{self._stream_idle_s:g} s (stream_idle_timeout_s)"

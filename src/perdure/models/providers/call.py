@@ -20,10 +20,17 @@ from pydantic_ai.settings import ModelSettings
 
 from perdure.bounds.limits import limits
 from perdure.errors import ModelUnavailable
-from perdure.models.protocol import Counted, Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.protocol import (
+    Delta,
+    ModelInfo,
+    ModelRequest,
+    StreamEnd,
+    TextDelta,
+    UsageUpdate,
+)
 from perdure.models.providers.answers import EventMapper, usage_of
 from perdure.models.providers.bounded_http import Patience
-from perdure.models.providers.classify import model_error, unended
+from perdure.models.providers.classify import model_error, unfinished_stream_error
 from perdure.models.providers.prices import cost_microcents, cost_of
 from perdure.models.providers.rehearsal import ADDRESS, Event, rehearse
 from perdure.models.providers.requests import wire_messages, wire_parameters, wire_settings
@@ -110,10 +117,10 @@ class WireClient(ABC):
                     async for delta in deltas:
                         if not is_counted and (usage := self._counted(response)) is not None:
                             is_counted = True  # what the request took; the rest comes at the end
-                            yield Counted(usage)
+                            yield UsageUpdate(usage)
                         yield delta
                 if not _is_ended(response):
-                    raise unended(request.model, has_begun=mapper.has_begun)
+                    raise unfinished_stream_error(request.model, has_begun=mapper.has_begun)
                 yield self._finished(request.model, response)
         except Exception as error:  # noqa: BLE001 - a provider may send what breaks any library
             # Without its cause: tracebacks are logged, and the cause's text may quote the key.
@@ -123,7 +130,7 @@ class WireClient(ABC):
                 self._secrets,
                 address=self._address,
                 has_begun=mapper.has_begun,
-                silence=patience.exhausted(self._address),
+                silence=patience.timeout_message(self._address),
             ) from None
 
     @abstractmethod
@@ -166,12 +173,12 @@ class WireClient(ABC):
         usage = response.usage
         return usage_of(usage, cost_microcents(usage, response.model_name, self._address))
 
-    def _finished(self, model: str, response: StreamedResponse) -> Finished:
+    def _finished(self, model: str, response: StreamedResponse) -> StreamEnd:
         reason = response.finish_reason or "stop"
         if reason == "error":
             raise ModelUnavailable(model, "the provider ended the answer with an error")
         self._rounds.keep(model, response.get())
-        return Finished(_STOP_REASONS[reason], self._counted(response))
+        return StreamEnd(_STOP_REASONS[reason], self._counted(response))
 
     def _model(self, model: str) -> Model[Any]:
         name = model.partition(":")[2] or model

@@ -34,7 +34,7 @@ from perdure.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from perdure.models.providers.redaction import redacted
+from perdure.models.providers.redaction import redact_text
 
 OVERFLOW_PHRASES = tuple(
     re.compile(phrase, re.IGNORECASE)
@@ -110,18 +110,20 @@ def model_error(
         return _of_status(error, model, secrets)
     is_transport = type(error).__module__.partition(".")[0] in _TRANSPORTS
     if is_transport or isinstance(error, ModelConnectionError | ModelRequestTimeout):
-        return ModelUnavailable(model, redacted(_connection_text(error, address, silence), secrets))
+        return ModelUnavailable(
+            model, redact_text(_connection_text(error, address, silence), secrets)
+        )
     if _is_unended(error, has_begun=has_begun):
-        return unended(model, has_begun=has_begun)
+        return unfinished_stream_error(model, has_begun=has_begun)
     if isinstance(error, ModelAPIError):
         return _of_api_error(error, model, secrets)
     if isinstance(error, UserError):
-        return ModelRefused(model, redacted(f"the request cannot be sent: {error}", secrets))
+        return ModelRefused(model, redact_text(f"the request cannot be sent: {error}", secrets))
     what = f"its answer could not be read ({type(error).__name__}: {error})"
-    return MalformedResponse(model, redacted(what, secrets))
+    return MalformedResponse(model, redact_text(what, secrets))
 
 
-def unended(model: str, *, has_begun: bool) -> ModelError:
+def unfinished_stream_error(model: str, *, has_begun: bool) -> ModelError:
     """The error for a stream without an end: it was cut off, or nothing of it was an answer."""
     if has_begun:
         return ModelUnavailable(model, "the answer broke off before its end")
@@ -151,8 +153,8 @@ def _is_unended(error: Exception, *, has_begun: bool) -> bool:
 
 
 def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> ModelError:
-    status, said = error.status_code, _said(error)
-    reason = redacted(f"HTTP {status}: {said or 'no further word'}", secrets)
+    status, said = error.status_code, _provider_message(error)
+    reason = redact_text(f"HTTP {status}: {said or 'no further word'}", secrets)
     if status in _CREDENTIALS:
         return CredentialsRefused(model, reason, status)
     if isinstance(error, ModelQuotaExceededError):
@@ -169,10 +171,10 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
 
 def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
     """An error without a status: one sent inside a stream, or a body that is no answer."""
-    said = _said(error) or str(error)
-    reason = redacted(said, secrets)
+    said = _provider_message(error) or str(error)
+    reason = redact_text(said, secrets)
     if isinstance(error.__cause__, ValueError):  # of a decoder: each library has its own
-        return MalformedResponse(model, redacted(f"its answer is not JSON ({said})", secrets))
+        return MalformedResponse(model, redact_text(f"its answer is not JSON ({said})", secrets))
     if isinstance(error, ModelRateLimitError):
         return RateLimited(model, reason, _retry_after_s(error, said))
     if _says_overflow(error, said):
@@ -197,7 +199,7 @@ def _overflow(model: str, reason: str, said: str) -> ContextOverflow:
     return ContextOverflow(model, reason, used, limit)
 
 
-def _said(error: ModelAPIError) -> str:
+def _provider_message(error: ModelAPIError) -> str:
     """What the provider said, from the body it sent, in its own words."""
     body = error.body
     if isinstance(body, dict):

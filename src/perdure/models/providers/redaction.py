@@ -21,7 +21,7 @@ _KEY_SHAPES = (
 )
 
 
-def redacted(text: str, secrets: Collection[str] = ()) -> str:
+def redact_text(text: str, secrets: Collection[str] = ()) -> str:
     """`text` as one line of at most `MAX_CHARS`, without `secrets` and what looks like a key."""
     for secret in secrets:
         if secret:

@@ -114,7 +114,7 @@ GENERATE: tuple[Event, ...] = (
 _log = logging.getLogger(__name__)
 
 
-class Rehearsed(ModelClient, Protocol):
+class ClosableClient(ModelClient, Protocol):
     """A client that can be closed."""
 
     async def aclose(self) -> None:
@@ -123,7 +123,7 @@ class Rehearsed(ModelClient, Protocol):
 
 
 def rehearse(
-    make: Callable[[httpx2.AsyncBaseTransport], Rehearsed], model: str, events: Sequence[Event]
+    make: Callable[[httpx2.AsyncBaseTransport], ClosableClient], model: str, events: Sequence[Event]
 ) -> None:
     """Have a client made by `make` call `model` and read `events` as the answer.
 
@@ -145,7 +145,7 @@ def _written(event: Event) -> str:
     return f"{head}data: {json.dumps(event)}\n\n"
 
 
-async def _call(client: Rehearsed, model: str) -> None:
+async def _call(client: ClosableClient, model: str) -> None:
     anyio.Event()  # loads its half for asyncio, which no transport in memory needs
     try:
         request = ModelRequest(model, (user("hello"),))

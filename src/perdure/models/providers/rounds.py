@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
 )
 
-from perdure.models.stream import mended
+from perdure.models.stream import repair_unicode
 from perdure.session.messages import Message
 
 KEPT_ANSWERS = 512
@@ -40,7 +40,7 @@ class RoundMemory:
 
     def keep(self, model: str, answer: ModelResponse) -> None:
         """Remember `answer` of `model`; one without calls ends its turn and is not kept."""
-        parts = [kept for part in answer.parts if (kept := _kept(part)) is not None]
+        parts = [kept for part in answer.parts if (kept := _replayable_part(part)) is not None]
         ids = tuple(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
         if not ids:
             return
@@ -77,9 +77,9 @@ def open_rounds(messages: Sequence[Message]) -> Sequence[Message]:
     return messages
 
 
-def _kept(part: ModelResponsePart) -> ModelResponsePart | None:
+def _replayable_part(part: ModelResponsePart) -> ModelResponsePart | None:
     if isinstance(part, TextPart):
-        return replace(part, content=mended(part.content))
+        return replace(part, content=repair_unicode(part.content))
     if isinstance(part, ThinkingPart):
-        return None if part.id == _IN_TAGS else replace(part, content=mended(part.content))
+        return None if part.id == _IN_TAGS else replace(part, content=repair_unicode(part.content))
     return part if isinstance(part, ToolCallPart) else None

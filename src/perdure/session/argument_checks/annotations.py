@@ -81,7 +81,7 @@ def kind_of(annotation: Any) -> Kind:
 
 def _of_origin(origin: Any, args: tuple[Any, ...]) -> Kind:
     if origin is Annotated:
-        return _bounded(kind_of(args[0]), args[1:])
+        return _with_bounds(kind_of(args[0]), args[1:])
     if origin is Literal:
         return Kind(" or ".join(map(repr, args)), lambda value: _is_one_of(value, args))
     if origin in _UNIONS:
@@ -144,10 +144,10 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def _bounded(kind: Kind, notes: tuple[object, ...]) -> Kind:
+def _with_bounds(kind: Kind, notes: tuple[object, ...]) -> Kind:
     """`kind` within the bounds that `notes`, those of msgspec, set."""
     for note in notes:
-        told = _told(note) if isinstance(note, msgspec.Meta) else ""
+        told = _bounds_text(note) if isinstance(note, msgspec.Meta) else ""
         if told and isinstance(note, msgspec.Meta) and kind.fits is not None:
             kind = Kind(f"{kind.words} {told}", _both(kind.fits, note))
     return kind
@@ -157,7 +157,7 @@ def _both(fits: Fits, bounds: msgspec.Meta) -> Fits:
     return lambda value: fits(value) and _is_within(value, bounds)
 
 
-def _told(bounds: msgspec.Meta) -> str:
+def _bounds_text(bounds: msgspec.Meta) -> str:
     parts = [
         f"{word} {bound:,}".removesuffix(".0")
         for word, bound in (

@@ -19,7 +19,7 @@ class Passed(tuple[str, ...]):
 
     def __new__(cls, items: Iterable[str], places: dict[str, int] | None = None) -> Self:
         made = super().__new__(cls, items)
-        made.places = _placed(made) if places is None else places
+        made.places = _positions(made) if places is None else places
         return made
 
     def __contains__(self, item: object) -> bool:
@@ -31,27 +31,27 @@ class EdgeHistory:
 
     def __init__(self, before: Along) -> None:
         self._before = before
-        self._growing: dict[str, _Growing] = {}
+        self._growing: dict[str, _GrowingHistory] = {}
 
     def add(self, key: str, item: str) -> None:
         """Add `item` to what went along the edge `key`, where it is new."""
         growing = self._growing.get(key)
         if growing is None:
-            growing = self._growing[key] = _Growing(self._before.get(key, ()))
+            growing = self._growing[key] = _GrowingHistory(self._before.get(key, ()))
         growing.add(item)
 
     def after(self) -> Along:
         """What has gone along edges by now."""
         if not self._growing:
             return self._before
-        return self._before | {key: each.passed() for key, each in self._growing.items()}
+        return self._before | {key: each.to_passed() for key, each in self._growing.items()}
 
 
-class _Growing:
+class _GrowingHistory:
     def __init__(self, items: tuple[str, ...]) -> None:
-        places = items.places if isinstance(items, Passed) else _placed(items)
+        places = items.places if isinstance(items, Passed) else _positions(items)
         # Where others grew out of `items` since, the places are theirs.
-        self._places = places if len(places) == len(items) else _placed(items)
+        self._places = places if len(places) == len(items) else _positions(items)
         self._items = [*items]
 
     def add(self, item: str) -> None:
@@ -59,9 +59,9 @@ class _Growing:
             self._places[item] = len(self._items)
             self._items.append(item)
 
-    def passed(self) -> Passed:
+    def to_passed(self) -> Passed:
         return Passed(self._items, self._places)
 
 
-def _placed(items: Iterable[str]) -> dict[str, int]:
+def _positions(items: Iterable[str]) -> dict[str, int]:
     return {item: place for place, item in enumerate(items)}

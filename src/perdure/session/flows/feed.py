@@ -105,7 +105,7 @@ def feed_after(
         call = " ".join(each for each in (body.tool, body.preview) if each)
         return replace(point, asked=point.asked | {entry.id: call or body.topic}), ()
     if isinstance(body, notes.Answer):
-        return _answered(point, entry.about or "", body)
+        return _on_answer(point, entry.about or "", body)
     apply = _APPLY.get(type(body))
     return (point, ()) if apply is None else apply(point, body)
 
@@ -113,7 +113,7 @@ def feed_after(
 # ---------------------------------------------------------------- two logs, one order
 
 
-def merged(
+def merge_logs(
     flow: Sequence[tuple[Entry, object]], session: Sequence[tuple[Entry, object]]
 ) -> Iterator[tuple[Entry, object]]:
     """The log of a flow and that of a role's session in one order: that of time.
@@ -150,69 +150,69 @@ def begins_turn(body: object, session: StreamId) -> bool:
 # ---------------------------------------------------------------- what the flow says
 
 
-def _claimed(point: FeedPoint, body: kinds.NodeClaimed) -> _Step:
+def _on_claim(point: FeedPoint, body: kinds.NodeClaimed) -> _Step:
     if body.role != point.role:
         return point, ()
     nodes = point.nodes if body.node in point.nodes else (*point.nodes, body.node)
     is_first = body.node not in point.nodes
     point = replace(point, nodes=nodes, entry="composed" if body.text is None else "said")
     if body.cause == "resume":
-        return _added(point, "resume", "Resumed", f"Node {body.node} resumed")
+        return _add_item(point, "resume", "Resumed", f"Node {body.node} resumed")
     verb = "started" if is_first else "resumed"
-    return _added(point, "activation", "Activated", f"Node {body.node} {verb}")
+    return _add_item(point, "activation", "Activated", f"Node {body.node} {verb}")
 
 
 def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
     if body.role != point.role:
         return point, ()
     point = replace(point, entry="composed" if body.text is None else "said")
-    return _added(point, "activation", "Activated", "Looking back at the flow")
+    return _add_item(point, "activation", "Activated", "Looking back at the flow")
 
 
-def _parked(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:
+def _on_park(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:
     """Waits are states of the flow; what went wrong is told."""
     if body.role != point.role or body.reason not in ("autonomous-abort", "consent-denied"):
         return point, ()
-    return _added(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")
+    return _add_item(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")
 
 
 def _repair(point: FeedPoint, body: kinds.RepairAsked) -> _Step:
     if body.role != point.role:
         return point, ()
     point = replace(point, entry="composed")
-    return _added(point, "repair", "Repair", f"{body.summary} ({body.code}, {body.attempt})")
+    return _add_item(point, "repair", "Repair", f"{body.summary} ({body.code}, {body.attempt})")
 
 
-def _handed(point: FeedPoint, body: kinds.HandoffMade) -> _Step:
+def _on_handoff(point: FeedPoint, body: kinds.HandoffMade) -> _Step:
     if body.node not in point.nodes:
         return point, ()
     by = f", approved by {body.approved_by}" if body.approved_by else ""
     told = ", ".join(f"{target.artifact} to {target.node}" for target in body.targets)
     warned = "".join(f"\n{warning}" for warning in body.warnings)
-    return _added(point, "handoff", "Handoff", f"{body.node} handed {told}{by}{warned}")
+    return _add_item(point, "handoff", "Handoff", f"{body.node} handed {told}{by}{warned}")
 
 
-def _staged(point: FeedPoint, body: kinds.HandoffStaged) -> _Step:
+def _on_staged(point: FeedPoint, body: kinds.HandoffStaged) -> _Step:
     if body.role != point.role:
         return point, ()
     told = ", ".join(f"{target.artifact} to {target.node}" for target in body.targets)
-    return _added(point, "event", "Approval", f"{body.node} wants to hand {told}")
+    return _add_item(point, "event", "Approval", f"{body.node} wants to hand {told}")
 
 
-def _declined(point: FeedPoint, body: kinds.HandoffDeclined) -> _Step:
+def _on_decline(point: FeedPoint, body: kinds.HandoffDeclined) -> _Step:
     if body.role != point.role:
         return point, ()
     note = f": {body.note}" if body.note else ""
-    return _added(point, "event", "Declined", f"{body.by} declined the handoff{note}")
+    return _add_item(point, "event", "Declined", f"{body.by} declined the handoff{note}")
 
 
-def _awaited(point: FeedPoint, body: kinds.HandoffAwaited) -> _Step:
+def _on_await(point: FeedPoint, body: kinds.HandoffAwaited) -> _Step:
     if body.node not in point.nodes:
         return point, ()
-    return _added(point, "event", "Waiting", f"{body.node} waits for a handoff")
+    return _add_item(point, "event", "Waiting", f"{body.node} waits for a handoff")
 
 
-def _configured(point: FeedPoint, body: kinds.RoleConfigured) -> _Step:
+def _on_configured(point: FeedPoint, body: kinds.RoleConfigured) -> _Step:
     if body.role != point.role:
         return point, ()
     chosen = (
@@ -221,13 +221,13 @@ def _configured(point: FeedPoint, body: kinds.RoleConfigured) -> _Step:
         [] if body.tools is None else [f"tools {', '.join(body.tools) or 'none'}"],
     )
     told = "; ".join(word for words in chosen for word in words) or "as its agent says"
-    return _added(point, "event", "Configured", told)
+    return _add_item(point, "event", "Configured", told)
 
 
-def _found(point: FeedPoint, body: kinds.FindingsMade) -> _Step:
+def _on_finding(point: FeedPoint, body: kinds.FindingsMade) -> _Step:
     if body.role != point.role:
         return point, ()
-    return _added(point, "handoff", "Findings", f"wrote {body.findings}")
+    return _add_item(point, "handoff", "Findings", f"wrote {body.findings}")
 
 
 # ---------------------------------------------------------------- what the session says
@@ -241,26 +241,26 @@ def _message(point: FeedPoint, message: Message) -> _Step:
     if message.role == "user":
         is_shown = not point.is_turn_beginning or point.entry == "said"
         point = replace(point, is_turn_beginning=False, entry="composed")
-        return _added(point, "user", "You", message.text) if is_shown else (point, ())
-    return _said(point, message) if message.role == "assistant" else (point, ())
+        return _add_item(point, "user", "You", message.text) if is_shown else (point, ())
+    return _on_message(point, message) if message.role == "assistant" else (point, ())
 
 
-def _said(point: FeedPoint, message: Message) -> _Step:
+def _on_message(point: FeedPoint, message: Message) -> _Step:
     items: list[FeedItem] = []
     for part in message.parts:
         if isinstance(part, ThinkingPart):
             shown = "redacted" if part.is_redacted else None
-            point, more = _coalesced(point, "reasoning", "Reasoning", part.text, shown)
+            point, more = _extend_newest(point, "reasoning", "Reasoning", part.text, shown)
             items += more
         elif isinstance(part, TextPart) and part.text:
-            point, more = _coalesced(point, "assistant", point.role, part.text)
+            point, more = _extend_newest(point, "assistant", point.role, part.text)
             items += more
     return point, tuple(items)
 
 
-def _interrupted(point: FeedPoint, body: ledger.Interrupted) -> _Step:
-    point, said = _said(point, body.partial)
-    point, resumed = _added(point, "resume", "Resumed", "The answer was cut off and is taken up")
+def _on_interrupted(point: FeedPoint, body: ledger.Interrupted) -> _Step:
+    point, said = _on_message(point, body.partial)
+    point, resumed = _add_item(point, "resume", "Resumed", "The answer was cut off and is taken up")
     return point, (*said, *resumed)
 
 
@@ -274,17 +274,17 @@ def _tool_started(point: FeedPoint, body: ledger.ToolStarted) -> _Step:
 def _tool_finished(point: FeedPoint, body: ledger.ToolFinished) -> _Step:
     if body.id not in point.pending:  # it never ran: it was refused, or the turn had ended
         point, _ = _pending(point, body.id, body.tool, body.tool)
-    return _settled(point, body.id, is_good=body.succeeded, why=body.error)
+    return _close_pending(point, body.id, is_good=body.succeeded, why=body.error)
 
 
-def _answered(point: FeedPoint, question: str, body: notes.Answer) -> _Step:
+def _on_answer(point: FeedPoint, question: str, body: notes.Answer) -> _Step:
     """A person's answer; its call is continued, or its turn ended, by the next process."""
     if question not in point.asked:
         return point, ()
     told = f"{body.by} answered {body.choice} to {point.asked[question]}"
     left = {id: call for id, call in point.asked.items() if id != question}
     point = replace(point, asked=left)
-    return _added(point, "event", "Answered", f"{told}: {body.note}" if body.note else told)
+    return _add_item(point, "event", "Answered", f"{told}: {body.note}" if body.note else told)
 
 
 def _model_called(point: FeedPoint, body: ledger.ModelCalled) -> _Step:
@@ -296,16 +296,16 @@ def _model_called(point: FeedPoint, body: ledger.ModelCalled) -> _Step:
 def _model_finished(point: FeedPoint, body: ledger.ModelFinished) -> _Step:
     if body.error is None or COMPACTION not in point.pending or body.wait_s is not None:
         return point, ()
-    return _settled(point, COMPACTION, is_good=False, why=body.error)
+    return _close_pending(point, COMPACTION, is_good=False, why=body.error)
 
 
-def _compacted(point: FeedPoint, _: Compaction) -> _Step:
+def _on_compaction(point: FeedPoint, _: Compaction) -> _Step:
     if COMPACTION not in point.pending:
         return point, ()
-    return _settled(point, COMPACTION, is_good=True, why=None)
+    return _close_pending(point, COMPACTION, is_good=True, why=None)
 
 
-def _imported(point: FeedPoint, body: notes.RoleImported) -> _Step:
+def _on_import(point: FeedPoint, body: notes.RoleImported) -> _Step:
     """What was shown where the role comes from, under the ids it had there."""
     items = tuple(msgspec.convert(item, FeedItem) for item in body.feed)
     numbers = [int(n) for item in items if (n := item.id.rpartition("_")[2]).isdecimal()]
@@ -315,12 +315,12 @@ def _imported(point: FeedPoint, body: notes.RoleImported) -> _Step:
 # ---------------------------------------------------------------- items
 
 
-def _added(point: FeedPoint, type: FeedItemType, label: str, text: str) -> _Step:
+def _add_item(point: FeedPoint, type: FeedItemType, label: str, text: str) -> _Step:
     item = FeedItem(f"{point.role}_{point.count + 1}", type, label, text)
     return replace(point, count=point.count + 1, open=None), (item,)
 
 
-def _coalesced(
+def _extend_newest(
     point: FeedPoint,
     type: Literal["assistant", "reasoning"],
     label: str,
@@ -332,17 +332,17 @@ def _coalesced(
     if said is not None and said.type == type and said.reasoning_display == shown:
         item = replace(said, text=f"{said.text}\n\n{text}")
     else:
-        point, (item,) = _added(point, type, label, text)
+        point, (item,) = _add_item(point, type, label, text)
         item = replace(item, reasoning_display=shown)
     return replace(point, open=item), (item,)
 
 
 def _pending(point: FeedPoint, key: str, label: str, text: str) -> _Step:
-    point, (item,) = _added(point, "tool", label, text)
+    point, (item,) = _add_item(point, "tool", label, text)
     return replace(point, pending=point.pending | {key: item}), (item,)
 
 
-def _settled(point: FeedPoint, key: str, *, is_good: bool, why: str | None) -> _Step:
+def _close_pending(point: FeedPoint, key: str, *, is_good: bool, why: str | None) -> _Step:
     """The outcome of what was pending, in its place."""
     item = point.pending[key]
     text = item.text if why is None else f"{item.text}\n{why}"
@@ -352,24 +352,24 @@ def _settled(point: FeedPoint, key: str, *, is_good: bool, why: str | None) -> _
 
 
 _APPLY: Mapping[type[object], Callable[[FeedPoint, Any], _Step]] = {
-    kinds.NodeClaimed: _claimed,
+    kinds.NodeClaimed: _on_claim,
     kinds.ImprovementClaimed: _reflecting,
-    kinds.NodeParked: _parked,
-    kinds.ImprovementParked: _parked,
+    kinds.NodeParked: _on_park,
+    kinds.ImprovementParked: _on_park,
     kinds.RepairAsked: _repair,
-    kinds.HandoffMade: _handed,
-    kinds.HandoffStaged: _staged,
-    kinds.HandoffDeclined: _declined,
-    kinds.HandoffAwaited: _awaited,
-    kinds.RoleConfigured: _configured,
-    kinds.FindingsMade: _found,
+    kinds.HandoffMade: _on_handoff,
+    kinds.HandoffStaged: _on_staged,
+    kinds.HandoffDeclined: _on_decline,
+    kinds.HandoffAwaited: _on_await,
+    kinds.RoleConfigured: _on_configured,
+    kinds.FindingsMade: _on_finding,
     ledger.TurnStarted: _turn_started,
     Message: _message,
-    ledger.Interrupted: _interrupted,
+    ledger.Interrupted: _on_interrupted,
     ledger.ToolStarted: _tool_started,
     ledger.ToolFinished: _tool_finished,
     ledger.ModelCalled: _model_called,
     ledger.ModelFinished: _model_finished,
-    Compaction: _compacted,
-    notes.RoleImported: _imported,
+    Compaction: _on_compaction,
+    notes.RoleImported: _on_import,
 }

@@ -50,10 +50,10 @@ def flow_state(
     first = next(entries, None)
     if first is None:
         raise CorruptLog("", 0, "a flow's log holds at least one entry")
-    return followed(initial_state(*first, is_own), entries, is_own)
+    return follow(initial_state(*first, is_own), entries, is_own)
 
 
-def followed(
+def follow(
     state: FlowState,
     log: Iterable[tuple[Entry, object]],
     is_own: Callable[[Entry], bool] = lambda _: True,
@@ -81,7 +81,7 @@ def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = 
 
     An entry that is not the user's own takes the consent and the folder out of force.
     """
-    return followed(state, [(entry, body)], lambda _: is_own)
+    return follow(state, [(entry, body)], lambda _: is_own)
 
 
 def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> FlowState:
@@ -155,19 +155,19 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
     run, node = state.run, body.node
     run = replace(
         run,
-        running_nodes=_added(run.running_nodes, node),
-        visited_node_ids=_added(run.visited_node_ids, node),
+        running_nodes=_with_item(run.running_nodes, node),
+        visited_node_ids=_with_item(run.visited_node_ids, node),
         awaiting_human_nodes=_without(run.awaiting_human_nodes, node),
-        awaiting_handoff=_removed(run.awaiting_handoff, node),
+        awaiting_handoff=_without_item(run.awaiting_handoff, node),
         receiving_handoff=_without(run.receiving_handoff, *body.delivered, *body.superseded),
-        completed_handoffs=_removed(run.completed_handoffs, *body.superseded),
+        completed_handoffs=_without_item(run.completed_handoffs, *body.superseded),
     )
     if body.text is not None:
         run = replace(run, pending_human_inputs=_without(run.pending_human_inputs, node))
     return replace(
         state,
         run=run,
-        start=_removed(state.start, node),
+        start=_without_item(state.start, node),
         sessions=state.sessions | {body.role: body.session},
         at_node=state.at_node | {body.role: node},
         declined=_without(state.declined, node),
@@ -177,10 +177,10 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
 
 def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState:
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
-    state = _asked(state, body.node, at, body.offers)
+    state = _await_person(state, body.node, at, body.offers)
     state = replace(
         state,
-        stopping=_removed(state.stopping, body.node, body.role),
+        stopping=_without_item(state.stopping, body.node, body.role),
         repairs=_without(state.repairs, body.node),
     )
     if body.reason == "role-configuration":  # what was chosen before cannot be had any more
@@ -192,8 +192,8 @@ def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState
     inputs = state.run.pending_human_inputs
     return _with(
         state,
-        running_nodes=_removed(state.run.running_nodes, body.node),
-        awaiting_handoff=_removed(state.run.awaiting_handoff, body.node),
+        running_nodes=_without_item(state.run.running_nodes, body.node),
+        awaiting_handoff=_without_item(state.run.awaiting_handoff, body.node),
         awaiting_human_nodes=state.run.awaiting_human_nodes | {body.node: waiting},
         pending_human_inputs=inputs if body.keeps_reply else _without(inputs, body.node),
     )
@@ -202,7 +202,7 @@ def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState
 def _node_continued(state: FlowState, body: kinds.NodeContinued, _: int) -> FlowState:
     return _with(
         state,
-        running_nodes=_added(state.run.running_nodes, body.node),
+        running_nodes=_with_item(state.run.running_nodes, body.node),
         awaiting_human_nodes=_without(state.run.awaiting_human_nodes, body.node),
     )
 
@@ -217,7 +217,7 @@ def _human_replied(state: FlowState, body: kinds.HumanReplied, at: int) -> FlowS
 
 
 def _stop_asked(state: FlowState, body: kinds.StopAsked, _: int) -> FlowState:
-    return replace(state, stopping=_added(state.stopping, body.target))
+    return replace(state, stopping=_with_item(state.stopping, body.target))
 
 
 def _repair_asked(state: FlowState, body: kinds.RepairAsked, _: int) -> FlowState:
@@ -235,57 +235,57 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
         if state.document is None or target.node not in state.document.passive:
             receiving[key] = (*receiving.get(key, ()), target.artifact)
         if state.graph.has_edge(body.node, target.node):
-            completed = _added(completed, key)
+            completed = _with_item(completed, key)
         else:
-            completed = _removed(completed, edge_key(target.node, body.node))
+            completed = _without_item(completed, edge_key(target.node, body.node))
             is_sent_back = True
     waiting = run.awaiting_handoff
     run = replace(
         run,
-        running_nodes=_removed(run.running_nodes, body.node),
+        running_nodes=_without_item(run.running_nodes, body.node),
         awaiting_human_nodes=_without(run.awaiting_human_nodes, body.node),
         pending_handoff_approvals=_without(run.pending_handoff_approvals, body.node),
         receiving_handoff=receiving,
         completed_handoffs=completed,
-        awaiting_handoff=_added(waiting, body.node) if is_sent_back else waiting,
+        awaiting_handoff=_with_item(waiting, body.node) if is_sent_back else waiting,
     )
     return replace(
         state,
         run=run,
         repairs=_without(state.repairs, body.node),
-        stopping=_removed(state.stopping, body.node, _role(state, body.node)),
+        stopping=_without_item(state.stopping, body.node, _role(state, body.node)),
     )
 
 
 def _node_passed(state: FlowState, body: kinds.NodePassed, at: int) -> FlowState:
     state = _handoff_made(state, kinds.HandoffMade(body.node, body.targets), at)
-    return _with(state, visited_node_ids=_added(state.run.visited_node_ids, body.node))
+    return _with(state, visited_node_ids=_with_item(state.run.visited_node_ids, body.node))
 
 
 def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> FlowState:
     run = state.run
     return _with(
         replace(state, repairs=_without(state.repairs, body.node)),
-        running_nodes=_removed(run.running_nodes, body.node),
-        awaiting_handoff=_added(run.awaiting_handoff, body.node),
+        running_nodes=_without_item(run.running_nodes, body.node),
+        awaiting_handoff=_with_item(run.awaiting_handoff, body.node),
     )
 
 
 def _handoff_staged(state: FlowState, body: kinds.HandoffStaged, at: int) -> FlowState:
-    state = _asked(state, body.node, at)
+    state = _await_person(state, body.node, at)
     state = replace(state, repairs=_without(state.repairs, body.node))
     run = state.run
     waiting = AwaitingHuman(body.role, "handoff-approval")
     return _with(
         state,
-        running_nodes=_removed(run.running_nodes, body.node),
+        running_nodes=_without_item(run.running_nodes, body.node),
         awaiting_human_nodes=run.awaiting_human_nodes | {body.node: waiting},
         pending_handoff_approvals=run.pending_handoff_approvals | {body.node: body.targets},
     )
 
 
 def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, at: int) -> FlowState:
-    state = _asked(state, body.node, at)
+    state = _await_person(state, body.node, at)
     run = state.run
     waiting = AwaitingHuman(body.role, "prompt-human", body.note)
     targets = run.pending_handoff_approvals.get(body.node, ())
@@ -300,15 +300,15 @@ def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, at: int) ->
 # ---------------------------------------------------------------- closing and looking back
 
 
-def _closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> FlowState:
+def _on_closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> FlowState:
     # Who looks back is named by their role, as a node that is done may be, too.
-    state = replace(_asked(state, ITSELF, at), repairs={}, stopping=())
+    state = replace(_await_person(state, ITSELF, at), repairs={}, stopping=())
     is_single = len({base_role(role) for role in state.graph.roles}) <= 1
     phase = ImprovementPhase("awaiting_choice", single_role=is_single)
     return _with(
         state,
         status="awaiting_improvement_choice",
-        running_nodes=_removed(state.run.running_nodes, body.node),
+        running_nodes=_without_item(state.run.running_nodes, body.node),
         awaiting_handoff=(),
         improvement_phase=phase,
     )
@@ -332,7 +332,7 @@ def _improvement_claimed(state: FlowState, body: kinds.ImprovementClaimed, _: in
     state = _with_phase(
         state,
         improvement_workflow_path=path,
-        running_roles=_added(phase.running_roles, body.role),
+        running_roles=_with_item(phase.running_roles, body.role),
         awaiting_human_roles=_without(phase.awaiting_human_roles, body.role),
         pending_human_inputs=inputs if body.text is None else _without(inputs, body.role),
     )
@@ -341,18 +341,18 @@ def _improvement_claimed(state: FlowState, body: kinds.ImprovementClaimed, _: in
 
 
 def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int) -> FlowState:
-    state = _asked(state, body.role, at)
+    state = _await_person(state, body.role, at)
     phase = _phase(state)
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
     state = replace(
         state,
-        stopping=_removed(state.stopping, body.role),
+        stopping=_without_item(state.stopping, body.role),
         repairs=_without(state.repairs, body.role),
     )
     inputs = phase.pending_human_inputs
     return _with_phase(
         state,
-        running_roles=_removed(phase.running_roles, body.role),
+        running_roles=_without_item(phase.running_roles, body.role),
         awaiting_human_roles=phase.awaiting_human_roles | {body.role: waiting},
         pending_human_inputs=inputs if body.keeps_reply else _without(inputs, body.role),
     )
@@ -361,20 +361,20 @@ def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int
 def _findings_made(state: FlowState, body: kinds.FindingsMade, _: int) -> FlowState:
     phase = _phase(state)
     state = replace(state, repairs=_without(state.repairs, body.role))
-    state = _with_phase(state, running_roles=_removed(phase.running_roles, body.role))
+    state = _with_phase(state, running_roles=_without_item(phase.running_roles, body.role))
     if body.role == FEEDBACK_ROLE:
         return replace(state, is_feedback_written=True)
     findings = state.run.in_workspace(body.findings)
     return _with_phase(
         state,
-        completed_roles=_added(phase.completed_roles, body.role),
+        completed_roles=_with_item(phase.completed_roles, body.role),
         findings_produced=phase.findings_produced | {body.role: findings},
     )
 
 
 def _feedback_asked(state: FlowState, body: kinds.FeedbackAsked, at: int) -> FlowState:
     state = _with_phase(
-        _asked(state, ITSELF, at),
+        _await_person(state, ITSELF, at),
         status="awaiting_feedback_consent",
         feedback_artifact_path=body.artifact,
         feedback_consent="pending",
@@ -388,7 +388,7 @@ def _feedback_decided(state: FlowState, body: kinds.FeedbackDecided, _: int) -> 
     return _with(state, status="running")
 
 
-def _completed(state: FlowState, _: kinds.FlowCompleted, __: int) -> FlowState:
+def _on_completed(state: FlowState, _: kinds.FlowCompleted, __: int) -> FlowState:
     phase = state.run.improvement_phase
     if phase is not None and phase.status != "skipped":
         state = _with_phase(state, status="completed", running_roles=())
@@ -412,14 +412,14 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
     kinds.ConsentChanged: _consent_changed,
     kinds.RoleConfigured: _role_configured,
     kinds.SelectorOpened: _selector_opened,
-    kinds.ForwardPassClosed: _closed,
+    kinds.ForwardPassClosed: _on_closed,
     kinds.ImprovementChosen: _improvement_chosen,
     kinds.ImprovementClaimed: _improvement_claimed,
     kinds.ImprovementParked: _improvement_parked,
     kinds.FindingsMade: _findings_made,
     kinds.FeedbackAsked: _feedback_asked,
     kinds.FeedbackDecided: _feedback_decided,
-    kinds.FlowCompleted: _completed,
+    kinds.FlowCompleted: _on_completed,
     kinds.DocumentBound: _document_bound,
     kinds.NodePassed: _node_passed,
 }
@@ -428,7 +428,9 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
 # ---------------------------------------------------------------- small steps
 
 
-def _asked(state: FlowState, target: str, at: int, offers: kinds.Offers | None = None) -> FlowState:
+def _await_person(
+    state: FlowState, target: str, at: int, offers: kinds.Offers | None = None
+) -> FlowState:
     """`state` in which `target` waits for a person from this entry on."""
     return replace(state, asked=state.asked | {target: Asked(state.head, at, offers)})
 
@@ -450,11 +452,11 @@ def _with_phase(state: FlowState, **changes: Any) -> FlowState:
     return _with(state, improvement_phase=replace(_phase(state), **changes))
 
 
-def _added(items: tuple[str, ...], item: str) -> tuple[str, ...]:
+def _with_item(items: tuple[str, ...], item: str) -> tuple[str, ...]:
     return items if item in items else (*items, item)
 
 
-def _removed(items: tuple[str, ...], *gone: str) -> tuple[str, ...]:
+def _without_item(items: tuple[str, ...], *gone: str) -> tuple[str, ...]:
     if not any(each in items for each in gone):
         return items
     return tuple(item for item in items if item not in gone)

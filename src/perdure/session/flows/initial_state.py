@@ -29,14 +29,14 @@ def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -
     Raises: CorruptLog when no flow begins with it.
     """
     if isinstance(body, kinds.FlowStarted):
-        state = _started(entry, body)
+        state = _state_at_start(entry, body)
         return state if is_own(entry) else withheld(state)
     if isinstance(body, kinds.FlowImported):
-        return withheld(_imported(entry, body))
+        return withheld(_state_at_import(entry, body))
     raise CorruptLog(entry.stream, entry.seq, "a flow's log begins with its flow_started")
 
 
-def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
+def _state_at_start(entry: Entry, body: kinds.FlowStarted) -> FlowState:
     run = FlowRun(
         flow_id=entry.stream,
         state_version=kinds.STATE_VERSION,
@@ -72,7 +72,7 @@ def _started(entry: Entry, body: kinds.FlowStarted) -> FlowState:
     )
 
 
-def _imported(entry: Entry, body: kinds.FlowImported) -> FlowState:
+def _state_at_import(entry: Entry, body: kinds.FlowImported) -> FlowState:
     run = msgspec.convert(body.run, FlowRun)
     run = replace(run, record_name=body.graph.name, record_summary=body.graph.summary)
     start = tuple(node for node in run.running_nodes if not _has_begun(body, run, node))

@@ -61,17 +61,17 @@ def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
     return _taken_out(text, contents), contents
 
 
-def restored(args: Mapping[str, object], contents: Mapping[str, bytes]) -> dict[str, object]:
+def restore_args(args: Mapping[str, object], contents: Mapping[str, bytes]) -> dict[str, object]:
     """The arguments `args` with `contents`, by their handles, back in their places."""
 
     def text(value: str) -> str:
-        return _HANDLE.sub(lambda found: found[1] + _encoded(found[2], contents), value)
+        return _HANDLE.sub(lambda found: found[1] + _encode(found[2], contents), value)
 
     def of_object(value: dict[str, object]) -> dict[str, object]:
         data = value.get("data")
         if not isinstance(data, str) or data not in contents:
             return value
-        return {**value, "data": _encoded(data, contents)}
+        return {**value, "data": _encode(data, contents)}
 
     return cast("dict[str, object]", _rebuilt(dict(args), text, of_object))
 
@@ -79,11 +79,11 @@ def restored(args: Mapping[str, object], contents: Mapping[str, bytes]) -> dict[
 def restored_text(text: str, contents: Mapping[str, bytes]) -> str:
     """The result `text` with `contents`, by their handles, back in their places."""
     for handle in contents:
-        text = text.replace(handle, _encoded(handle, contents))
+        text = text.replace(handle, _encode(handle, contents))
     return text
 
 
-def _encoded(handle: str, contents: Mapping[str, bytes]) -> str:
+def _encode(handle: str, contents: Mapping[str, bytes]) -> str:
     content = contents.get(handle)
     return handle if content is None else base64.b64encode(content).decode()
 
@@ -116,7 +116,7 @@ def _taken_out(text: str, contents: dict[str, bytes]) -> str:
         whole = _canonical(found[2])
         if not whole:
             return found[0]
-        return found[1] + _kept(whole, contents) + found[2][len(whole) :]
+        return found[1] + _keep(whole, contents) + found[2][len(whole) :]
 
     return _BYTES.sub(replaced, text) if _MARK in text.lower() else text
 
@@ -128,12 +128,12 @@ def _object_taker(
         data = value.get("data")
         if not isinstance(data, str) or not data or _canonical(data) != data:
             return value
-        return {**value, "data": _kept(data, contents)}
+        return {**value, "data": _keep(data, contents)}
 
     return taken
 
 
-def _kept(whole: str, contents: dict[str, bytes]) -> str:
+def _keep(whole: str, contents: dict[str, bytes]) -> str:
     content = base64.b64decode(whole)
     handle = SCHEME + blob_hash(content)
     contents[handle] = content

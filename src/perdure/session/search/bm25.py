@@ -23,7 +23,7 @@ class Candidate(NamedTuple):
     length: int
 
 
-def ranked(candidates: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
+def rank(candidates: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
     """`candidates` with their scores, the best first; of equal ones the newest."""
     if not candidates:
         return []

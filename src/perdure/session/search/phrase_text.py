@@ -12,7 +12,7 @@ from perdure.session.search.matches import count, counts_by
 from perdure.session.search.query import Phrase, Sought
 
 
-def joined(terms: Sequence[str]) -> str:
+def join_terms(terms: Sequence[str]) -> str:
     """`terms`, which hold no space, with a space on both sides of each."""
     return f" {'  '.join(terms)} " if terms else ""
 
@@ -24,7 +24,7 @@ def counts_in_joined(text: str, sought: Sought) -> tuple[int, ...] | None:
 
 def stretch_of(phrase: Phrase) -> str:
     """What a text of `joined` words contains iff `phrase` occurs in it."""
-    whole = joined(phrase.terms)
+    whole = join_terms(phrase.terms)
     return whole[:-1] if phrase.is_prefix else whole
 
 

@@ -44,7 +44,9 @@ def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
     start = _best_start(spans)
     begin = _word_start(text, max(start - _LEAD, 0), start)
     end = min(begin + LENGTH, len(text))
-    shown = _merged([(first, min(last, end)) for first, last, _ in spans if begin <= first < end])
+    shown = _merge_spans(
+        [(first, min(last, end)) for first, last, _ in spans if begin <= first < end]
+    )
     return _on_one_line(text, begin, end, shown)
 
 
@@ -68,7 +70,7 @@ def _word_start(text: str, begin: int, start: int) -> int:
     return begin if space is None else space.end()
 
 
-def _merged(spans: Sequence[Span]) -> list[Span]:
+def _merge_spans(spans: Sequence[Span]) -> list[Span]:
     """`spans`, in order, where they overlap as one."""
     merged: list[Span] = []
     for first, last in spans:

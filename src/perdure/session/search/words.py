@@ -78,7 +78,7 @@ def _cut() -> re.Pattern[str]:
 
 
 @cache
-def _dropped() -> re.Pattern[str]:
+def _dropped_pattern() -> re.Pattern[str]:
     return re.compile(f"[{_DROPPED}]+")
 
 
@@ -100,7 +100,7 @@ def _is_part_of_word(code: int) -> bool:
         return True
     character = chr(code)
     is_letter = unicodedata.category(character)[0] in "LNM"
-    return is_letter or _dropped().match(character) is not None
+    return is_letter or _dropped_pattern().match(character) is not None
 
 
 _SEPARATED = _Separated()
@@ -169,7 +169,7 @@ def stands_for_ascii(character: str) -> bool:
     and Cyrillic letters are compared as Cyrillic ones.
     """
     kept = character.translate(_SEPARATED)
-    folded = _folded(kept)
+    folded = _fold(kept)
     return kept != " " and (not folded or _HAS_ASCII.search(folded) is not None)
 
 
@@ -199,7 +199,7 @@ def _folded_pieces(run: str) -> str:
 
 
 def _folded_part(part: str) -> str:
-    pieces = (_folded(found.group()) for found in _piece().finditer(part))
+    pieces = (_fold(found.group()) for found in _piece().finditer(part))
     return " ".join(pieces).translate(_SEPARATED)
 
 
@@ -223,18 +223,18 @@ def _found_in(run: str) -> Iterator[Word]:
             yield Word(character, place, place + 1)
         return
     for piece in _piece().finditer(run.translate(_SEPARATED)):
-        for chunk in _chunk().findall(_folded(piece.group()).translate(_SEPARATED)):
+        for chunk in _chunk().findall(_fold(piece.group()).translate(_SEPARATED)):
             yield Word(chunk, piece.start(), piece.end())
 
 
-def _folded(piece: str) -> str:
+def _fold(piece: str) -> str:
     """`piece` as it is compared; it may fall into several words then (``½`` is ``1`` and ``2``)."""
     if piece.isascii():
         return piece.lower()
     decomposed = unicodedata.normalize("NFKD", piece).casefold()
     decomposed = unicodedata.normalize("NFKD", decomposed)
     kept = "".join(character for character in decomposed if not _is_accent(character))
-    return unicodedata.normalize("NFC", _dropped().sub("", kept))
+    return unicodedata.normalize("NFC", _dropped_pattern().sub("", kept))
 
 
 def _is_accent(character: str) -> bool:

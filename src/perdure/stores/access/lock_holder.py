@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.session.printable import safe
 from perdure.stores.regular_files import open_to_read
 
@@ -116,5 +116,5 @@ def _program_of(pid: int) -> str:
 
 
 def _display_text(text: str) -> str:
-    text = masked(safe(text.strip()))
+    text = mask_secrets(safe(text.strip()))
     return text if len(text) <= _PROGRAM_LETTERS else f"{text[:_PROGRAM_LETTERS]}…"

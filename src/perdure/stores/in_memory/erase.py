@@ -11,7 +11,7 @@ from perdure.session.clock import RandomSource
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_place
-from perdure.session.info import redacted
+from perdure.session.info import redact
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.in_memory.append import append
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, notes_in, tree_in
@@ -205,9 +205,7 @@ def _close(held: HeldStream) -> None:
     held.partial = None
     held.owner, held.until = "", 0
     state = held.state
-    held.state = msgspec.structs.replace(
-        state, header=redacted(state.header), epoch=state.epoch + 1
-    )
+    held.state = msgspec.structs.replace(state, header=redact(state.header), epoch=state.epoch + 1)
 
 
 def _with_contents(counts: Counts, sizes: list[int]) -> Counts:

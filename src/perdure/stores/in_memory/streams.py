@@ -23,7 +23,7 @@ from perdure.session.fold import (
     undone_of,
 )
 from perdure.session.ids import EntryId, StreamId, entry_place, is_number
-from perdure.session.notes import INBOX_KINDS, CompactionUndone, unanswered
+from perdure.session.notes import INBOX_KINDS, CompactionUndone, unanswered_questions
 from perdure.stores.protocol import CommitResult, Problem, StreamState
 from perdure.stores.verification import (
     StoredCommit,
@@ -295,7 +295,7 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
 
 def open_questions_in(held: HeldStream) -> list[Entry]:
     """The questions of the stream's own log that no entry of it closes, in order."""
-    return unanswered(note for kind in INBOX_KINDS for note in held.notes.get(kind, ()))
+    return unanswered_questions(note for kind in INBOX_KINDS for note in held.notes.get(kind, ()))
 
 
 def idle_in(heap: Heap, upto: int) -> list[StreamId]:

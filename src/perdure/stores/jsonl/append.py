@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.codecs.fields import Fields
 from perdure.codecs.ids import written_id
-from perdure.codecs.protocol import Codec, Writing
+from perdure.codecs.protocol import Codec, WriteContext
 from perdure.codecs.shared_keys import OURS
 from perdure.errors import (
     CorruptLog,
@@ -378,8 +378,8 @@ class CommitLines:
         is_here = stream == self.header.id and seq <= self._state.head + len(self._records)
         return self._record_of(seq) if is_here else None
 
-    def _writing(self, entry: Entry, above: int | None) -> Writing:
-        return Writing(
+    def _writing(self, entry: Entry, above: int | None) -> WriteContext:
+        return WriteContext(
             own=written_id(entry.id),
             first=self._first_record,
             last=self._record_named,

@@ -14,7 +14,7 @@ import msgspec
 from perdure.codecs.fields import Fields, text_in
 from perdure.codecs.ids import written_id
 from perdure.codecs.media import Media
-from perdure.codecs.protocol import Codec, Said, Writing, carried_body, stands_as_json
+from perdure.codecs.protocol import Codec, Said, WriteContext, carried_body, stands_as_json
 from perdure.codecs.shared_keys import OURS, with_meta
 from perdure.errors import PerdureError
 from perdure.session.codec import BODIES, encode, readable
@@ -48,7 +48,7 @@ class EntryLines(msgspec.Struct, frozen=True):
 
 
 def entry_lines(
-    entry: Entry, ours: Ours, parent: Parent, writing: Writing, codec: Codec
+    entry: Entry, ours: Ours, parent: Parent, writing: WriteContext, codec: Codec
 ) -> EntryLines:
     """`entry` as records, the first following `parent`; `ours` says the rest of it."""
     records = codec.records(entry, readable(entry), writing)

@@ -16,7 +16,7 @@ import os
 from typing import BinaryIO
 
 from perdure.codecs.fields import number_in
-from perdure.codecs.ids import numbered
+from perdure.codecs.ids import record_id
 from perdure.codecs.media import Media
 from perdure.codecs.protocol import Said
 from perdure.errors import StoreTooNew, StoreUnavailable
@@ -265,7 +265,7 @@ class Log(IndexState):
         row = self._add(line, said, parent, 0)
         seq = len(self.rows) - 1
         if self.version < 2:
-            self.ids[numbered(self.records)] = seq
+            self.ids[record_id(self.records)] = seq
         if envelope.id is not None:
             self.ids[envelope.id] = seq
             self.aliases.append((envelope.id, entry_id(self.header.id, seq)))

@@ -15,7 +15,7 @@ from perdure.codecs.fields import Fields, name_in, number_in, text_in
 from perdure.codecs.fields import fields_of as object_of
 from perdure.codecs.lines import read_line
 from perdure.codecs.protocol import Codec
-from perdure.session.info import SessionInfo, Status, StreamHeader, described
+from perdure.session.info import SessionInfo, Status, StreamHeader, with_description
 
 FORMAT = 1
 KEY = b'"perdure":'
@@ -164,4 +164,4 @@ def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:
         status=batch.status,
         open_turn=batch.turn,
     )
-    return described(info, header)
+    return with_description(info, header)

@@ -32,7 +32,7 @@ from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ORIGINS, SessionInfo, SessionScope, Sought, is_found, is_sought
-from perdure.session.notes import INBOX_KINDS, unanswered
+from perdure.session.notes import INBOX_KINDS, unanswered_questions
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
@@ -270,7 +270,9 @@ class _ReadMethods(_Handle):
         return await self._read(stream, lambda log: reads.notes(log, kinds))
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        return await self._read(stream, lambda log: unanswered(reads.notes(log, INBOX_KINDS)))
+        return await self._read(
+            stream, lambda log: unanswered_questions(reads.notes(log, INBOX_KINDS))
+        )
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         def work() -> tuple[int, bytes] | None:
@@ -339,7 +341,7 @@ class _Namespace(_Handle):
         return await self._run(work)
 
     async def open_questions_of_all(self) -> list[Entry]:
-        return unanswered(await self.notes_of_all(INBOX_KINDS))
+        return unanswered_questions(await self.notes_of_all(INBOX_KINDS))
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await self._run(lambda: reads.notes_of_all(self._logs(), kinds))

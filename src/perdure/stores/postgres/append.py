@@ -24,7 +24,7 @@ from perdure.errors import IdempotencyMismatch, PerdureError, SessionExists, Ses
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ForkPoint, StreamHeader, undescribed
+from perdure.session.info import ForkPoint, StreamHeader, bare_info
 from perdure.session.messages import MESSAGE
 from perdure.stores.append_rules import ForkOrigin, check_origin, initial_state
 from perdure.stores.chain import SALT_BYTES, genesis_hash
@@ -474,7 +474,7 @@ def _append_values(
         *(namespace, before.header.id, before.hash, before.epoch),
         *(before.head, after.leaf or "", _or_none(share.after.tip), after.hash),
         _or_none(after.open_turn),
-        *(after.info.updated_at, encode(undescribed(after.info)), request.commit.at, share.epoch),
+        *(after.info.updated_at, encode(bare_info(after.info)), request.commit.at, share.epoch),
         *(key or b"", request.asked, share.ends_turn, columns.numbers, columns.kinds),
         *(columns.fars, columns.state_fars, columns.salts, columns.digests, columns.bodies),
     )
@@ -489,7 +489,7 @@ def _creation(namespace: str, stream: Stream) -> list[Statement]:
     state, fork = stream.state, stream.state.header.fork
     values = (
         *(namespace, state.header.id, state.header.kind, state.header.origin, state.leaf),
-        *(state.hash, state.info.updated_at, encode(undescribed(state.info)), encode(state.header)),
+        *(state.hash, state.info.updated_at, encode(bare_info(state.info)), encode(state.header)),
         *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
         fork.scope == "path" if fork else None,
     )

@@ -18,9 +18,9 @@ from perdure.session.info import (
     SessionInfo,
     SessionScope,
     Sought,
-    described,
     is_found,
     is_sought,
+    with_description,
 )
 from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
@@ -393,7 +393,7 @@ async def sessions(
     while limit is None or len(found) < limit:
         rows = await _page_of_sessions(db, scope, cwd, last, page)
         for name, _, info, header in rows:
-            one = described(info_of_row(name, info), header_of_row(name, header))
+            one = with_description(info_of_row(name, info), header_of_row(name, header))
             if is_found(one, cwd, query) and is_sought(one, sought):
                 found.append(one)
         if len(rows) < page:

@@ -13,7 +13,7 @@ import msgspec
 from perdure.errors import CorruptLog
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
-from perdure.session.info import SessionInfo, StreamHeader, described
+from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import EMPTY, StreamState
 
 Row = tuple[Any, ...]
@@ -113,7 +113,7 @@ def stream_of(row: Row) -> Stream:
     """The stream in a row of ``reading.STREAM``."""
     name, head, leaf, tip, chain, epoch, owner, until, open_turn, info, header = row[:11]
     born = header_of_row(name, header)
-    listed = described(info_of_row(name, info), born)
+    listed = with_description(info_of_row(name, info), born)
     state = StreamState(born, head, leaf, chain, epoch, open_turn, listed)
     return Stream(state, None if row[11] is None else node_of(row[11:]), tip, owner, until)
 

@@ -16,7 +16,7 @@ import msgspec
 from perdure.errors import SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
-from perdure.session.info import SessionInfo, StreamHeader, described
+from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import StreamState
 from perdure.stores.wakeups import Place
 
@@ -283,7 +283,7 @@ class Tables:
             born = _header.decode(header)
         except msgspec.MsgspecError as error:
             raise apsw.CorruptError(f"the header of session {row[1]} is damaged") from error
-        info = described(info_of_row(row), born)
+        info = with_description(info_of_row(row), born)
         state = StreamState(born, row[11], leaf_id, chain, epoch, open_turn, info)
         return Stream(row[0], row[21], state, leaf, tip, owner, until)
 
@@ -406,7 +406,7 @@ def info_of_row(row: Row) -> SessionInfo:
 def described_row(info: SessionInfo, header: bytes) -> SessionInfo:
     """`info` with what its header says of it."""
     try:
-        return described(info, _header.decode(header))
+        return with_description(info, _header.decode(header))
     except msgspec.MsgspecError as error:
         raise apsw.CorruptError(f"the header of session {info.id} is damaged") from error
 

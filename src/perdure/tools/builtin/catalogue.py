@@ -48,10 +48,10 @@ def with_names(
 
     Raises: ConfigError for a name that no built-in tool has.
     """
-    return tuple(_named(each) if isinstance(each, str) else each for each in tools)
+    return tuple(_builtin_tool(each) if isinstance(each, str) else each for each in tools)
 
 
-def _named(name: str) -> ToolSpec:
+def _builtin_tool(name: str) -> ToolSpec:
     if name not in BUILTIN:
         raise ConfigError(f"there is no built-in tool {name!r}; there are: {', '.join(BUILTIN)}")
     return BUILTIN[name]

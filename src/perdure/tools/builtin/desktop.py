@@ -14,7 +14,7 @@ from perdure.errors import ToolError, ToolUnavailable
 from perdure.tools.builtin.proposal import proposing
 from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
-from perdure.tools.processes import Ended, run_program, small_environment
+from perdure.tools.processes import ProcessResult, run_program, small_environment
 from perdure.tools.spec import Subject, ToolCall
 
 TIMEOUT_S = 5.0
@@ -74,7 +74,9 @@ async def notify(
     return "shown"
 
 
-async def _run(call: ToolCall, programs: Sequence[tuple[str, ...]], words: Sequence[str]) -> Ended:
+async def _run(
+    call: ToolCall, programs: Sequence[tuple[str, ...]], words: Sequence[str]
+) -> ProcessResult:
     """Run the first of `programs` that is here.
 
     Raises: ToolUnavailable when none is.

@@ -57,9 +57,9 @@ def bind_write(call: ToolCall) -> Bound:
     args, tool_name = call.args, call.tool
     data = _encoded(tool_name, str(args["content"]))
     is_appending, makes_parents = args.get("append") is True, args.get("create_dirs") is True
-    with Jail.of(call).planned(str(args["path"]), makes_parents=makes_parents) as place:
+    with Jail.of(call).plan_place(str(args["path"]), makes_parents=makes_parents) as place:
         try:
-            found = _found(place)
+            found = _read_current(place)
         except OSError as error:
             raise _failed(call, error) from None
         facts = {**found.facts, "content": content_fact(data)}
@@ -73,9 +73,9 @@ def bind_write(call: ToolCall) -> Bound:
 def bind_edit(call: ToolCall) -> Bound:
     """The file that an edit leads to, its content before and after."""
     args, tool_name = call.args, call.tool
-    with Jail.of(call).planned(str(args["path"])) as place:
+    with Jail.of(call).plan_place(str(args["path"])) as place:
         try:
-            found = _found(place)
+            found = _read_current(place)
         except OSError as error:
             raise _failed(call, error) from None
         old, new = str(args["old_text"]), str(args["new_text"])
@@ -104,7 +104,7 @@ def write_file(
         try:
             before = _before(place)
             if call.approved is not None:
-                _require_approved(call, _found(place))
+                _require_approved(call, _read_current(place))
             if append and before is not None:
                 _append(call, place, data)
             else:
@@ -132,7 +132,7 @@ def edit_file(
     with Jail.of(call).place(path) as place:
         try:
             before = _before(place)
-            found = _found(place)
+            found = _read_current(place)
             _require_approved(call, found)
             data, count = _edited(call.tool, found, old_text, new_text, is_all=replace_all)
             replace(place, data, before)
@@ -170,7 +170,7 @@ class _Found(NamedTuple):
     is_there: bool
 
 
-def _found(place: Place) -> _Found:
+def _read_current(place: Place) -> _Found:
     """What is at `place` now, by descriptors that are open.
 
     Raises: OSError.

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from perdure.errors import InvalidArguments, ToolError
 from perdure.tools.decorator import tool
-from perdure.tools.paths.jail import Jail, Reached
+from perdure.tools.paths.jail import Jail, OpenPath
 from perdure.tools.paths.walk import MAX_VISITED, TooMuch, entries_below, files_below, matches
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, ToolCall
 
@@ -82,7 +82,7 @@ def list_directory(
     return "\n".join(shown) or "[nothing there]"
 
 
-def _several(start: Reached, glob: str) -> Iterator[str]:
+def _several(start: OpenPath, glob: str) -> Iterator[str]:
     """Every file below `start` that fits `glob`, each behind its path; what is no text is named."""
     left_bytes = MAX_FILE_BYTES
     try:

@@ -21,7 +21,7 @@ from perdure.tools.decorator import tool
 from perdure.tools.git.command import SETTINGS, Git, names_of, repository_of
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions
-from perdure.tools.processes import Ended, told
+from perdure.tools.processes import ProcessResult, exit_report
 from perdure.tools.spec import Subject, ToolCall, ToolOutput
 
 TIMEOUT_S = 30.0
@@ -161,7 +161,7 @@ def _require_open(path: str) -> None:
         raise ToolDenied("git_commit", "a file that holds credentials is not committed")
 
 
-def _output(ended: Ended) -> ToolOutput:
+def _output(ended: ProcessResult) -> ToolOutput:
     if ended.code == 0:
         return ToolOutput(ended.stdout.decode(errors="replace").rstrip("\n") or "[nothing]")
     if _FILTERED in ended.stderr:
@@ -170,4 +170,4 @@ def _output(ended: Ended) -> ToolOutput:
             "not run; it has to be committed by a person",
             is_error=True,
         )
-    return ToolOutput(told(ended, TIMEOUT_S), is_error=True)
+    return ToolOutput(exit_report(ended, TIMEOUT_S), is_error=True)

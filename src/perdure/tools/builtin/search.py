@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from perdure.tools.builtin.files import lines_of, shown_path, text_of
 from perdure.tools.decorator import tool
-from perdure.tools.paths.jail import Jail, Reached
+from perdure.tools.paths.jail import Jail, OpenPath
 from perdure.tools.paths.walk import TooMuch, files_below
 from perdure.tools.spec import ToolCall
 
@@ -39,14 +39,14 @@ def search_files(
     Gives path:line: text for each line that holds it. Binary files, files over 8 MiB, links and
     .git are left out.
     """
-    with Jail.of(call).reached(path) as start:
+    with Jail.of(call).open_path(path) as start:
         lines = list(islice(_output(start, pattern, glob, is_folded=ignore_case), MAX_MATCHES + 1))
     if len(lines) > MAX_MATCHES:
         lines[MAX_MATCHES:] = [f"[stopped after {MAX_MATCHES} lines; give a path or a glob]"]
     return "\n".join(lines) or "[not found]"
 
 
-def _output(start: Reached, pattern: str, glob: str | None, *, is_folded: bool) -> Iterator[str]:
+def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool) -> Iterator[str]:
     """The lines that hold `pattern`, in the order of the walk; at its end, if it was given up."""
     needle = pattern.casefold() if is_folded else pattern
     try:
@@ -58,7 +58,7 @@ def _output(start: Reached, pattern: str, glob: str | None, *, is_folded: bool) 
         yield "[stopped: there is too much to search; give a path or a glob]"
 
 
-def _texts(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
+def _texts(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
     """Names from the jail's root down, and text, of each file that can be searched.
 
     Raises: TooMuch.

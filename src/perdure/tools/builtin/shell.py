@@ -16,7 +16,7 @@ from perdure.tools.builtin.proposal import proposing
 from perdure.tools.commands import NeedsShell, argv_of, canonical, is_allowed, words_of
 from perdure.tools.decorator import tool
 from perdure.tools.permissions import MAX_COMMAND_S, Permissions
-from perdure.tools.processes import program_of, run_program, small_environment, told
+from perdure.tools.processes import exit_report, program_of, run_program, small_environment
 from perdure.tools.spec import Subject, ToolCall, ToolOutput
 
 _CONFIG_ONLY = frozenset(
@@ -103,7 +103,7 @@ async def run_command(
     """
     permissions = call.permissions
     argv = allowed_argv({"command": command, "args": args}, permissions)
-    given = {name: call.secrets.filled(text) for name, text in permissions.command_env.items()}
+    given = {name: call.secrets.fill(text) for name, text in permissions.command_env.items()}
     if call.approved is not None and given:  # a secret may have taken its time
         await asyncio.to_thread(_require_approved, call, call.approved)
     ended = await run_program(
@@ -113,4 +113,4 @@ async def run_command(
         environment={**small_environment(os.environ, call.working_dir), **given},
         timeout_s=permissions.command_timeout_s,
     )
-    return ToolOutput(told(ended, permissions.command_timeout_s), is_error=ended.code != 0)
+    return ToolOutput(exit_report(ended, permissions.command_timeout_s), is_error=ended.code != 0)

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from perdure.egress.destinations import Destination, destination_of
 from perdure.egress.headers import sendable, without
-from perdure.egress.http_types import Answered, Asked, Fetch
+from perdure.egress.http_types import Fetch, HttpRequest, HttpResponse
 from perdure.errors import (
     EgressDenied,
     EgressError,
@@ -105,8 +105,8 @@ def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
         if credential is not None:
             authorization = _authorization(call.secrets, credential)
             sent = {**without(sent, ["authorization"]), "authorization": authorization}
-        asked = Asked(destination=place, method=method, headers=sent, body=_data(body))
-        return _shown(await _answer(fetch, call.tool, asked))
+        asked = HttpRequest(destination=place, method=method, headers=sent, body=_data(body))
+        return _response_text(await _answer(fetch, call.tool, asked))
 
     @proposing("egress", about_search, bind=bind_search, is_outside=True, config_only=_SEARCH_ONLY)
     @tool(effect="read", on_unknown="retry")
@@ -124,7 +124,7 @@ def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
         sent = {"accept": "application/json"}
         if credential is not None:
             sent["authorization"] = _authorization(call.secrets, credential)
-        asked = Asked(
+        asked = HttpRequest(
             destination=msgspec.structs.replace(place, target=target),
             headers=sent,
             is_local_open=call.permissions.is_search_local,
@@ -138,7 +138,7 @@ def _data(body: str | None) -> bytes | None:
     return None if body is None else body.encode(errors="replace")
 
 
-async def _pinned(asked: Asked) -> Answered:
+async def _pinned(asked: HttpRequest) -> HttpResponse:
     return await importlib.import_module("perdure.egress.fetch").fetch(asked)
 
 
@@ -179,7 +179,7 @@ def _authorization(secrets: Taint, credential: str) -> str:
 
     ``Basic NAME:{{secrets.X}}`` is encoded as servers want it.
     """
-    value = secrets.filled(credential)
+    value = secrets.fill(credential)
     scheme, _, rest = value.partition(" ")
     if scheme.lower() == "basic" and ":" in rest:
         encoded = b64encode(rest.encode()).decode()
@@ -188,7 +188,7 @@ def _authorization(secrets: Taint, credential: str) -> str:
     return value if rest else f"Bearer {value}"
 
 
-async def _answer(fetch: Fetch, tool_name: str, asked: Asked) -> Answered:
+async def _answer(fetch: Fetch, tool_name: str, asked: HttpRequest) -> HttpResponse:
     try:
         return await fetch(asked)
     except EgressDenied as error:
@@ -197,7 +197,7 @@ async def _answer(fetch: Fetch, tool_name: str, asked: Asked) -> Answered:
         raise ToolError(tool_name, error.reason) from None
 
 
-def _shown(answer: Answered) -> str:
+def _response_text(answer: HttpResponse) -> str:
     headers = [f"{n}: {answer.headers[n]}" for n in _SHOWN_HEADERS if n in answer.headers]
     kind = answer.headers.get("content-type", "text/plain").lower()
     if not kind.startswith(_TEXT) and b"\0" in answer.body[:8192]:
@@ -208,7 +208,7 @@ def _shown(answer: Answered) -> str:
     return "\n".join((f"status {answer.status}", *headers, "", body, *cut))
 
 
-def _results(tool_name: str, answer: Answered, count: int) -> str:
+def _results(tool_name: str, answer: HttpResponse, count: int) -> str:
     """The results of a search engine that answers as SearXNG does."""
     if answer.status != 200:
         raise ToolError(tool_name, f"the search engine answered with status {answer.status}")

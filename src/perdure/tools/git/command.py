@@ -12,7 +12,7 @@ from perdure.errors import ToolDenied, ToolError, ToolUnavailable
 from perdure.tools.git.configuration import settings_in
 from perdure.tools.git.keys import ALWAYS, Setting, overrides_of
 from perdure.tools.git.repository import Repository, repository_at
-from perdure.tools.processes import Ended, run_program, small_environment
+from perdure.tools.processes import ProcessResult, run_program, small_environment
 from perdure.tools.spec import ToolCall
 
 _OWN: Mapping[str, str] = {
@@ -75,7 +75,7 @@ class Git(msgspec.Struct, frozen=True):
         """
         repository = await asyncio.to_thread(repository_of, call)
         if repository.grant is not None and (call.approved or {}).get(SETTINGS) != repository.grant:
-            reason = f"the repository sets {repository.named}, which was not allowed"
+            reason = f"the repository sets {repository.concern_names}, which was not allowed"
             raise ToolDenied(call.tool, reason)
         bare = cls(call, repository, timeout_s)
         listed = await bare.run("config", "--list", "-z")
@@ -93,7 +93,7 @@ class Git(msgspec.Struct, frozen=True):
 
     async def run(
         self, *words: str, requires_filters: bool = False, is_literal: bool = True
-    ) -> Ended:
+    ) -> ProcessResult:
         """How ``git words...`` ended. `is_literal`: no path in them is a pattern.
 
         With `requires_filters` git refuses to store what a filter would change.

@@ -69,7 +69,7 @@ class Repository(msgspec.Struct, frozen=True):
         for concern in self.concerns:
             for part in (concern.name.encode("utf-8", "surrogateescape"), concern.content):
                 digest.update(len(part).to_bytes(8) + part)
-        return f"git {digest.hexdigest()} {self.named}"
+        return f"git {digest.hexdigest()} {self.concern_names}"
 
     @property
     def doubt(self) -> Doubt | None:
@@ -77,13 +77,13 @@ class Repository(msgspec.Struct, frozen=True):
         if self.grant is None:
             return None
         text = (
-            f"The git repository in this folder sets {self.named}, which may start a program or "
-            "lead out of the folder, and which perdure cannot turn off."
+            f"The git repository in this folder sets {self.concern_names}, which may start a "
+            "program or lead out of the folder, and which perdure cannot turn off."
         )
         return Doubt(text, self.grant)
 
     @property
-    def named(self) -> str:
+    def concern_names(self) -> str:
         """The names of the concerns, the first few of them."""
         names = list(dict.fromkeys(concern.name for concern in self.concerns))
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""

@@ -25,12 +25,12 @@ from perdure.errors import (
     ToolLost,
     ToolUnavailable,
 )
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.secrets.vault import Taint, Vault
 from perdure.tools.mcp.complaints import Complaints, complaints
 from perdure.tools.mcp.long_lines import LINES_WITHIN, stop_at_long_line
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.mcp.stream_watch import Watched
+from perdure.tools.mcp.stream_watch import WatchedTransport
 from perdure.tools.processes import program_of, small_environment
 
 MAX_PAGES = 100
@@ -95,7 +95,7 @@ class Connection:
                 if _is_forgotten(error) and not is_last:
                     await link.end()
                     continue
-                raise self._told(tool, error, link) from None
+                raise self._call_error(tool, error, link) from None
         raise AssertionError("the second try returns or raises")
 
     def lacks(self, tools: list[str]) -> McpUnavailable:
@@ -131,7 +131,7 @@ class Connection:
         except TimeoutError:
             await link.end()
             reason = f"it was not ready within {self.server.connect_timeout_s:g} s"
-            raise McpUnavailable(self.server.name, reason + self._said(link)) from None
+            raise McpUnavailable(self.server.name, reason + self._output_suffix(link)) from None
         except asyncio.CancelledError:
             await link.end()
             raise
@@ -142,16 +142,16 @@ class Connection:
 
     def _unavailable(self, error: Exception, link: _Link) -> McpUnavailable:
         told = "it did not answer in time" if isinstance(error, TimeoutError) else _reason(error)
-        return McpUnavailable(self.server.name, self._clean(told) + self._said(link))
+        return McpUnavailable(self.server.name, self._clean(told) + self._output_suffix(link))
 
-    def _said(self, link: _Link) -> str:
-        said = link.transports.said
+    def _output_suffix(self, link: _Link) -> str:
+        said = link.transports.program_output
         return f" (it said: {self._clean(said)[-_SAID:]})" if said else ""
 
     def _clean(self, text: str) -> str:
-        return masked(self.secrets.scrubbed(text))
+        return mask_secrets(self.secrets.scrub(text))
 
-    def _told(self, tool: str, error: Exception, link: _Link) -> ToolError:
+    def _call_error(self, tool: str, error: Exception, link: _Link) -> ToolError:
         """What the caller is told of a call that has no answer."""
         message = self._clean(_reason(error))
         if not isinstance(error, link.transports.failures):
@@ -173,7 +173,7 @@ class _Link:
         self.client: Any = None
         self._over = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._held())
+        self._task = asyncio.create_task(self._run())
 
     @property
     def is_over(self) -> bool:
@@ -190,7 +190,7 @@ class _Link:
             self._task.cancel()
         await asyncio.wait((self._task,))
 
-    async def _held(self) -> None:
+    async def _run(self) -> None:
         try:
             async with self.transports.client(self._over) as client:
                 self.client = client
@@ -227,7 +227,7 @@ class _Transports:
         self._complaints: Complaints | None = None
 
     @property
-    def said(self) -> str:
+    def program_output(self) -> str:
         """The last words of the server's program."""
         return self._complaints.text if self._complaints is not None else ""
 
@@ -238,7 +238,7 @@ class _Transports:
         stop_at_long_line(over.set)
         about = self._implementation(name="perdure", version="1")
         async with opened as transport:
-            watched = Watched(transport, over)
+            watched = WatchedTransport(transport, over)
             async with self._client(watched, client_info=about, cache=None) as client:
                 yield client
 
@@ -247,7 +247,7 @@ class _Transports:
         server = self._server
         stdio = importlib.import_module("mcp.client.stdio")
         environment = small_environment(os.environ, self._working_dir)
-        given = {name: self._secrets.filled(value) for name, value in server.env.items()}
+        given = {name: self._secrets.fill(value) for name, value in server.env.items()}
         parameters = stdio.StdioServerParameters(
             command=program_of(server.command or "", environment["PATH"], server.name),
             args=list(server.args),
@@ -266,7 +266,7 @@ class _Transports:
         server = self._server
         library = importlib.import_module("mcp.client.streamable_http")
         make = importlib.import_module("perdure.egress.jsonrpc").rpc_client
-        headers = {name: self._secrets.filled(value) for name, value in server.headers.items()}
+        headers = {name: self._secrets.fill(value) for name, value in server.headers.items()}
         client = make(
             headers=headers, timeout_s=server.timeout_s, is_local_open=server.allow_local_endpoint
         )

@@ -55,7 +55,7 @@ class _Decoder(codecs.IncrementalDecoder):
         self._bytes = 0
 
 
-def _found(name: str) -> codecs.CodecInfo | None:
+def _find_codec(name: str) -> codecs.CodecInfo | None:
     if name != LINES_WITHIN:
         return None
     plain = codecs.lookup("utf-8")
@@ -64,4 +64,4 @@ def _found(name: str) -> codecs.CodecInfo | None:
     )
 
 
-codecs.register(_found)
+codecs.register(_find_codec)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from perdure.session.media.inline import InlineMedia, media
-from perdure.tools.execution import shortened
+from perdure.tools.execution import shorten_text
 from perdure.tools.spec import ToolOutput
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
@@ -33,16 +33,16 @@ def output_of(content: list[Content], structured: object, *, is_error: bool) -> 
         picture = _picture(part) if len(pictures) < MAX_PICTURES else None
         if picture is not None:
             pictures.append(picture)
-        texts.append(_told(part))
+        texts.append(_part_text(part))
     if len(content) > MAX_PARTS:
         texts.append(f"[{len(content) - MAX_PARTS} more parts were left out]")
     if structured is not None and not any(part.get("type") == "text" for part in content):
         texts.append(msgspec.json.encode(structured).decode())
-    text = shortened("\n".join(texts), MAX_TEXT_BYTES)
+    text = shorten_text("\n".join(texts), MAX_TEXT_BYTES)
     return ToolOutput(text or "done", is_error=is_error, media=tuple(pictures))
 
 
-def _told(part: Content) -> str:
+def _part_text(part: Content) -> str:
     kind = str(part.get("type", "unknown"))
     if kind == "text":
         return str(part.get("text", ""))

@@ -62,10 +62,10 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 
     Raises: UnsupportedSchema.
     """
-    return counted(schema, [limits().mcp_schema_parts])
+    return portable_within(schema, [limits().mcp_schema_parts])
 
 
-def counted(schema: Mapping[str, Any], left: list[int]) -> Schema:
+def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
     """`schema` as `portable` has it; what it has of parts is taken from the number `left`.
 
     Raises: UnsupportedSchema, also where there are more parts than that.
@@ -105,7 +105,7 @@ class _Reader:
                     "its references lead on and on (the limit is twice limits.mcp_schema_depth = "
                     f"{self._limits.mcp_schema_depth})"
                 )
-            return self.read({**self._named(name), **node}, depth, (*inside, name))
+            return self.read({**self._resolve_reference(name), **node}, depth, (*inside, name))
         unknown = {k for k in node if k not in _SHAPES and k not in _LEFT_OUT and k[:2] != "x-"}
         if unknown:
             raise UnsupportedSchema(f"it uses {', '.join(sorted(unknown)[:5])}")
@@ -135,7 +135,7 @@ class _Reader:
                 f"{self._limits.mcp_server_parts} parts"
             )
 
-    def _named(self, reference: str) -> Mapping[str, Any]:
+    def _resolve_reference(self, reference: str) -> Mapping[str, Any]:
         if not reference.startswith("#/"):
             raise UnsupportedSchema("it refers to something outside itself")
         found: Any = self._root

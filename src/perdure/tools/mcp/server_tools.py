@@ -16,9 +16,9 @@ from perdure.tools.approval import Bound, hash_of
 from perdure.tools.decorator import POLICY_BY_EFFECT
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.results import output_of
-from perdure.tools.mcp.schemas import MAX_DESCRIPTION, UnsupportedSchema, counted, misfit
+from perdure.tools.mcp.schemas import MAX_DESCRIPTION, UnsupportedSchema, misfit, portable_within
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.mcp.tool_names import named
+from perdure.tools.mcp.tool_names import assign_names
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Run, Subject, ToolCall, ToolOutput, ToolSpec
 
@@ -40,7 +40,7 @@ class Offer(msgspec.Struct, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
 
 
-async def offered(connection: Connection, taken: Collection[str] = ()) -> Offer:
+async def offer_tools(connection: Connection, taken: Collection[str] = ()) -> Offer:
     """The tools of a server that can be had; `taken` are the names of other tools.
 
     Raises: McpUnavailable when it cannot be asked, or lacks a tool of its ``tools_allowlist``.
@@ -52,7 +52,7 @@ async def offered(connection: Connection, taken: Collection[str] = ()) -> Offer:
         if missing := sorted(set(server.tools_allowlist) - set(wanted)):
             raise connection.lacks(missing)
         listed = {name: listed[name] for name in wanted}
-    kept, refused = named(server.prefix, listed, taken)
+    kept, refused = assign_names(server.prefix, listed, taken)
     left_out = [LeftOut(tool, reason) for tool, reason in refused.items()]
     specs: list[ToolSpec] = []
     most, left = limits().mcp_tools, [limits().mcp_server_parts]
@@ -71,7 +71,7 @@ async def offered(connection: Connection, taken: Collection[str] = ()) -> Offer:
 
 def _spec(connection: Connection, name: str, tool: Any, left: list[int]) -> ToolSpec:
     server = connection.server
-    schema = counted(cast("Mapping[str, Any]", tool.input_schema), left)
+    schema = portable_within(cast("Mapping[str, Any]", tool.input_schema), left)
     hints = tool.annotations if server.trusts_annotations else None
     is_reading = hints is not None and hints.read_only_hint is True
     effect = "read" if is_reading else "external"
@@ -132,7 +132,7 @@ def _run(connection: Connection, name: str, tool: str, schema: Mapping[str, Any]
             output = output_of(content, result.structured_content, is_error=result.is_error is True)
         except (AttributeError, TypeError, ValueError):
             raise ToolError(name, "the answer of its server cannot be read") from None
-        text = connection.secrets.scrubbed(output.text)
+        text = connection.secrets.scrub(output.text)
         return msgspec.structs.replace(output, text=text)
 
     return run

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from perdure.egress.destinations import Destination, destination_of
 from perdure.errors import ConfigError, EgressDenied, SecretPasted
-from perdure.secrets.pasted_keys import pasted
+from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.secrets.references import names_in
 from perdure.secrets.shapes import is_secret_name, is_secret_value
 from perdure.session.argument_checks.arguments import check_fields
@@ -152,7 +152,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def _refuse_pasted(text: str, place: str, setting: str) -> None:
     try:
-        pasted(text, "refuse", place)
+        apply_paste_policy(text, "refuse", place)
     except SecretPasted as error:
         error.argument = setting
         raise

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class Watched:
+class WatchedTransport:
     """A transport of the library whose `over` is set when the other side has gone."""
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:

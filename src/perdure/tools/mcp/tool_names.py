@@ -31,7 +31,7 @@ def tool_name(prefix: str, tool: str) -> str | None:
     return f"{name[: SHOWN_NAME - _HASH_DIGITS - 1]}_{digest}"
 
 
-def named(
+def assign_names(
     prefix: str, tools: Iterable[str], taken: Iterable[str] = ()
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Name here -> tool of those that can be had, and tool -> why not of the others.

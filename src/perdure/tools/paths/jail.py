@@ -88,7 +88,7 @@ def refuse_special(status: os.stat_result, *, may_be_linked: bool = True) -> Non
 LINKED = "it has a second name, which may be outside (a hard link)"
 
 
-class Reached(msgspec.Struct, frozen=True):
+class OpenPath(msgspec.Struct, frozen=True):
     """What a path led to. Shape: `names` are those from the root down, links resolved.
 
     `descriptor` is a regular file's or a directory's, for as long as its jail keeps it open.
@@ -117,7 +117,7 @@ class Reached(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """Where a file is to be written: `name` in the directory `parent`, no link, perhaps not there.
 
-    `has_walls` as in `Reached`. `path` is the whole path, links resolved. `is_new_folder`: the
+    `has_walls` as in `OpenPath`. `path` is the whole path, links resolved. `is_new_folder`: the
     folder does not exist yet, and `name` begins with its missing part. `is_hidden`: a name on the
     way to it begins with a dot, and it is not in the record folder of the call's flow.
     """
@@ -171,7 +171,7 @@ class Jail:
         )
 
     @contextmanager
-    def reached(self, path: str) -> Generator[Reached]:
+    def open_path(self, path: str) -> Generator[OpenPath]:
         """The file or directory that `path` leads to, open for reading.
 
         Raises: ToolDenied when it may not be read; ToolError when there is nothing to read.
@@ -197,7 +197,7 @@ class Jail:
             yield found
 
     @contextmanager
-    def planned(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
+    def plan_place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
         """Where `place` would write `path`, without making any directory.
 
         Raises: as `place`.
@@ -215,18 +215,18 @@ class Jail:
 
         Raises: as `reached`; ToolError when it is a directory.
         """
-        with self.reached(path) as found:
+        with self.open_path(path) as found:
             if not found.is_file:
                 raise ToolError(self._tool, "the path is a directory")
             yield found.descriptor
 
     @contextmanager
-    def directory(self, path: str) -> Generator[Reached]:
+    def directory(self, path: str) -> Generator[OpenPath]:
         """The directory `path`.
 
         Raises: as `reached`; ToolError when it is a file.
         """
-        with self.reached(path) as found:
+        with self.open_path(path) as found:
             if found.is_file:
                 raise ToolError(self._tool, "the path is not a directory")
             yield found
@@ -245,7 +245,7 @@ class Jail:
         text = checked_path(path)
         inside = None if self._scratch_dir is None else scratch.below(text)
         if self._scratch_dir is not None and inside is not None:
-            place = scratch.made(self._scratch_dir)
+            place = scratch.make_scratch(self._scratch_dir)
             shown = (scratch.NAME,)
             below = inside.lstrip("/")
             return _Walk(place, below, Floors(), is_writing=is_writing, shown=shown)
@@ -303,7 +303,7 @@ class _Walk:
         self._names: list[str] = []
         self._held = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
 
-    def end(self) -> Reached:
+    def end(self) -> OpenPath:
         """Where the path leads to.
 
         Raises: Escape; OSError.
@@ -416,14 +416,14 @@ class _Walk:
                 raise Escape("is protected and is not written")
             raise Escape("holds credentials or perdure's own data and is not read")
 
-    def _reached_file(self, name: str) -> Reached:
+    def _reached_file(self, name: str) -> OpenPath:
         above = self._reached(self._names, self._held[-1], is_file=False)
         descriptor = open_regular(self._held[-1], name, may_be_linked=above.may_be_linked())
         self._held.append(descriptor)
         return self._reached((*self._names, name), descriptor, is_file=True)
 
-    def _reached(self, names: Sequence[str], descriptor: int, *, is_file: bool) -> Reached:
-        return Reached(
+    def _reached(self, names: Sequence[str], descriptor: int, *, is_file: bool) -> OpenPath:
+        return OpenPath(
             (*self._shown, *names),
             descriptor,
             is_file,

@@ -78,7 +78,7 @@ def _floors(
     store = place_of_store(variables.get(_STORE, ""))
     stems = closed if store is None else (*closed, store)
     return Floors(
-        _below(home, _named(given)),
+        _below(home, _environment_folders(given)),
         _below(home, stems),
         None if record is None else names_of_place(record),
     )
@@ -90,7 +90,7 @@ def _below(home: Names, places: Iterable[str]) -> frozenset[Names]:
     return frozenset(place for place in found if place and place != home[: len(place)])
 
 
-def _named(given: tuple[tuple[str, str], ...]) -> Iterator[str]:
+def _environment_folders(given: tuple[tuple[str, str], ...]) -> Iterator[str]:
     for name, value in given:
         if name in _FOLDERS:
             yield value

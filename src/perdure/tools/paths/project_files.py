@@ -90,7 +90,7 @@ def require_writable(root: Path, folder: Path) -> None:
     name = (where.relative_to(top) if is_inside else where).as_posix()
     try:
         for file in ("x", "findings/x"):
-            with jail.planned(f"{name}/{file}", makes_parents=True):
+            with jail.plan_place(f"{name}/{file}", makes_parents=True):
                 pass
     except ToolError as error:
         raise ConfigError(f"{folder} cannot be a record folder: {error.reason}") from None

@@ -29,7 +29,7 @@ def scratch_of(store: str, namespace: str, session: str) -> Path:
     return Path(tempfile.gettempdir()) / f"perdure-{owner}" / name
 
 
-def made(folder: Path) -> Path:
+def make_scratch(folder: Path) -> Path:
     """`folder`, made if need be.
 
     Raises: OSError, also when it or the one above it is a link, or somebody else's.
@@ -42,7 +42,7 @@ def made(folder: Path) -> Path:
     return folder
 
 
-def removed(folder: Path) -> None:
+def remove_scratch(folder: Path) -> None:
     """Delete `folder` with all that is in it; what is not there is no matter."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from perdure.bounds.limits import require_within
-from perdure.tools.paths.jail import MAX_DEPTH, Reached, open_directory, open_regular
+from perdure.tools.paths.jail import MAX_DEPTH, OpenPath, open_directory, open_regular
 
 MAX_VISITED = 20_000
 """Entries that are looked at before a walk gives up."""
@@ -36,7 +36,7 @@ class Found(msgspec.Struct, frozen=True):
         return self.names[-1]
 
 
-def entries_below(start: Reached, *, is_recursive: bool) -> Iterator[Found]:
+def entries_below(start: OpenPath, *, is_recursive: bool) -> Iterator[Found]:
     """Everything in the directory `start` by name, each directory followed by what is in it.
 
     ``.git`` and what `is_secret` are named but not entered. Ends after `MAX_VISITED` entries.
@@ -49,7 +49,7 @@ class TooMuch(Exception):
     """A bound of a walk was reached."""
 
 
-def files_below(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
+def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
     """Names from the jail's root down, and descriptor, open until the next, of each file.
 
     Of a directory those that fit `glob`, however deep; what holds credentials is left out.
@@ -77,7 +77,7 @@ def files_below(start: Reached, glob: str | None) -> Iterator[tuple[tuple[str, .
 
 
 def _below(
-    start: Reached, directory: int, names: tuple[str, ...], *, is_recursive: bool
+    start: OpenPath, directory: int, names: tuple[str, ...], *, is_recursive: bool
 ) -> Iterator[Found]:
     with os.scandir(directory) as scan:
         present = sorted(islice(scan, MAX_VISITED), key=lambda entry: entry.name)

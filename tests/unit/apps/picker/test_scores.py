@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from perdure.apps.picker.scores import (
     Wanted,
-    folded,
+    fold,
     fuzzy_score,
     phrase_score,
-    ranked,
+    rank,
     score_of,
     wanted_of,
 )
@@ -27,7 +27,7 @@ TITLES = (
 
 
 def order(query: str, titles: tuple[str, ...] = TITLES) -> list[str]:
-    found = ranked(((folded(title),) for title in titles), wanted_of(query))
+    found = rank(((fold(title),) for title in titles), wanted_of(query))
     return [titles[match.index] for match in found]
 
 
@@ -48,7 +48,7 @@ def test_a_query_is_words_and_phrases(
     query: str, words: tuple[str, ...], phrases: tuple[str, ...]
 ) -> None:
     wanted = wanted_of(query)
-    assert wanted.words == tuple(folded(word) for word in words)
+    assert wanted.words == tuple(fold(word) for word in words)
     assert wanted.phrases == phrases
 
 
@@ -88,7 +88,7 @@ def test_letter_case_and_accents_do_not_count() -> None:
 
 def test_a_more_important_text_counts_more() -> None:
     texts = (("other", "tide"), ("tide", "other"))
-    assert [match.index for match in ranked(texts, wanted_of("tide"))] == [1, 0]
+    assert [match.index for match in rank(texts, wanted_of("tide"))] == [1, 0]
 
 
 def test_words_may_fit_different_texts_of_one_thing() -> None:
@@ -105,7 +105,7 @@ WORDS = st.text(alphabet="abcdé -", min_size=1, max_size=8)
 @settings(max_examples=60)
 @given(text=st.text(max_size=40), word=st.text(min_size=1, max_size=6))
 def test_a_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> None:
-    text, word = folded(text), folded(word)
+    text, word = fold(text), fold(word)
     rest = iter(text)
     stands = all(letter in rest for letter in word)
     assert (fuzzy_score(text, word) is not None) == stands
@@ -116,8 +116,8 @@ def test_a_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> N
 @given(texts=st.lists(WORDS, max_size=8), query=WORDS)
 def test_what_is_ranked_is_what_fits_the_best_first(texts: list[str], query: str) -> None:
     wanted = wanted_of(query)
-    fields = [(folded(text),) for text in texts]
-    found = ranked(fields, wanted)
+    fields = [(fold(text),) for text in texts]
+    found = rank(fields, wanted)
     assert sorted(match.index for match in found) == [
         place for place, each in enumerate(fields) if score_of(each, wanted) is not None
     ]
@@ -127,7 +127,7 @@ def test_what_is_ranked_is_what_fits_the_best_first(texts: list[str], query: str
 @settings(max_examples=60)
 @given(text=WORDS, query=WORDS, more=WORDS)
 def test_what_fits_more_words_fits_fewer(text: str, query: str, more: str) -> None:
-    fields = (folded(text),)
+    fields = (fold(text),)
     wanted, longer = wanted_of(query), wanted_of(f"{query} {more}")
     both = Wanted(wanted.words + wanted_of(more).words)
     assert longer == both

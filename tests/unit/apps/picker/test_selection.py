@@ -9,8 +9,8 @@ from perdure.apps.picker.selection import (
     Chosen,
     State,
     after,
-    begun,
     choices_of,
+    first_state,
     keys_in,
 )
 from perdure.session.ids import StreamId
@@ -28,7 +28,7 @@ ELSEWHERE = (info("Tide table", "/there"), info("No folder", None))
 
 @pytest.fixture
 def state() -> State:
-    return begun(choices_of(HERE + ELSEWHERE), "/here")
+    return first_state(choices_of(HERE + ELSEWHERE), "/here")
 
 
 def press(state: State, typed: str) -> State:
@@ -50,7 +50,7 @@ def test_the_sessions_of_the_folder_are_offered_first(state: State) -> None:
 
 
 def test_where_none_is_of_the_folder_all_are_offered() -> None:
-    assert begun(choices_of(ELSEWHERE), "/here").is_everywhere
+    assert first_state(choices_of(ELSEWHERE), "/here").is_everywhere
 
 
 def test_what_is_typed_narrows_and_what_is_erased_widens(state: State) -> None:

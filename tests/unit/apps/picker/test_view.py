@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from perdure.apps.picker.selection import State, begun, choices_of
+from perdure.apps.picker.selection import State, choices_of, first_state
 from perdure.apps.picker.view import view_lines
 from perdure.apps.terminal.style import Style
 from perdure.session.ids import StreamId
@@ -28,7 +28,7 @@ def state(count: int = 30, query: str = "") -> State:
         )
         for number in range(count)
     ]
-    return begun(choices_of(infos), "/here", query)
+    return first_state(choices_of(infos), "/here", query)
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
-from perdure.client.agents.files.lookup import Filed
+from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.errors import ConfigError
 from perdure.tools.permissions import Permissions
 
@@ -29,7 +29,7 @@ class Here:
         return file
 
     @property
-    def found(self) -> tuple[Filed, ...]:
+    def found(self) -> tuple[FoundAgentFile, ...]:
         return agents_here(self.start, self.environment)
 
 

@@ -37,14 +37,14 @@ def files(tmp_path: Path) -> Files:
 def test_without_files_everything_is_built_in(tmp_path: Path) -> None:
     configuration = Configuration(tmp_path, {"HOME": str(tmp_path)})
     for key, value in BUILT_IN.items():
-        assert configuration.explained(key).said == Said(value, "built-in")
+        assert configuration.explain(key).said == Said(value, "built-in")
         assert not configuration.is_set(key)
 
 
 def test_the_layer_nearest_to_the_person_counts_and_the_others_are_told(files: Files) -> None:
     user, project = '[store]\nnamespace = "mine"\n', '\n[store]\nnamespace = "theirs"\n'
     found = files.read(user, project, PERDURE_NAMESPACE="env")
-    explained = found.explained("store.namespace", "typed", "--namespace")
+    explained = found.explain("store.namespace", "typed", "--namespace")
     assert explained.said == Said("typed", "command line", "--namespace")
     assert explained.overrides == (
         Said("env", "environment", "$PERDURE_NAMESPACE"),
@@ -72,7 +72,7 @@ def test_a_project_can_only_lower_what_a_person_allows(
     files: Files, key: str, mine: str, theirs: str, counts: Any
 ) -> None:
     found = files.read(f"[chat]\n{key} = {mine}\n", f"[chat]\n{key} = {theirs}\n")
-    explained = found.explained(f"chat.{key}")
+    explained = found.explain(f"chat.{key}")
     assert explained.said.value == counts
     if explained.said.source == "user":
         assert explained.overrides[0].note == "a project cannot widen what you allow"
@@ -141,7 +141,7 @@ def test_all_faults_of_a_file_are_told_at_once(files: Files) -> None:
 
 def test_a_byte_order_mark_is_nothing_to_complain_about(files: Files) -> None:
     found = files.read(user="\ufeff[chat]\nmodel = 'a:b'\n")
-    assert found.explained("chat.model").said == Said("a:b", "user", f"{files.user}:2")
+    assert found.explain("chat.model").said == Said("a:b", "user", f"{files.user}:2")
 
 
 def test_what_is_no_text_is_no_settings(files: Files) -> None:
@@ -152,4 +152,4 @@ def test_what_is_no_text_is_no_settings(files: Files) -> None:
 
 def test_an_unknown_key_lists_those_there_are(files: Files) -> None:
     with pytest.raises(ConfigError, match=r"no setting 'chat\.x'; there are: chat\.model"):
-        files.read().explained("chat.x")
+        files.read().explain("chat.x")

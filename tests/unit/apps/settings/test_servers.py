@@ -9,7 +9,7 @@ import pytest
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import known_servers, server_named, servers_of
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.files.lookup import AgentPlace, Filed
+from perdure.client.agents.files.lookup import AgentPlace, FoundAgentFile
 from perdure.errors import ConfigError, InvalidSettings
 from perdure.tools.mcp.servers import McpServer
 
@@ -23,12 +23,12 @@ def configured(folder: Path, text: str) -> Configuration:
     return Configuration(folder, {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder)})
 
 
-def filed(name: str, place: AgentPlace = "user", id: str = "helper") -> Filed:
+def filed(name: str, place: AgentPlace = "user", id: str = "helper") -> FoundAgentFile:
     server = McpServer(name=name, command="true")
     agent = Agent(
         id, model="scripted:echo", mcp_servers=[server] if name == "git" else [server, "git"]
     )
-    return Filed(Path(f"{id}.agent.yaml"), place, agent=agent)
+    return FoundAgentFile(Path(f"{id}.agent.yaml"), place, agent=agent)
 
 
 def test_the_settings_hold_servers_by_name(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure import errors
-from perdure.apps.terminal.advice import ADVICE, advised, message_of
+from perdure.apps.terminal.advice import ADVICE, message_of, with_commands
 from perdure.errors import PerdureError
 
 SOURCE = Path(errors.__file__).parents[1]
@@ -88,4 +88,4 @@ def test_error_names_the_call_and_the_command_line_the_command(
 
 
 def test_advice_about_an_unknown_fact_stays_as_it_is() -> None:
-    assert advised("x; Session.tree lists them") == "x; Session.tree lists them"
+    assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"

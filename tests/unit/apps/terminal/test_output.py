@@ -11,7 +11,7 @@ import pytest
 
 from perdure.apps.terminal.output import (
     OutputClosed,
-    counted,
+    count_of,
     remark,
     show,
     show_error,
@@ -102,9 +102,9 @@ def test_numbers_are_for_people() -> None:
     assert size(999) == "999 bytes"
     assert size(23_166) == "23.2 kB"
     assert size(3_000_000_000_000) == "3,000.0 GB"
-    assert counted(1, "entry", "entries") == "1 entry"
-    assert counted(1_000, "entry", "entries") == "1,000 entries"
-    assert counted(0, "label") == "0 labels"
+    assert count_of(1, "entry", "entries") == "1 entry"
+    assert count_of(1_000, "entry", "entries") == "1,000 entries"
+    assert count_of(0, "label") == "0 labels"
 
 
 def test_the_width_follows_columns_but_not_below_readable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from rich.cells import cell_len
 
-from perdure.apps.terminal.text import clipped, echoed, one_line, padded, safe
+from perdure.apps.terminal.text import clip, one_line, pad, safe, shorten_echoes
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,25 @@ def test_a_line_that_was_cut_says_so() -> None:
 
 
 def test_clipping_counts_cells_not_characters() -> None:
-    assert clipped("漢字", 4) == "漢字"
-    assert clipped("漢字", 3) == "漢…"
-    assert clipped("abc", 0) == ""
+    assert clip("漢字", 4) == "漢字"
+    assert clip("漢字", 3) == "漢…"
+    assert clip("abc", 0) == ""
 
 
 def test_padding_fills_up_to_the_width_and_never_cuts() -> None:
-    assert padded("漢", 4) == "漢  "
-    assert padded("abcdef", 3) == "abcdef"
+    assert pad("漢", 4) == "漢  "
+    assert pad("abcdef", 3) == "abcdef"
 
 
 @pytest.mark.parametrize("long", ["x" * 5000, "it's a page " * 400, "--limit=" + "9" * 5000])
 def test_what_a_person_typed_is_repeated_in_short(long: str) -> None:
     part = long.rpartition("=")[2]
     for message in (f"no session {part!r} here", f"{part}: name too long"):
-        told = echoed(message, ["sessions", "show", long])
+        told = shorten_echoes(message, ["sessions", "show", long])
         assert len(told) < 120
         assert "… (" in told
         assert told.endswith(message[-4:])
 
 
 def test_what_is_short_is_repeated_as_it_is() -> None:
-    assert echoed("no session 'x' here", ["x"]) == "no session 'x' here"
+    assert shorten_echoes("no session 'x' here", ["x"]) == "no session 'x' here"

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from perdure.apps.terminal.outline import lines_of
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.tree_lines import drawn
+from perdure.apps.terminal.tree_lines import draw
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import assistant, tool_call, tool_result, user
@@ -37,7 +37,7 @@ def sample() -> TreeLog:
 def picture(log: TreeLog, width: int = 64, style: Style = PLAIN, **options: int) -> list[str]:
     roots = nodes_of(index_of(log.entries), {EntryId("s/3"): "two ways"})
     lines = lines_of(roots, log.leaf, **options)
-    return list(drawn(lines, StreamId("s"), width, style))
+    return list(draw(lines, StreamId("s"), width, style))
 
 
 def test_a_tree_looks_like_this() -> None:
@@ -107,7 +107,7 @@ def test_entries_of_the_origin_of_a_fork_are_marked() -> None:
     fork = TreeLog("s", origin)
     fork.append(user("own"))
     roots = nodes_of(index_of([*origin.entries, *fork.entries]), {})
-    lines = list(drawn(lines_of(roots, fork.leaf), StreamId("s"), 60, PLAIN))
+    lines = list(draw(lines_of(roots, fork.leaf), StreamId("s"), 60, PLAIN))
     assert lines == ["↑0 ● user       shared", " 0 ● user       own  ◀ here"]
 
 

@@ -176,12 +176,12 @@ def test_names_in_the_descriptions_of_tools_are_filled_and_the_hash_stays() -> N
 
 
 def test_what_a_session_may_do_is_less_and_never_more() -> None:
-    less = AGENT.narrowed(allowed_commands=(), scope="sandboxed").permissions
+    less = AGENT.restrict(allowed_commands=(), scope="sandboxed").permissions
     assert (less.allowed_commands, less.scope) == ((), "sandboxed")
     with pytest.raises(ConfigError, match="wider"):
-        AGENT.narrowed(scope="full")
+        AGENT.restrict(scope="full")
     with pytest.raises(ConfigError, match="wider"):
-        AGENT.narrowed(allowed_commands=["git push"])
+        AGENT.restrict(allowed_commands=["git push"])
 
 
 @pytest.mark.parametrize("id", ["helper", "a", "a-1", "owner_2", "1"])

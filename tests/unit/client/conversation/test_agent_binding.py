@@ -5,7 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.client.conversation.agent_binding import Shaping, Trimming, binding_in, shaping_in
+from perdure.client.conversation.agent_binding import (
+    ContextSettings,
+    HistoryLimit,
+    binding_in,
+    context_settings_in,
+)
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.notes import AgentBound, SessionStarted
@@ -39,16 +44,16 @@ def test_the_newest_binding_counts_and_a_start_without_an_agent_binds_none() -> 
 @pytest.mark.parametrize(
     ("agent", "shaping"),
     [
-        ({"id": "a"}, Shaping()),
+        ({"id": "a"}, ContextSettings()),
         (
             {"history": "text_only", "compaction": {"trigger": 0.8, "max_messages": 3}},
-            Shaping("text_only", Trimming(3)),
+            ContextSettings("text_only", HistoryLimit(3)),
         ),
-        ({"history": "of another version"}, Shaping()),
+        ({"history": "of another version"}, ContextSettings()),
     ],
 )
 def test_what_shapes_requests_is_read_from_the_snapshot(
-    agent: dict[str, object], shaping: Shaping
+    agent: dict[str, object], shaping: ContextSettings
 ) -> None:
-    assert shaping_in([entry_of(1, SessionStarted(agent))]) == shaping
-    assert shaping_in([]) == Shaping()
+    assert context_settings_in([entry_of(1, SessionStarted(agent))]) == shaping
+    assert context_settings_in([]) == ContextSettings()

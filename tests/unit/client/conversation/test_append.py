@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.bounds.limits import InputLimits, use_input_limits
-from perdure.client.conversation.append import settled
+from perdure.client.conversation.append import prepare_input
 from perdure.client.store import Store
 from perdure.errors import HeadConflict, LimitExceeded
 from perdure.session.messages import assistant, tool_call, tool_result, user
@@ -46,7 +46,7 @@ async def test_message_over_the_limit_is_refused_before_any_work(store: Store) -
             with pytest.raises(LimitExceeded, match=r"limits\.message_bytes = 100"):
                 await session.append(said)
         with pytest.raises(LimitExceeded):
-            settled("\u20ac" * 40)
+            prepare_input("\u20ac" * 40)
         call = assistant(tool_call("c", "write", {"content": "x" * 101}))
         with pytest.raises(LimitExceeded):
             await session.append(call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from perdure.client.conversation.call_order import CallOrder, reached
+from perdure.client.conversation.call_order import CallOrder, wait_for_call
 
 
 async def write(order: CallOrder, written: list[str], name: str, ticks: int) -> None:
@@ -23,7 +23,7 @@ async def test_slow_call_keeps_its_place() -> None:
 async def test_call_that_fails_or_is_cancelled_lets_the_next_one_write_in_its_turn() -> None:
     order, written = CallOrder(), list[str]()
     begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    await reached(order.take(begun))
+    await wait_for_call(order.take(begun))
     cancelled = asyncio.ensure_future(write(order, written, "cancelled", 0))
     last = asyncio.ensure_future(write(order, written, "last", 0))
     await asyncio.sleep(0)

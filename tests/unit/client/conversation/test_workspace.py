@@ -9,7 +9,7 @@ import pytest
 from perdure.client.conversation.workspace import (
     Selection,
     Workspace,
-    detected,
+    detect_workspace,
     git_ref_of,
 )
 from perdure.errors import SecretPasted, WrongArgument
@@ -21,7 +21,7 @@ def test_the_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path
     inside = tmp_path / "a" / "b"
     inside.mkdir(parents=True)
     assert git_ref_of(inside) == "feature/x"
-    assert detected(Workspace(str(inside))).git_ref == "feature/x"
+    assert detect_workspace(Workspace(str(inside))).git_ref == "feature/x"
 
 
 def test_a_worktree_says_where_its_repository_is_and_a_commit_is_a_ref_too(tmp_path: Path) -> None:
@@ -39,17 +39,17 @@ def test_what_cannot_be_read_is_not_known_and_what_was_said_is_not_overridden(
     assert git_ref_of(tmp_path) is None
     (tmp_path / ".git" / "HEAD").write_bytes(b"\xff\xfe")
     assert git_ref_of(tmp_path) is None
-    assert detected(Workspace(str(tmp_path), git_ref="mine")).git_ref == "mine"
+    assert detect_workspace(Workspace(str(tmp_path), git_ref="mine")).git_ref == "mine"
 
 
 def test_detected_directory_is_absolute() -> None:
-    assert Path(detected(None).working_dir).is_absolute()
+    assert Path(detect_workspace(None).working_dir).is_absolute()
 
 
 def test_a_credential_in_a_variable_is_refused_and_not_quoted() -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
     with pytest.raises(SecretPasted) as refused:
-        detected(Workspace(variables={"KEY": secret}))
+        detect_workspace(Workspace(variables={"KEY": secret}))
     assert "KEY" in str(refused.value)
     assert secret not in str(refused.value)
 
@@ -57,7 +57,7 @@ def test_a_credential_in_a_variable_is_refused_and_not_quoted() -> None:
 def test_variable_with_a_name_of_the_workspace_is_refused() -> None:
     place = Workspace(variables={"git_ref": "mine"}, git_ref="main", active_file="a.py")
     with pytest.raises(WrongArgument, match="'git_ref'"):
-        detected(place)
+        detect_workspace(place)
 
 
 def test_names_hold_the_variables_and_empty_text_for_what_is_not_known() -> None:

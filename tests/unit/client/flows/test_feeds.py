@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.client.flows.feeds import Feeds, RoleFeed, decoded, encoded
+from perdure.client.flows.feeds import Feeds, RoleFeed, decode_point, encode_point
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import WrongArgument
 from perdure.session.codec import new_side, new_tree
@@ -44,9 +44,9 @@ class Read:
 
     async def on(self) -> None:
         for role, items in self.items.items():
-            point = decoded(self.points[role]) if role in self.points else None
+            point = decode_point(self.points[role]) if role in self.points else None
             point, new = await self.feeds.read(role, point)
-            self.points[role] = encoded(point)
+            self.points[role] = encode_point(point)
             items.update((item.id, item) for item in new)
 
 
@@ -83,8 +83,8 @@ async def test_who_reads_after_every_commit_has_what_who_comes_late_is_given(
     for role, items in store.read.items.items():
         _, whole = await Feeds(store, FLOW).read(role)
         assert tuple(items.values()) == whole
-        assert await Feeds(store, FLOW).read(role, decoded(store.read.points[role])) == (
-            decoded(store.read.points[role]),
+        assert await Feeds(store, FLOW).read(role, decode_point(store.read.points[role])) == (
+            decode_point(store.read.points[role]),
             (),
         )
 
@@ -158,9 +158,9 @@ async def test_a_role_that_has_not_begun_has_an_empty_feed(tmp_path: Path) -> No
 
 def test_a_point_is_kept_as_text() -> None:
     point = FeedPoint("owner", count=3, nodes=("plan",))
-    assert decoded(encoded(point)) == point
+    assert decode_point(encode_point(point)) == point
     with pytest.raises(ValueError, match="JSON"):
-        decoded("x")
+        decode_point("x")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.codecs.operator.style import STYLE, written
+from perdure.codecs.operator.style import STYLE, to_line
 from perdure.codecs.style import spelling
 
 
@@ -43,11 +43,11 @@ _texts = st.text(st.characters(codec="utf-8"))
 
 @given(_texts, _texts)
 def test_no_text_breaks_a_line_by_anybody_s_rules(key: str, text: str) -> None:
-    line = written({key: text}).decode()
+    line = to_line({key: text}).decode()
     assert len(line.splitlines()) == 1
     assert json.loads(line) == {key: text}
 
 
 def test_everything_else_stays_as_it_is() -> None:
     value = {"b": [1, 2.0, None, True], "a": {"é": "漢字"}}
-    assert written(value).decode() == '{"b":[1,2.0,null,true],"a":{"é":"漢字"}}'
+    assert to_line(value).decode() == '{"b":[1,2.0,null,true],"a":{"é":"漢字"}}'

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.codecs.media import Media
 from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.messages import message_of
-from perdure.codecs.pi.records import answer, header, placed, records_of, usage
+from perdure.codecs.pi.records import answer, header, place_record, records_of, usage
 from perdure.interop.formats.pi.reader import parse
 from perdure.session.codec import body_of, encode, new_tree
 from perdure.session.entries import Entry
@@ -76,9 +76,9 @@ def test_header_has_the_keys_of_version_3() -> None:
 
 
 def test_ids_stand_where_pi_puts_them() -> None:
-    message = placed({"type": "message", "message": {}}, "b", "a", 0)
+    message = place_record({"type": "message", "message": {}}, "b", "a", 0)
     assert list(message) == ["type", "id", "parentId", "timestamp", "message"]
-    custom = placed(PI.custom("todo", None), "b", None, 0)
+    custom = place_record(PI.custom("todo", None), "b", None, 0)
     assert list(custom) == ["type", "customType", "id", "parentId", "timestamp"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.codecs.pi.style import STYLE, written
+from perdure.codecs.pi.style import STYLE, to_line
 from perdure.codecs.style import spelling
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -51,8 +51,8 @@ def test_exponents_stand_only_outside_the_decimal_range(number: float) -> None:
 
 def test_everything_but_numbers_is_plain_compact_json() -> None:
     value = {"b": [True, None, "ä\u2028\n", 7], "a": {"x": (0.5, -0.0)}}
-    assert written(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
+    assert to_line(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
 
 
 def test_raw_json_is_left_alone() -> None:
-    assert written({"a": msgspec.Raw(b"1.50")}) == b'{"a":1.50}'
+    assert to_line({"a": msgspec.Raw(b"1.50")}) == b'{"a":1.50}'

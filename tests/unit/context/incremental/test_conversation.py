@@ -28,7 +28,7 @@ def extended(
 ) -> Conversation:
     before = len(log.entries)
     log.extend(*said)
-    more = conversation.extended(log.entries[before:])
+    more = conversation.extend(log.entries[before:])
     assert more is not None
     window = build_context(log.window(), history=conversation.history)
     assert prompt_of(more).messages == tuple(each.message for each in window.messages)
@@ -115,8 +115,8 @@ def test_a_result_of_a_pinned_call_is_told_anew() -> None:
     _, call = log.extend(user("look at this"), assistant(tool_call("c", "look")))
     conversation = pinned_at(log, call)
     log.extend(user("go"), tool_result("c", "seen"))
-    assert conversation.extended(log.entries[2:3]) is not None
-    assert conversation.extended(log.entries[2:]) is None
+    assert conversation.extend(log.entries[2:3]) is not None
+    assert conversation.extend(log.entries[2:]) is None
 
 
 def test_a_result_of_another_call_is_taken_in_though_something_is_pinned() -> None:
@@ -127,7 +127,7 @@ def test_a_result_of_another_call_is_taken_in_though_something_is_pinned() -> No
         conversation = pinned_at(log, pinned)
         before = len(log.entries)
         log.extend(tool_result("c1", "seen"), *exchange("c2"), *exchange("c1"))
-        more = conversation.extended(log.entries[before:])
+        more = conversation.extend(log.entries[before:])
         assert more is not None
         anew = pinned_at(log, pinned)
         assert (more.pins, more.pinned) == (anew.pins, anew.pinned)
@@ -145,7 +145,7 @@ def test_an_id_that_another_call_has_taken_over_is_not_pinned_any_more() -> None
     conversation = pinned_at(log, log.entries[1].id)
     before = len(log.entries)
     log.extend(*exchange("c"))
-    more = conversation.extended(log.entries[before:])
+    more = conversation.extend(log.entries[before:])
     assert more is not None
     assert more.pins == pinned_at(log, log.entries[1].id).pins
 

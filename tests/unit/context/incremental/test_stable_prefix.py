@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure.context.emission import ContextMessage
-from perdure.context.incremental.stable_prefix import Settled, newest_reported, scaled, sizes_of
-from perdure.context.tool_pairs import paired
+from perdure.context.incremental.stable_prefix import Settled, newest_reported, scaled_sum, sizes_of
+from perdure.context.tool_pairs import pair_after
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, Usage, assistant, tool_call, tool_result, user
 
@@ -16,7 +16,7 @@ def numbered(*said: Message) -> list[ContextMessage]:
 def settled(*groups: list[ContextMessage]) -> Settled:
     made = Settled()
     for group in groups:
-        more = paired(group, made.calls)
+        more = pair_after(group, made.calls)
         assert more is not None
         made = made.with_more(tuple(group), more)
     return made
@@ -58,8 +58,8 @@ def test_pieces_make_the_same_as_all_at_once() -> None:
 def test_estimates_are_rounded_up_one_by_one() -> None:
     sizes = sizes_of(numbered(user("12345"), user("1")))
     assert sizes == (1.25, 0.25)
-    assert scaled(sizes, 1.0) == 3
-    assert scaled(sizes, 4.0) == 6
+    assert scaled_sum(sizes, 1.0) == 3
+    assert scaled_sum(sizes, 4.0) == 6
 
 
 def test_usage_of_an_answer_that_was_cut_does_not_count() -> None:

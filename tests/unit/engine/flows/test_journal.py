@@ -94,7 +94,7 @@ async def test_what_it_appended_itself_is_not_read_again() -> None:
     store.entries = counted
     assert (await log.append(lambda _: [CLAIMED])).head == 1
     assert reads == 1  # for what to decide on
-    assert (await log.remembered()).run.running_nodes == ("o",)
+    assert (await log.latest_or_read()).run.running_nodes == ("o",)
     assert reads == 1
 
 
@@ -102,14 +102,14 @@ async def test_entries_are_taken_in_once_and_in_their_order() -> None:
     store, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
     entries = await store.entries(FLOW)
     log.follow(entries)  # nobody has looked yet
-    assert log.known is None
+    assert log.latest is None
     other = Journal(store, FLOW, ManualClock())
     await other.state()
     other.follow(entries)
-    assert other.known == await log.state()
+    assert other.latest == await log.state()
     other.follow(entries[:1])  # somebody read further meanwhile
-    assert other.known == await log.state()
+    assert other.latest == await log.state()
     store, behind = await journal(STARTED)
     await behind.state()
     behind.follow(entries[2:])  # before which one is not known
-    assert behind.known == await Journal(store, FLOW, ManualClock()).state()
+    assert behind.latest == await Journal(store, FLOW, ManualClock()).state()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure.engine.flows.answer_text import AnswerText
-from perdure.engine.flows.files.graph_file import WORKFLOW, Drawing
+from perdure.engine.flows.files.graph_file import WORKFLOW, GraphFile
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.engine.flows.node_turn import NodeClaimLost, NodeTurn
 from perdure.engine.flows.rules.improvement import order_in_parallel
@@ -153,7 +153,7 @@ async def test_what_an_owner_made_of_the_graph_counts_with_what_it_hands_over(
     claimed = NodeClaimed("owner-intake", "owner", FLOW, "start")
     await place.ground.journal.append(lambda _: (claimed,))
     (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
-    ground = replace(place.ground, drawing=Drawing(tmp_path, tmp_path))
+    ground = replace(place.ground, drawing=GraphFile(tmp_path, tmp_path))
     answer = hand(tmp_path, "a", name="plan.md")
 
     async def last() -> AnswerText:
@@ -168,7 +168,7 @@ async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) ->
     place = Place()
     await place.turn(tmp_path)
     (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
-    drawing = Drawing(tmp_path, tmp_path)
+    drawing = GraphFile(tmp_path, tmp_path)
     bodies = (
         NodeClaimed("owner-intake", "owner", FLOW, "start"),
         ForwardPassClosed("owner-intake"),

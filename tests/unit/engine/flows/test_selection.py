@@ -8,8 +8,8 @@ from perdure.engine.flows.selection import (
     Undecided,
     is_configuring,
     opening,
-    selected,
-    undecided,
+    selection,
+    undecided_choices,
     who_configures,
 )
 from perdure.errors import InvalidEntry
@@ -66,7 +66,7 @@ def test_each_dimension_is_for_who_chooses_it(
     of_model: Configuring, of_skills: Configuring | None, by_selector: Offers, by_person: Offers
 ) -> None:
     state = after(of_model=of_model, of_skills=of_skills)
-    found = undecided(state, "owner", OFFERS)
+    found = undecided_choices(state, "owner", OFFERS)
     assert found == Undecided(by_selector, by_person)
     assert found.is_for_selector == (by_selector != Offers())
     assert found.is_for_person == (by_person != Offers())
@@ -75,7 +75,7 @@ def test_each_dimension_is_for_who_chooses_it(
 def test_a_selector_keeps_what_it_was_told_and_the_next_one_is_numbered_on() -> None:
     assert opening(after(), "owner", OFFERS) == FIRST
     state = after(FIRST)
-    assert undecided(state, "owner", Offers()).by_selector == OFFERS
+    assert undecided_choices(state, "owner", Offers()).by_selector == OFFERS
     second = opening(state, "owner", OFFERS, "no")
     assert (second.attempt, second.session[-1], second.refused) == (2, "2", "no")
     # Once a person was asked, the attempts begin anew, and the sessions do not.
@@ -85,13 +85,13 @@ def test_a_selector_keeps_what_it_was_told_and_the_next_one_is_numbered_on() -> 
 
 
 def test_what_a_selector_chose_is_said_to_be_its_choice() -> None:
-    chosen = selected(
+    chosen = selection(
         after(FIRST), FIRST, " model=p:big\nskills=tests,tests,prose\n", is_partial=False
     )
     assert chosen == RoleConfigured(
         *("owner", "p:big", ("tests", "prose")), is_automatic=True, selector=FIRST.session
     )
-    assert selected(after(FIRST), FIRST, "model=p:big skills=none", is_partial=False).skills == ()
+    assert selection(after(FIRST), FIRST, "model=p:big skills=none", is_partial=False).skills == ()
 
 
 @pytest.mark.parametrize(
@@ -109,17 +109,19 @@ def test_what_a_selector_chose_is_said_to_be_its_choice() -> None:
 )
 def test_an_answer_that_says_more_or_less_is_refused(answer: str, why: str) -> None:
     with pytest.raises(InvalidEntry, match=why):
-        selected(after(FIRST), FIRST, answer, is_partial=False)
+        selection(after(FIRST), FIRST, answer, is_partial=False)
 
 
 def test_a_person_chooses_the_rest_of_what_a_selector_chose_in_part() -> None:
     offers = Offers(OFFERS.models)
     opened = SelectorOpened("owner", FIRST.session, 1, offers)
     state = after(opened, of_skills="ask")
-    part = selected(state, opened, "model=p:big", is_partial=True)
+    part = selection(state, opened, "model=p:big", is_partial=True)
     state = after(opened, part, of_skills="ask")
     assert "owner" not in state.roles
-    assert undecided(state, "owner", OFFERS) == Undecided(Offers(), Offers((), OFFERS.skills))
+    assert undecided_choices(state, "owner", OFFERS) == Undecided(
+        Offers(), Offers((), OFFERS.skills)
+    )
     person = RoleConfigured("owner", skills=("tests",), by="ana")
     state = after(opened, part, person, of_skills="ask")
     assert (state.roles["owner"].model, state.roles["owner"].skills) == ("p:big", ("tests",))

@@ -11,7 +11,7 @@ from perdure.engine.hooks.points import Block, ToolAnswered
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.hooks.wrappers import HookedCall, HookedModels
 from perdure.errors import ModelRefused, ToolDenied, ToolError, ToolLost
-from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
 from perdure.models.stream import answer_of
 from perdure.session.messages import assistant, thinking, tool_call, user
 from perdure.tools.decorator import tool
@@ -36,7 +36,7 @@ class Words:
         try:
             for word in ("one ", "two"):
                 yield TextDelta(word)
-            yield Finished("stop")
+            yield StreamEnd("stop")
         finally:
             self.is_closed = True
 
@@ -45,7 +45,7 @@ async def ran(spec: ToolSpec, hooks: Hooks) -> ToolRun:
     """How a call of `spec` ends with `hooks` around it."""
     hooked = HookedCall(spec, hooks)
     call = tool_call_of(spec.name)
-    return await run_tool(hooked.spec, call, clock=ManualClock(), answered=hooked.answered)
+    return await run_tool(hooked.spec, call, clock=ManualClock(), answered=hooked.apply_hooks)
 
 
 @tool
@@ -57,7 +57,7 @@ async def look() -> str:
 async def test_without_hooks_nothing_is_different() -> None:
     models = HookedModels(Words(), Hooks(), "s")
     deltas = [delta async for delta in models.stream(REQUEST)]
-    assert deltas == [TextDelta("one "), TextDelta("two"), Finished("stop")]
+    assert deltas == [TextDelta("one "), TextDelta("two"), StreamEnd("stop")]
     assert models.info("m:m") == ModelInfo("m:m", 7)
     assert (await ran(look, Hooks())).output == ToolOutput("seen")
 

@@ -9,7 +9,7 @@ from perdure.engine.telemetry.attributes import (
     MAX_CONTENT,
     of_call,
     of_usage,
-    scoped,
+    scope_attributes,
     shown_args,
     shown_instructions,
     shown_message,
@@ -39,7 +39,7 @@ def test_input_tokens_are_all_of_them() -> None:
 
 
 def test_a_session_is_the_conventions_conversation() -> None:
-    assert scoped({"session": "s", "turn": 2}) == {
+    assert scope_attributes({"session": "s", "turn": 2}) == {
         "perdure.session": "s",
         "perdure.turn": 2,
         names.CONVERSATION: "s",

@@ -9,11 +9,11 @@ import pytest
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.recovery import (
-    IdleStanding,
+    IdleState,
     Recollection,
-    carried,
+    carried_state,
     give_up,
-    lost,
+    lost_effect,
     open_turn,
 )
 from perdure.engine.turns.state import Phase
@@ -54,7 +54,7 @@ async def test_an_open_turn_is_read_back_with_what_had_arrived() -> None:
     turn = await open_turn(stage.memory, S)
     assert turn is not None
     assert turn.phase is Phase.CALLING
-    gone = await lost(stage.memory, turn)
+    gone = await lost_effect(stage.memory, turn)
     assert gone.has_begun
     assert gone.partial is not None
     assert gone.partial.text == "so far"
@@ -67,7 +67,7 @@ async def test_a_part_that_cannot_be_read_is_one_that_was_not_kept() -> None:
     assert turn.open_call is not None
     lease = await stage.memory.acquire_lease(S, "x", 1_000)
     await stage.memory.put_partial(lease, turn.open_call.seq, b"\xff{")
-    gone = await lost(stage.memory, turn)
+    gone = await lost_effect(stage.memory, turn)
     assert gone.has_begun
     assert gone.partial is None
 
@@ -127,10 +127,10 @@ async def test_a_new_turn_takes_over_what_the_log_says_however_long_it_is() -> N
     for n in range(200):
         await chat.session.append(user(str(n)))
     head = (await stage.memory.state(S)).head
-    assert (await carried(stage.memory, S, head)).spent == Spending(1 + 2 + 3 + 4)
+    assert (await carried_state(stage.memory, S, head)).spent == Spending(1 + 2 + 3 + 4)
     await chat.send("go")
     head = (await stage.memory.state(S)).head
-    assert (await carried(stage.memory, S, head)).spent.cost_microcents > 10
+    assert (await carried_state(stage.memory, S, head)).spent.cost_microcents > 10
 
 
 async def test_a_log_whose_turns_do_not_say_what_was_spent_is_added_up() -> None:
@@ -147,7 +147,7 @@ async def test_a_log_whose_turns_do_not_say_what_was_spent_is_added_up() -> None
         write = Write(stream=S, entries=old, lease=lease)
         await stage.memory.commit(Commit(writes=(write,), at=0))
     head = (await session.info()).entries - 1
-    assert (await carried(stage.memory, S, head)).spent == Spending(3)
+    assert (await carried_state(stage.memory, S, head)).spent == Spending(3)
 
 
 async def test_of_what_others_appended_since_the_last_turn_only_that_is_read() -> None:
@@ -162,7 +162,7 @@ async def test_of_what_others_appended_since_the_last_turn_only_that_is_read() -
     assert await known.so_far(state.head) is read
     added = await chat.session.append(user("from elsewhere"))
     after = await known.so_far(state.head + 1)
-    assert after == await carried(stage.memory, S, state.head + 1)
+    assert after == await carried_state(stage.memory, S, state.head + 1)
     assert known.left is after
     assert known.branch is branch
     assert branch.leaf == added.id
@@ -191,4 +191,4 @@ async def test_where_a_session_stands_is_known_once_a_turn_of_it_is_over() -> No
     known.left = await known.so_far(state.head)
     assert known.standing is None
     await known.branch.now()
-    assert known.standing == IdleStanding(state.head, state.leaf, 1)
+    assert known.standing == IdleState(state.head, state.leaf, 1)

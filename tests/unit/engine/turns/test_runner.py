@@ -11,13 +11,13 @@ import pytest
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.config import CompactionSettings
 from perdure.engine.turns.inputs import Input, Waited
-from perdure.engine.turns.runner import Stopping
+from perdure.engine.turns.runner import StopRequest
 from perdure.errors import LeaseLost, StoreUnavailable
 from perdure.models.protocol import (
     Delta,
-    Finished,
     ModelInfo,
     ModelRequest,
+    StreamEnd,
     TextDelta,
     ThinkingDelta,
 )
@@ -150,7 +150,7 @@ async def test_where_it_counts_that_an_answer_had_begun_its_first_piece_is_kept_
                 yield piece
                 partial = await stage.memory.partial(S)
                 kept.append(partial and partial[1])
-            yield Finished("stop")
+            yield StreamEnd("stop")
 
     stage.models = Watching()  # type: ignore[assignment] - it looks into the store
     chat = await stage.chat(on_interrupt=policy)
@@ -224,12 +224,12 @@ async def test_an_effect_that_nobody_stops_has_its_outcome() -> None:
         await asyncio.sleep(0)
         return told()
 
-    assert await Stopping().uncut(effect()) == told()
+    assert await StopRequest().uncut(effect()) == told()
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_whoever_cuts_an_effect_leaves_its_task_as_it_was(times: int) -> None:
-    stopping = Stopping()
+    stopping = StopRequest()
 
     async def effect() -> Input:
         for _ in range(times):
@@ -246,7 +246,7 @@ async def test_whoever_cuts_an_effect_leaves_its_task_as_it_was(times: int) -> N
 
 
 async def test_an_effect_may_stop_its_own_turn_and_end_without_waiting() -> None:
-    stopping = Stopping()
+    stopping = StopRequest()
 
     async def effect() -> Input:
         stopping.ask()
@@ -257,7 +257,7 @@ async def test_an_effect_may_stop_its_own_turn_and_end_without_waiting() -> None
 
 
 async def test_an_effect_that_clears_up_when_it_is_cut_does_so_to_its_end() -> None:
-    stopping, cleared = Stopping(), False
+    stopping, cleared = StopRequest(), False
 
     async def effect() -> Input:
         nonlocal cleared
@@ -274,7 +274,7 @@ async def test_an_effect_that_clears_up_when_it_is_cut_does_so_to_its_end() -> N
 
 
 async def test_what_an_effect_raises_while_it_is_cut_is_no_failure() -> None:
-    stopping = Stopping()
+    stopping = StopRequest()
 
     async def effect() -> Input:
         asyncio.get_running_loop().call_soon(stopping.ask)
@@ -292,7 +292,7 @@ async def test_what_an_effect_raises_of_itself_is_raised() -> None:
         raise OSError("the connection broke")
 
     with pytest.raises(OSError, match="broke"):
-        await Stopping().uncut(effect())
+        await StopRequest().uncut(effect())
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
@@ -300,7 +300,7 @@ async def test_what_an_effect_raises_of_itself_is_raised() -> None:
 async def test_a_turn_that_is_cancelled_is_so_whoever_asks_besides(
     *, is_asked: bool, has_outcome: bool
 ) -> None:
-    stopping, entered = Stopping(), asyncio.Event()
+    stopping, entered = StopRequest(), asyncio.Event()
 
     async def effect() -> Input:
         entered.set()
@@ -338,7 +338,7 @@ async def test_a_client_may_have_a_group_of_tasks_of_which_one_fails() -> None:
                     group.create_task(fails())
                     group.create_task(asyncio.sleep(1))
             yield TextDelta("from the other mirror")
-            yield Finished("stop")
+            yield StreamEnd("stop")
 
     stage.models = Racing()  # type: ignore[assignment] - a client with tasks of its own
     chat = await stage.chat()

@@ -73,7 +73,7 @@ def test_a_branch_is_cut_out_with_its_labels_and_new_numbers() -> None:
     assert compaction.first_kept == tree[1].id
     assert list(cut.aliases) == ["f"]
     assert not any(entry.kind == TurnStarted.kind for entry in cut.entries)
-    again = native.parse(native.written(cut), "cut")
+    again = native.parse(native.write_bundle(cut), "cut")
     assert again.entries == cut.entries
 
 

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from perdure.interop.exports import export_session
-from perdure.interop.formats.detection import LINES_LOOKED_AT, packed_as, recognised
+from perdure.interop.formats.detection import LINES_LOOKED_AT, detect_format, packed_as
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.reports import FormatName
 from tests.fakes.sources import (
@@ -21,7 +21,7 @@ from tests.fakes.sources import (
 
 
 def recognised_in(content: bytes) -> str | None:
-    return recognised(Held(content))
+    return detect_format(Held(content))
 
 
 @pytest.mark.parametrize("format", FILES)

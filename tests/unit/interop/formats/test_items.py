@@ -8,8 +8,8 @@ from perdure.codecs.shared_keys import meta_of
 from perdure.interop.formats.items import (
     Item,
     ItemBody,
+    bind_items,
     body_without_source,
-    bound,
     source_of,
     with_source,
     without_source,
@@ -34,7 +34,7 @@ def test_items_become_entries_that_refer_to_siblings() -> None:
         item(user("b"), parent=0),
         item(Label("name"), about=1),
     ]
-    first, second, label = bound(items, S, 0).entries
+    first, second, label = bind_items(items, S, 0).entries
     assert (first.parent, first.at, first.alias) == (None, 7, "x")
     assert second.parent == Sibling(1)
     assert (label.lane, label.about, label.parent) == ("side", Sibling(2), None)
@@ -42,7 +42,7 @@ def test_items_become_entries_that_refer_to_siblings() -> None:
 
 def test_ids_of_known_items_are_used_and_no_entry_is_made_of_them() -> None:
     items = [item(user("a")), item(user("b"), parent=0)]
-    made = bound(items, S, 40, {0: EntryId("s/7")})
+    made = bind_items(items, S, 40, {0: EntryId("s/7")})
     assert made.ids == ("s/7", "s/41")
     [entry] = made.entries
     assert entry.parent == "s/7"
@@ -53,13 +53,13 @@ def test_references_in_a_body_name_the_entries_they_will_be() -> None:
         item(user("a")),
         item(Compaction("sum"), parent=0, references={"first_kept": 0}),
     ]
-    compaction = bound(items, S, 9).entries[1]
+    compaction = bind_items(items, S, 9).entries[1]
     assert msgspec.json.decode(compaction.body)["first_kept"] == "s/10"
 
 
 def test_every_body_but_an_opaque_one_says_where_it_was_read() -> None:
     items = [item(user("a"), 3), item(b"\xff no json", 4)]
-    read, opaque = bound(items, S, 5).entries
+    read, opaque = bind_items(items, S, 5).entries
     assert source_of(read.body) == SourcePlace(5, 30, 5)
     assert (opaque.kind, opaque.body) == (OPAQUE, b"\xff no json")
 
@@ -87,7 +87,7 @@ def test_what_is_no_source_is_none() -> None:
 
 def test_what_a_source_says_of_a_message_stands_beside_what_was_said() -> None:
     told = {"reactions": ["👍"]}
-    [entry] = bound([item(user("a"), meta=told)], S, 0).entries
+    [entry] = bind_items([item(user("a"), meta=told)], S, 0).entries
     assert meta_of(entry.body) == told
     assert source_of(entry.body) == SourcePlace(0, 10, 5)
     assert decode_message(entry.body) == user("a")

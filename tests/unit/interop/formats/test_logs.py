@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import FormatError
 from perdure.interop.formats.logs import LogFile, as_new
-from perdure.interop.formats.native import Bundle, written
+from perdure.interop.formats.native import Bundle, write_bundle
 from perdure.interop.formats.sources.content import FileContent, Held
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry, NewEntry, Sibling
@@ -36,7 +36,7 @@ def side(seq: int, new: NewEntry, about: str | None = None) -> Entry:
 def log_of(
     *entries: Entry, aliases: dict[str, EntryId] | None = None, blobs: tuple[bytes, ...] = ()
 ) -> LogFile:
-    return LogFile(Held(written(Bundle(HEADER, entries, aliases or {}, blobs)), "a.jsonl"))
+    return LogFile(Held(write_bundle(Bundle(HEADER, entries, aliases or {}, blobs)), "a.jsonl"))
 
 
 @given(st.lists(st.text(max_size=30), max_size=12), st.integers(1, 300), st.integers(0, 12))
@@ -121,7 +121,7 @@ def test_some_are_at_least_one_and_no_more_than_there_are() -> None:
 @pytest.mark.parametrize("old", [b"hello", b"base64"])
 def test_a_file_that_was_changed_meanwhile_is_told(old: bytes, tmp_path: Path) -> None:
     blob = b"content"
-    content = written(Bundle(HEADER, (said(0, f"hello {blob_hash(blob)}"),), {}, (blob,)))
+    content = write_bundle(Bundle(HEADER, (said(0, f"hello {blob_hash(blob)}"),), {}, (blob,)))
     file = tmp_path / "a.jsonl"
     file.write_bytes(content)
     with FileContent(file) as opened:

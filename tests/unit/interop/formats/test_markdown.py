@@ -32,7 +32,7 @@ from tests.fakes.bundles import Making
 
 def written(making: Making, *, has_all_branches: bool = False) -> str:
     transcript = transcript_of(making.made())
-    return markdown.written(transcript, has_all_branches=has_all_branches).decode()
+    return markdown.render_markdown(transcript, has_all_branches=has_all_branches).decode()
 
 
 def test_a_conversation_reads_from_top_to_bottom() -> None:

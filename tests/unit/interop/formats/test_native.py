@@ -12,9 +12,9 @@ from perdure.interop.formats.native import (
     VERSION,
     Bundle,
     blob_names,
+    move_entry,
     parse,
-    rehomed,
-    written,
+    write_bundle,
 )
 from perdure.session.codec import BODIES, body_of, encode, entry_of_line, new_side, new_tree
 from perdure.session.entries import Entry
@@ -45,11 +45,11 @@ def bundle_of(*entries: Entry, blobs: tuple[bytes, ...] = ()) -> Bundle:
 def test_what_is_written_is_read_again(bodies: list[bytes], blobs: list[bytes]) -> None:
     entries = [tree_entry(seq, body, OPAQUE) for seq, body in enumerate(bodies)]
     bundle = bundle_of(*entries, blobs=tuple(blobs))
-    content = written(bundle)
+    content = write_bundle(bundle)
     read = parse(content, "file")
     assert (read.header, read.entries, read.aliases) == (HEADER, tuple(entries), bundle.aliases)
     assert set(read.blobs) == set(blobs)
-    assert written(read) == content
+    assert write_bundle(read) == content
 
 
 def test_every_kind_there_is_survives() -> None:
@@ -58,11 +58,11 @@ def test_every_kind_there_is_survives() -> None:
     own = tuple(entry for entry in entries if entry.stream == stream)
     own = tuple(msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(own))
     bundle = Bundle(StreamHeader(stream, 0), own, {}, ())
-    assert parse(written(bundle), "golden").entries == own
+    assert parse(write_bundle(bundle), "golden").entries == own
 
 
 def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
-    lines = written(bundle_of(tree_entry(0))).split(b"\n")
+    lines = write_bundle(bundle_of(tree_entry(0))).split(b"\n")
     assert lines[0].startswith(b'{"type":"perdure","version":1,"stream":{"id":"s",')
     assert lines[-2] == b'{"type":"end","entries":1,"blobs":0}'
     assert lines[-1] == b""
@@ -88,7 +88,7 @@ def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(old: bytes, new: bytes, told: str) -> None:
-    content = written(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
+    content = write_bundle(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
     assert old in content
     with pytest.raises(FormatError, match=told) as error:
         parse(content.replace(old, new), "file.jsonl")
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_refused_with_its_line(old: bytes, new: bytes, told: s
 
 @given(st.data())
 def test_a_cut_file_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
-    content = written(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
+    content = write_bundle(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
     cut = content[: data.draw(st.integers(0, len(content) - 2))]
     with pytest.raises(FormatError):
         parse(cut, "file")
@@ -115,7 +115,7 @@ def test_names_of_blobs_are_found_wherever_they_stand() -> None:
 
 def renamed(bundle: Bundle, stream: StreamId) -> tuple[Entry, ...]:
     ids = {entry.id: entry_id(stream, entry.seq) for entry in bundle.entries}
-    return tuple(rehomed(entry, stream, entry.seq, ids) for entry in bundle.entries)
+    return tuple(move_entry(entry, stream, entry.seq, ids) for entry in bundle.entries)
 
 
 def test_entries_can_get_other_ids_with_all_references() -> None:

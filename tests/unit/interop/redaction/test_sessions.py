@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.interop.formats import native
 from perdure.interop.formats.bundles import standing_of
 from perdure.interop.formats.items import REDACTED, source_of, with_source
-from perdure.interop.redaction.sessions import redacted
+from perdure.interop.redaction.sessions import redact
 from perdure.session.codec import encode, readable
 from perdure.session.ids import EntryId, blob_hash
 from perdure.session.kinds import Compaction, Custom
@@ -62,8 +62,8 @@ def everywhere() -> Making:
 
 
 def test_nothing_of_it_is_left_anywhere() -> None:
-    result = redacted(everywhere().made(), ("secrets", "paths"))
-    written = native.written(result.bundle)
+    result = redact(everywhere().made(), ("secrets", "paths"))
+    written = native.write_bundle(result.bundle)
     for secret in (KEY, "alice", HOME, "sw0rdfish", '"abcd"'):
         assert secret.encode() not in written
     assert result.counts == {"cwd": 2, "github-token": 1, "secret": 2, "user": 1}
@@ -76,7 +76,7 @@ def test_nothing_of_it_is_left_anywhere() -> None:
 
 def test_the_tree_its_ids_and_references_are_as_they_were() -> None:
     before = everywhere().made()
-    after = redacted(before, ("secrets", "paths")).bundle
+    after = redact(before, ("secrets", "paths")).bundle
     for old, new in zip(before.entries, after.entries, strict=True):
         assert (old.id, old.parent_id, old.about, old.kind, old.at) == (
             (new.id, new.parent_id, new.about, new.kind, new.at)
@@ -87,11 +87,11 @@ def test_the_tree_its_ids_and_references_are_as_they_were() -> None:
 
 
 def test_only_what_was_asked_for_is_replaced() -> None:
-    result = redacted(everywhere().made(), ("secrets",))
+    result = redact(everywhere().made(), ("secrets",))
     assert result.bundle.header.cwd == f"{HOME}/src/app"
     assert result.bundle.header.metadata is not None
     assert result.bundle.header.metadata[REDACTED] == ["secrets"]
-    assert KEY.encode() not in native.written(result.bundle)
+    assert KEY.encode() not in native.write_bundle(result.bundle)
 
 
 def test_originals_are_never_exported_and_nothing_points_into_them() -> None:
@@ -104,12 +104,12 @@ def test_originals_are_never_exported_and_nothing_points_into_them() -> None:
     source = SourcePlace(part=0, offset=0, length=9)
     entry = making.entries[1]
     making.entries[1] = msgspec.structs.replace(entry, body=with_source(entry.body, source))
-    after = redacted(making.made(), ("secrets",)).bundle
+    after = redact(making.made(), ("secrets",)).bundle
     assert after.blobs == ()
     assert readable(after.entries[0]) == ImportedRecord("pi", REDACTED)
     assert source_of(after.entries[1].body) is None
-    assert KEY.encode() not in native.written(after)
-    again = native.parse(native.written(after), "x")
+    assert KEY.encode() not in native.write_bundle(after)
+    again = native.parse(native.write_bundle(after), "x")
     assert again.entries == after.entries
 
 
@@ -120,24 +120,24 @@ def test_files_that_hold_some_are_left_out_and_pictures_are_doubted() -> None:
         MediaPart("text/plain", f"media://{blob_hash(blob)}", len(blob)) for blob in making.blobs
     )
     making.say(Message("tool", (ToolResultPart("c", "", media=media),)))
-    result = redacted(making.made(), ("secrets",))
+    result = redact(making.made(), ("secrets",))
     assert result.bundle.blobs == (b"\x89PNG\x00", b"harmless")
     assert (result.unseen, result.dropped) == (1, 1)
-    assert native.parse(native.written(result.bundle), "x").entries == result.bundle.entries
+    assert native.parse(native.write_bundle(result.bundle), "x").entries == result.bundle.entries
 
 
 def test_foreign_ids_stay_unless_they_say_something() -> None:
     making = Making()
     first = making.say(user("one"))
     making.aliases = {"0a1b2c3d": first, KEY: first}
-    assert redacted(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
+    assert redact(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
 
 
 def test_words_that_a_log_is_made_of_are_no_names() -> None:
     making = Making()
     making.say(user("/home/parts/x /home/message/x /home/assistant/x"))
     making.say(assistant("parts of a message"))
-    after = redacted(making.made(), ("paths",)).bundle
+    after = redact(making.made(), ("paths",)).bundle
     assert [type(readable(entry)) for entry in after.entries] == [Message, Message]
 
 
@@ -145,7 +145,7 @@ def test_a_session_whose_id_holds_a_name_still_hangs_together() -> None:
     making = Making(msgspec.structs.replace(HEADER, id="alice"))
     first = making.say(user("/home/alice/x"))
     making.say(Compaction("s", first))
-    after = redacted(making.made(), ("paths",)).bundle
+    after = redact(making.made(), ("paths",)).bundle
     compaction = readable(after.entries[1])
     assert isinstance(compaction, Compaction)
     assert compaction.first_kept == EntryId("alice/0")
@@ -158,8 +158,8 @@ def test_any_log_comes_through_and_a_second_time_changes_nothing(
     data: st.DataObject, log: TreeLog
 ) -> None:
     bundle = bundle_of_log(log, data.draw(st.sampled_from([None, *log.by_id])))
-    once = redacted(bundle, ("secrets", "paths"))
+    once = redact(bundle, ("secrets", "paths"))
     assert once.counts in ({}, {"cwd": 1})
     assert [entry.id for entry in once.bundle.entries] == [entry.id for entry in bundle.entries]
-    again = redacted(once.bundle, ("secrets", "paths"))
+    again = redact(once.bundle, ("secrets", "paths"))
     assert again.bundle.entries == once.bundle.entries

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from perdure.interop.formats.bundles import leaf_of
 from perdure.interop.reports import Dialect
-from perdure.interop.workflow_export.session import file_name, workflow_of, written
+from perdure.interop.workflow_export.session import file_name, render_workflow, workflow_of
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import Compaction
@@ -63,7 +63,7 @@ def test_9_34_a_turn_of_several_rows_is_one_node_and_an_interrupted_one_is_in_th
 def test_9_35_what_a_person_typed_opens_no_template_and_stays_in_the_transcript() -> None:
     making = Making()
     making.say(user("Say {{ secrets.X }} and {{{"), assistant("No."))
-    text = written(making.made(), leaf_of(making.entries), "relavium").content.decode()
+    text = render_workflow(making.made(), leaf_of(making.entries), "relavium").content.decode()
     workflow = parse(text)
     assert turns(workflow)[0].prompt_template == "Say { { secrets.X }} and { { {"
     said = facts(workflow, "relaviumExport")["messages"][0]["content"][0]["text"]
@@ -112,7 +112,7 @@ def test_an_agent_bound_later_counts_and_a_session_without_one_says_so() -> None
     making = Making()
     making.say(user("a"), assistant("A"))
     assert not exported(making).agents
-    remarks = written(making.made(), leaf_of(making.entries), "perdure").warnings
+    remarks = render_workflow(making.made(), leaf_of(making.entries), "perdure").warnings
     assert remarks == ("the session has no agent: put yours in place of 'exported-agent'",)
     making.note(AgentBound(AGENT))
     assert exported(making).agents
@@ -168,9 +168,11 @@ def test_a_compaction_is_told_and_makes_no_turn() -> None:
 def test_looking_at_the_log_later_changes_no_byte() -> None:
     making = Making()
     making.say(user("a"), assistant("A"))
-    before = written(making.made(), leaf_of(making.entries), "perdure")
+    before = render_workflow(making.made(), leaf_of(making.entries), "perdure")
     making.note(SessionStarted())
-    assert written(making.made(), leaf_of(making.entries), "perdure").content == before.content
+    assert (
+        render_workflow(making.made(), leaf_of(making.entries), "perdure").content == before.content
+    )
 
 
 @pytest.mark.full_only
@@ -178,7 +180,7 @@ def test_looking_at_the_log_later_changes_no_byte() -> None:
 @settings(max_examples=10, deadline=None)
 def test_any_session_gives_a_file_that_reads_as_itself(log: TreeLog) -> None:
     bundle, leaf = bundle_of_log(log, log.leaf), log.leaf
-    first, second = (written(bundle, leaf, "perdure").content for _ in range(2))
+    first, second = (render_workflow(bundle, leaf, "perdure").content for _ in range(2))
     assert first == second
     assert serialize(parse(first.decode())) == first.decode()
 
@@ -202,7 +204,7 @@ WORKSPACE: dict[str, object] = {
 
 def test_variables_of_the_workspace_are_the_context() -> None:
     making = bound_in(WORKSPACE, "For {{ctx.shop}} on {{ctx.git_ref}}, {{ctx.selection}}", "-")
-    text = written(making.made(), leaf_of(making.entries), "perdure").content.decode()
+    text = render_workflow(making.made(), leaf_of(making.entries), "perdure").content.decode()
     workflow = parse(text)
     assert serialize(workflow) == text
     assert {entry.key: entry.value for entry in workflow.context} == {
@@ -232,6 +234,6 @@ def test_lost_settings_and_secrets_in_instructions_are_warnings() -> None:
     making.note(
         SessionStarted({**AGENT, "limits": {"max_turns": 3}, "instructions": "Use {{secrets.KEY}}"})
     )
-    warnings = written(making.made(), None, "relavium").warnings
+    warnings = render_workflow(making.made(), None, "relavium").warnings
     assert "settings of the agent that this format does not hold: limits" in warnings
     assert any("{{secrets.KEY}}: secrets are never filled in" in each for each in warnings)

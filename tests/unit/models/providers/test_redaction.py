@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.models.providers.redaction import MAX_CHARS, redacted
+from perdure.models.providers.redaction import MAX_CHARS, redact_text
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,16 @@ from perdure.models.providers.redaction import MAX_CHARS, redacted
     ],
 )
 def test_what_looks_like_a_key_is_taken_out(text: str) -> None:
-    shown = redacted(text)
+    shown = redact_text(text)
     assert "789" not in shown
     assert "[redacted]" in shown
 
 
 def test_a_known_secret_is_taken_out_whatever_it_looks_like() -> None:
-    assert redacted("hunter2 is wrong, hunter2!", ["hunter2"]) == "[redacted] is wrong, [redacted]!"
-    assert redacted("all fine", ["", "x"]) == "all fine"
+    assert (
+        redact_text("hunter2 is wrong, hunter2!", ["hunter2"]) == "[redacted] is wrong, [redacted]!"
+    )
+    assert redact_text("all fine", ["", "x"]) == "all fine"
 
 
 @pytest.mark.parametrize(
@@ -43,11 +45,11 @@ def test_a_known_secret_is_taken_out_whatever_it_looks_like() -> None:
     ],
 )
 def test_other_words_stay(text: str) -> None:
-    assert redacted(text) == text
+    assert redact_text(text) == text
 
 
 def test_a_page_becomes_one_line_of_bearable_length() -> None:
-    shown = redacted("<html>\n  <body>\r\n" + "x" * 10_000)
+    shown = redact_text("<html>\n  <body>\r\n" + "x" * 10_000)
     assert "\n" not in shown
     assert len(shown) == MAX_CHARS
     assert shown.startswith("<html> <body> xxx")

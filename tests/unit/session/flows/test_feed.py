@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.session import ledger, notes
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
-from perdure.session.flows.feed import FeedItem, FeedPoint, changes, feed_of, merged
+from perdure.session.flows.feed import FeedItem, FeedPoint, changes, feed_of, merge_logs
 from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, ThinkingPart, assistant, tool_call, user
@@ -153,7 +153,7 @@ def test_what_was_committed_together_is_in_the_order_in_which_it_happened() -> N
     turn = [STARTED, user("x"), assistant("y"), ledger.TurnFinished("stop")]
     flow = [(entry, body) for entry, body in _at_once(CLAIM, ended, again)]
     session = [(entry, body) for entry, body in _at_once(*turn, *turn)]
-    order = [type(body).__name__ for _, body in merged(flow, session)]
+    order = [type(body).__name__ for _, body in merge_logs(flow, session)]
     turns = ["TurnStarted", "Message", "Message", "TurnFinished"]
     assert order == ["NodeClaimed", *turns, "HandoffMade", "NodeClaimed", *turns]
 

@@ -14,7 +14,7 @@ from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME
 from perdure.session.media_storage.embedded_base64 import (
     MAX_DEPTH,
-    restored,
+    restore_args,
     stored_message,
     stored_text,
 )
@@ -56,8 +56,8 @@ def test_base64_in_arguments_becomes_a_handle_and_is_restored(
 ) -> None:
     part, contents = stored_args(args)
     assert (part.args, part.contents, contents) == (stored, (HANDLE,), (PNG,))
-    assert restored(part.args, {HANDLE: PNG}) == args
-    assert restored(part.args, {}) == stored
+    assert restore_args(part.args, {HANDLE: PNG}) == args
+    assert restore_args(part.args, {}) == stored
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_restored_arguments_are_always_those_that_were_stored(
     part, contents = stored_args(args)
     held = {SCHEME + blob_hash(each): each for each in contents}
     assert set(part.contents) == set(held)
-    assert restored(part.args, held) == args
+    assert restore_args(part.args, held) == args
 
 
 def test_arguments_of_any_depth_are_read_without_recursion_errors() -> None:

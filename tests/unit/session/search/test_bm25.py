@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from perdure.session.search.bm25 import Candidate, ranked
+from perdure.session.search.bm25 import Candidate, rank
 
 
 def order(*candidates: Candidate) -> list[int]:
-    return [candidate.position for _, candidate in ranked(candidates)]
+    return [candidate.position for _, candidate in rank(candidates)]
 
 
 def test_nothing_is_ranked_as_nothing() -> None:
-    assert ranked([]) == []
+    assert rank([]) == []
 
 
 def test_more_occurrences_come_first() -> None:
@@ -34,4 +34,4 @@ def test_of_equal_entries_the_newest_comes_first() -> None:
 def test_the_score_is_the_same_whatever_the_order() -> None:
     candidates = [Candidate(number, (number % 3, 1), number % 5 + 1) for number in range(1, 30)]
 
-    assert ranked(candidates) == ranked(candidates[::-1])
+    assert rank(candidates) == rank(candidates[::-1])

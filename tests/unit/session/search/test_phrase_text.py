@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.session.search.matches import count, counts_in
-from perdure.session.search.phrase_text import counts_in_joined, joined, stretch_of
+from perdure.session.search.phrase_text import counts_in_joined, join_terms, stretch_of
 from perdure.session.search.query import Phrase, Sought, sought_in
 
 _WORDS = st.sampled_from(("a", "b", "ab", "aba", "ba"))
@@ -20,13 +20,13 @@ _PHRASES = st.builds(
 def test_counts_are_those_of_the_list(query: str) -> None:
     sought, terms = sought_in(query), ["a", "a", "a", "ab", "a", "b", "aba", "ba"]
 
-    assert counts_in_joined(joined(terms), sought) == counts_in(terms, sought)
+    assert counts_in_joined(join_terms(terms), sought) == counts_in(terms, sought)
 
 
 @given(terms=st.lists(_WORDS, max_size=12), phrase=_PHRASES)
 @settings(max_examples=50)
 def test_whatever_is_said_and_sought(terms: list[str], phrase: Phrase) -> None:
-    text, sought = joined(terms), Sought(((phrase,),))
+    text, sought = join_terms(terms), Sought(((phrase,),))
 
     assert counts_in_joined(text, sought) == counts_in(terms, sought)
     assert (stretch_of(phrase) in text) == (count(terms, phrase) > 0)

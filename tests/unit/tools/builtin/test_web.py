@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.egress.http_types import Answered, Asked
+from perdure.egress.http_types import HttpRequest, HttpResponse
 from perdure.errors import EgressError, ToolDenied, ToolUnavailable
 from perdure.tools.builtin.web import about_request, about_search, web_tools
 from perdure.tools.execution import FROM_OUTSIDE, ToolRun
@@ -25,11 +25,11 @@ SEARCH = Permissions(search_endpoint="https://search.example.com/search?language
 class Web:
     """Keeps what was asked and answers always the same."""
 
-    def __init__(self, answer: Answered | None = None) -> None:
-        self.asked: list[Asked] = []
-        self._answer = answer or Answered(200, {"content-type": "text/plain"}, b"hello")
+    def __init__(self, answer: HttpResponse | None = None) -> None:
+        self.asked: list[HttpRequest] = []
+        self._answer = answer or HttpResponse(200, {"content-type": "text/plain"}, b"hello")
 
-    async def fetch(self, asked: Asked) -> Answered:
+    async def fetch(self, asked: HttpRequest) -> HttpResponse:
         self.asked.append(asked)
         return self._answer
 
@@ -45,7 +45,7 @@ async def search(web: Web, permissions: Permissions = SEARCH, **args: Any) -> To
 
 
 async def test_an_answer_is_shown_and_branded_as_from_outside() -> None:
-    web = Web(Answered(302, {"location": "https://x.test/", "set-cookie": "a=b"}, b"moved"))
+    web = Web(HttpResponse(302, {"location": "https://x.test/", "set-cookie": "a=b"}, b"moved"))
     run = await request(web, url="https://api.example.com/a")
     assert run.output.text == f"{FROM_OUTSIDE}\nstatus 302\nlocation: https://x.test/\n\nmoved"
 
@@ -59,7 +59,7 @@ async def test_the_credential_of_the_host_replaces_any_of_the_model() -> None:
 
 async def test_a_basic_credential_is_encoded_and_scrubbed_in_both_forms() -> None:
     encoded = base64.b64encode(f"me:{SECRET}".encode()).decode()
-    web = Web(Answered(200, {}, f"you sent {encoded} and {SECRET}".encode()))
+    web = Web(HttpResponse(200, {}, f"you sent {encoded} and {SECRET}".encode()))
     permissions = Permissions(
         allowed_domains=("a.com",), credentials={"a.com": "Basic me:{{secrets.API}}"}
     )
@@ -97,7 +97,7 @@ async def test_only_allowed_hosts_are_asked(url: str) -> None:
 
 
 async def test_what_is_no_text_is_not_shown() -> None:
-    web = Web(Answered(200, {"content-type": "image/png"}, b"\x89PNG\0"))
+    web = Web(HttpResponse(200, {"content-type": "image/png"}, b"\x89PNG\0"))
     assert (
         "[5 bytes that are no text]"
         in (await request(web, url="https://api.example.com/")).output.text
@@ -105,7 +105,7 @@ async def test_what_is_no_text_is_not_shown() -> None:
 
 
 async def test_why_there_is_no_answer_is_told_without_the_address() -> None:
-    async def fetch(asked: Asked) -> Answered:
+    async def fetch(asked: HttpRequest) -> HttpResponse:
         raise EgressError("no connection could be made")
 
     tool, _ = web_tools(fetch)
@@ -126,7 +126,7 @@ async def test_a_search_asks_the_configured_engine_and_shows_what_it_found() -> 
         {"title": " One ", "url": "https://one.test/", "content": "first"},
         {"title": "Two", "url": "javascript:alert(1)", "content": null},
         {"title": "Three", "url": "https://three.test/"}]}"""
-    web = Web(Answered(200, {}, body))
+    web = Web(HttpResponse(200, {}, body))
     run = await search(web, query="a b&c", max_results=2, endpoint="https://evil.test")
     assert web.asked[0].destination.url == (
         "https://search.example.com/search?language=en&q=a+b%26c&format=json"
@@ -140,7 +140,7 @@ async def test_a_search_engine_may_want_a_credential() -> None:
     permissions = Permissions(
         search_endpoint="https://s.example.com", search_credential="Token {{secrets.API}}"
     )
-    web = Web(Answered(200, {}, b'{"results": []}'))
+    web = Web(HttpResponse(200, {}, b'{"results": []}'))
     run = await search(web, permissions, query="x")
     assert web.asked[0].headers["authorization"] == f"Token {SECRET}"
     assert run.output.text.endswith("[nothing found]")
@@ -148,12 +148,12 @@ async def test_a_search_engine_may_want_a_credential() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"results": [1]}', b"<html>"])
 async def test_an_answer_that_is_no_result_is_an_error(body: bytes) -> None:
-    run = await search(Web(Answered(200, {}, body)), query="x")
+    run = await search(Web(HttpResponse(200, {}, body)), query="x")
     assert run.error == "web_search: the answer of the search engine cannot be read"
 
 
 async def test_an_engine_that_refuses_is_told_by_its_status() -> None:
-    run = await search(Web(Answered(403, {}, b"no")), query="x")
+    run = await search(Web(HttpResponse(403, {}, b"no")), query="x")
     assert run.error == "web_search: the search engine answered with status 403"
 
 

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.tools.mcp.tool_names import MAX_NAME, SHOWN_NAME, named, tool_name
+from perdure.tools.mcp.tool_names import MAX_NAME, SHOWN_NAME, assign_names, tool_name
 
 
 def test_a_name_says_server_and_tool() -> None:
@@ -29,14 +29,14 @@ def test_a_name_too_long_for_the_protocol_is_left_out() -> None:
 
 
 def test_of_two_alike_the_first_is_kept_and_the_other_told() -> None:
-    kept, refused = named("mcp_a_", ["x.y", "x_y", "z"], taken=["mcp_a_z"])
+    kept, refused = assign_names("mcp_a_", ["x.y", "x_y", "z"], taken=["mcp_a_z"])
     assert kept == {"mcp_a_x_y": "x.y"}
     assert set(refused) == {"x_y", "z"}
 
 
 @given(st.lists(st.text(max_size=150), max_size=20))
 def test_every_tool_is_kept_under_a_portable_name_or_told(tools: list[str]) -> None:
-    kept, refused = named("mcp_a_", tools)
+    kept, refused = assign_names("mcp_a_", tools)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in kept)
     assert len(set(kept.values())) == len(kept)
     told = {tool[:MAX_NAME] for tool in kept.values()} | set(refused)

@@ -194,7 +194,7 @@ def test_no_path_leads_out(root: Path, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["..", "out-file", "/etc/passwd", "a/../..", "\0", "in/../../.."])
 def test_what_leads_out_is_a_denial(root: Path, path: str) -> None:
-    with pytest.raises(ToolDenied), Jail(root, "tool").reached(path):
+    with pytest.raises(ToolDenied), Jail(root, "tool").open_path(path):
         pass
 
 
@@ -371,7 +371,7 @@ def test_descriptors_do_not_leak(root: Path) -> None:
     before = len(open_descriptors())
     for path in [*ESCAPES, "file.txt", "in/file.txt", "a", "loop"] * 3:
         try:
-            with Jail(root, "tool").reached(path.format(root=root, parent=root.parent)):
+            with Jail(root, "tool").open_path(path.format(root=root, parent=root.parent)):
                 pass
         except ToolError:
             pass

@@ -13,7 +13,7 @@ from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.search import search_files
 from perdure.tools.execution import run_tool
 from perdure.tools.paths.jail import Jail
-from perdure.tools.paths.scratch import below, made, removed, scratch_of
+from perdure.tools.paths.scratch import below, make_scratch, remove_scratch, scratch_of
 from perdure.tools.permissions import SCOPES, Permissions, Scope
 from perdure.tools.spec import ToolSpec
 from tests.fakes.clock import ManualClock
@@ -64,7 +64,7 @@ async def test_what_is_written_there_is_found_there_and_not_in_the_work(
 
 @pytest.mark.parametrize("path", ["~scratch/../x", "~scratch/link/x", "~scratch/.ssh/x"])
 def test_nothing_leads_out_of_it_or_past_the_floors(work: Path, scratch: Path, path: str) -> None:
-    made(scratch.parent / scratch.name)
+    make_scratch(scratch.parent / scratch.name)
     (scratch / "link").symlink_to(work)
     (work / "x").write_text("mine")
     with pytest.raises(ToolDenied), Jail(work, "tool", scratch_dir=scratch).file(path):
@@ -104,10 +104,10 @@ def test_every_session_has_its_own_in_every_process(work: Path) -> None:
 
 
 def test_it_is_deleted_whole_and_a_link_in_its_place_is_left(work: Path, scratch: Path) -> None:
-    (made(scratch) / "a").write_text("x")
-    removed(scratch)
+    (make_scratch(scratch) / "a").write_text("x")
+    remove_scratch(scratch)
     assert not scratch.exists()
-    removed(scratch)
+    remove_scratch(scratch)
     scratch.symlink_to(work)
-    removed(scratch)
+    remove_scratch(scratch)
     assert work.is_dir()

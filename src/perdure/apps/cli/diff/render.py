@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perdure.apps.cli.diff.comparison import Difference
-from perdure.apps.terminal.output import counted
+from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import WHO_WIDTH, preview_of
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import clipped, padded
+from perdure.apps.terminal.text import clip, pad
 from perdure.session.clock import timestamp
 from perdure.session.codec import role_of
 from perdure.session.entries import Entry
@@ -70,7 +70,7 @@ def difference_lines(
 
 
 def _entries(entries: Sequence[Entry]) -> str:
-    return counted(len(entries), "entry", "entries")
+    return count_of(len(entries), "entry", "entries")
 
 
 def _name(leaf: EntryId | None, own: StreamId) -> str:
@@ -110,7 +110,7 @@ def _row(sign: str, entry: Entry, own: StreamId, width: int, style: Style) -> st
     number = _number(entry.id, own).rjust(_NUMBER_CELLS)
     room = max(width - len(number) - WHO_WIDTH - 4, _LEAST_WHAT)
     preview = preview_of(entry, room)
-    who = padded(clipped(preview.who, WHO_WIDTH), WHO_WIDTH)
+    who = pad(clip(preview.who, WHO_WIDTH), WHO_WIDTH)
     return (
         f"{sign} {style.paint(number, 'faint')} {style.paint(who, preview.meaning)} {preview.what}"
     ).rstrip()

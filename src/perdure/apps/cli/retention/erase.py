@@ -24,7 +24,7 @@ from perdure.apps.cli.options import (
 )
 from perdure.apps.cli.session_ids import named_session
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import counted, local_time, show, show_json, show_lines, size
+from perdure.apps.terminal.output import count_of, local_time, show, show_json, show_lines, size
 from perdure.apps.terminal.text import safe
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId
@@ -84,7 +84,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
     asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
-    return run(lambda: _erased(asked, store, namespace, as_json=as_json))
+    return run(lambda: _erase(asked, store, namespace, as_json=as_json))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class _Asked:
     is_sure: bool
 
 
-async def _erased(asked: _Asked, store: str | None, namespace: str, *, as_json: bool) -> int:
+async def _erase(asked: _Asked, store: str | None, namespace: str, *, as_json: bool) -> int:
     named = asked.session, asked.subject
     if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
         raise UsageMistake("say what to erase: an ID, --subject NAME or --everything, one of them")
@@ -198,12 +198,12 @@ def _data(certificate: Certificate) -> Any:
 
 
 def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
-    count = counted(len(certificate.sessions), "session")
-    entries = counted(certificate.entries, "entry", "entries")
+    count = count_of(len(certificate.sessions), "session")
+    entries = count_of(certificate.entries, "entry", "entries")
     yield f"erased {count}: {entries}, {size(certificate.bytes)} (certificate {certificate.id})"
     for session in certificate.sessions[:_LISTED]:
         what = "erased" if session.is_whole else "lost summaries of it"
-        line = f"  {session.session} {what}: {counted(session.entries, 'entry', 'entries')}"
+        line = f"  {session.session} {what}: {count_of(session.entries, 'entry', 'entries')}"
         if session.kept:
             forks = ", ".join(session.kept_for[:5])
             line += f"; kept for {forks}: " + ", ".join(f"{a}-{b}" for a, b in session.kept[:5])
@@ -243,7 +243,7 @@ def erasures(
             show_json([_data(certificate) for certificate in found])
             return
         for each in found:
-            sessions = counted(len(each.sessions), "session")
+            sessions = count_of(len(each.sessions), "session")
             state = "" if each.is_complete else ", not complete"
             show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {sessions}{state}")
 

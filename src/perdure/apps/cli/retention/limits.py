@@ -18,7 +18,7 @@ from perdure.apps.store_access import (
     store_address,
     writable_store,
 )
-from perdure.apps.terminal.output import counted, show, show_json, show_lines, size
+from perdure.apps.terminal.output import count_of, show, show_json, show_lines, size
 from perdure.client import retention
 from perdure.stores.retention.policy import Retention, RetentionReport
 from perdure.stores.retention.quotas import Quota, Usage
@@ -112,10 +112,10 @@ def set_retention(
         async with writable_store(address, namespace) as opened:
             old = await retention.retention(opened)
             policy = Retention(
-                max_age_s=_changed(old.max_age_s, max_age, _seconds),
-                max_idle_s=_changed(old.max_idle_s, max_idle, _seconds),
-                max_sessions=_changed(old.max_sessions, max_sessions, _number),
-                max_bytes=_changed(old.max_bytes, max_bytes, _size),
+                max_age_s=_changed_limit(old.max_age_s, max_age, _seconds),
+                max_idle_s=_changed_limit(old.max_idle_s, max_idle, _seconds),
+                max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
+                max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
             )
             await retention.set_retention(opened, policy)
         _tell(policy, "every session is kept", as_json=as_json)
@@ -169,9 +169,9 @@ def _removed_lines(done: RetentionReport, *, is_dry_run: bool) -> Iterator[str]:
     for held in done.plan.held:
         yield f"{held.stream}  stays: held by {held.hold} (else it {verb}: {held.why})"
     if is_dry_run:
-        yield f"{counted(len(done.plan.expiring), 'session')} would go; nothing was changed"
+        yield f"{count_of(len(done.plan.expiring), 'session')} would go; nothing was changed"
         return
-    yield f"removed {counted(done.sessions, 'session')}, {size(done.bytes)} of content"
+    yield f"removed {count_of(done.sessions, 'session')}, {size(done.bytes)} of content"
     yield f"gave {size(done.freed_bytes)} back"
 
 
@@ -217,9 +217,9 @@ def set_quota(
         async with writable_store(address, namespace) as opened:
             old, _ = await retention.quota(opened)
             wanted = Quota(
-                max_sessions=_changed(old.max_sessions, max_sessions, _number),
-                max_entries=_changed(old.max_entries, max_entries, _number),
-                max_bytes=_changed(old.max_bytes, max_bytes, _size),
+                max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
+                max_entries=_changed_limit(old.max_entries, max_entries, _number),
+                max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
             )
             await retention.set_quota(opened, wanted)
             limits, used = await retention.quota(opened)
@@ -234,7 +234,7 @@ def _tell_quota(limits: Quota, used: Usage, *, as_json: bool) -> None:
         return
     for name in ("sessions", "entries", "bytes"):
         limit = getattr(limits, f"max_{name}")
-        most = "" if limit is None else f" of {_spelled(f'max_{name}', limit)}"
+        most = "" if limit is None else f" of {_spell_limit(f'max_{name}', limit)}"
         held = size(used.bytes) if name == "bytes" else f"{getattr(used, name):,}"
         show(f"{name:<8}  {held}{most}")
 
@@ -245,7 +245,7 @@ def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
         return
     told = {name: value for name, value in _data(policy).items() if value is not None}
     for name, value in told.items():
-        show(f"{_SAID[name]:<40}  {_spelled(name, value)}")
+        show(f"{_SAID[name]:<40}  {_spell_limit(name, value)}")
     if not told:
         show(nothing)
 
@@ -259,7 +259,7 @@ _SAID = {
 """Each limit of a policy -> what it says."""
 
 
-def _spelled(name: str, value: int) -> str:
+def _spell_limit(name: str, value: int) -> str:
     """A limit as it can be typed: times and sizes in the largest unit they are whole in."""
     units = _SECONDS if name.endswith("_s") else _BYTES if name == "max_bytes" else {}
     for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
@@ -273,7 +273,7 @@ def _data(value: msgspec.Struct) -> dict[str, Any]:
     return {name: msgspec.to_builtins(each) for name, each in named.items()}
 
 
-def _changed(old: int | None, typed: str | None, read: Any) -> int | None:
+def _changed_limit(old: int | None, typed: str | None, read: Any) -> int | None:
     if typed is None:
         return old
     return None if typed == _NONE else read(typed)

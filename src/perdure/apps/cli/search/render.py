@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from perdure.apps.terminal.output import local_time
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import clipped, safe
+from perdure.apps.terminal.text import clip, safe
 from perdure.session.clock import timestamp
 from perdure.session.search.values import Hit
 
@@ -38,7 +38,7 @@ def hit_lines(hits: Sequence[Hit], width: int, style: Style) -> Iterator[str]:
 
 
 def _heading(hit: Hit, style: Style) -> str:
-    place = style.paint(clipped(safe(hit.entry or hit.stream), 200), "strong")
+    place = style.paint(clip(safe(hit.entry or hit.stream), 200), "strong")
     facts = [hit.role, local_time(hit.at)]
     if not hit.is_on_branch:
         facts.append("another branch")

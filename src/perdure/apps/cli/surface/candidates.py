@@ -33,9 +33,9 @@ class StoreLookup:
     """`Lookup` in the store and namespace that `words`, what was typed so far, name."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._store = _given(words, "--store")
+        self._store = _option_value(words, "--store")
         self._namespace = (
-            _given(words, "--namespace")
+            _option_value(words, "--namespace")
             or os.environ.get("PERDURE_NAMESPACE")
             or setting("store.namespace")
             or NAMESPACE
@@ -101,18 +101,18 @@ class StoreLookup:
         ]
 
     def _ask(self, look: Callable[[Store], Awaitable[Result]]) -> Result:
-        async def asked() -> Result:
+        async def ask_store() -> Result:
             async with existing_store(self._store, self._namespace) as store:
                 return await look(store)
 
-        return asyncio.run(asked())
+        return asyncio.run(ask_store())
 
 
 def _session(info: SessionInfo) -> Candidate:
     return Candidate(info.id, f"{local_day(info.updated_at)} {info.name}".strip())
 
 
-def _given(words: Sequence[str], option: str) -> str | None:
+def _option_value(words: Sequence[str], option: str) -> str | None:
     """The value that `words` give `option`, the last one counting."""
     value = None
     for number, word in enumerate(words):

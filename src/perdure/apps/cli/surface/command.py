@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, UsageMistake
-from perdure.apps.cli.surface.completion import completed
+from perdure.apps.cli.surface.completion import complete_words
 from perdure.apps.cli.surface.shape import Command
-from perdure.apps.cli.surface.shells import SCRIPTS, answer, asked
+from perdure.apps.cli.surface.shells import SCRIPTS, answer, split_typed
 from perdure.apps.terminal.output import show, show_lines
 from perdure.errors import PerdureError
 
@@ -53,11 +53,11 @@ def completion(
 
 def complete(shell: str, words: Sequence[str], program: Command) -> int:
     """Answer the script of `shell`, which passes `words` on; quiet whatever happens."""
-    before, typed = asked(shell, words)
+    before, typed = split_typed(shell, words)
     # By name: only some words need a store, and none of them the rest of the commands.
     looking = importlib.import_module("perdure.apps.cli.surface.candidates")
     try:
-        found = completed(program, before, typed, looking.StoreLookup(before))
+        found = complete_words(program, before, typed, looking.StoreLookup(before))
     except (PerdureError, OSError):
         return FAILED  # a person who types a word is not told about a store
     show_lines(answer(shell, words, typed, found))

@@ -74,9 +74,11 @@ class _Typed(msgspec.Struct, frozen=True):
     awaited: Parameter | None
 
 
-def completed(program: Command, words: Sequence[str], typed: str, lookup: Lookup) -> Completion:
+def complete_words(
+    program: Command, words: Sequence[str], typed: str, lookup: Lookup
+) -> Completion:
     """What `typed` may become after `words`, ``perdure`` left out of them."""
-    known = _understood(program, words)
+    known = _parse_words(program, words)
     if known.awaited is not None:
         return _values(known.awaited, known, typed, lookup)
     name, equals, begun = typed.partition("=")
@@ -91,7 +93,7 @@ def completed(program: Command, words: Sequence[str], typed: str, lookup: Lookup
     return Completion() if argument is None else _values(argument, known, typed, lookup)
 
 
-def _understood(program: Command, words: Sequence[str]) -> _Typed:
+def _parse_words(program: Command, words: Sequence[str]) -> _Typed:
     command, awaited = program, None
     given: list[str] = []
     used: set[str] = set()

@@ -36,11 +36,17 @@ def page_lines(command: Command, width: int, style: Style) -> Iterator[str]:
     for paragraph in (command.summary, *command.description):
         yield ""
         yield from textwrap.wrap(paragraph, width)
-    yield from _listed("Commands", [(c.words[-1], c.summary) for c in command.commands], width)
-    yield from _listed("Arguments", [_told(p) for p in command.arguments], width)
-    yield from _listed("Options", [_told(p) for p in (*command.options, *_general(command))], width)
+    yield from _section_lines(
+        "Commands", [(c.words[-1], c.summary) for c in command.commands], width
+    )
+    yield from _section_lines("Arguments", [_parameter_row(p) for p in command.arguments], width)
+    yield from _section_lines(
+        "Options", [_parameter_row(p) for p in (*command.options, *_general(command))], width
+    )
     exits = tuple(EXIT_CODES.items()) if not command.words else command.exits
-    yield from _listed("Exit codes", [(str(code), meaning) for code, meaning in exits], width)
+    yield from _section_lines(
+        "Exit codes", [(str(code), meaning) for code, meaning in exits], width
+    )
     yield from _examples(command, style)
 
 
@@ -83,12 +89,12 @@ def _general(command: Command) -> tuple[Parameter, ...]:
     return (*command.common, HELP)
 
 
-def _told(parameter: Parameter) -> tuple[str, str]:
+def _parameter_row(parameter: Parameter) -> tuple[str, str]:
     known = "; ".join(facts(parameter))
     return spelt(parameter), f"{parameter.help} ({known})" if known else parameter.help
 
 
-def _listed(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+def _section_lines(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     if not rows:
         return
     yield ""
@@ -102,10 +108,10 @@ def _listed(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterator
         else:
             first, *lines = lines
             yield f"{' ' * _INDENT}{name.ljust(longest)}{' ' * _GAP}{first}".rstrip()
-        yield from _indented(lines, start)
+        yield from _indent(lines, start)
 
 
-def _indented(lines: Iterable[str], start: int) -> Iterator[str]:
+def _indent(lines: Iterable[str], start: int) -> Iterator[str]:
     return (" " * start + line for line in lines)
 
 

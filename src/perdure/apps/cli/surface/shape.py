@@ -92,12 +92,12 @@ class Command(msgspec.Struct, frozen=True):
             yield from command.walk()
 
 
-def described(program: Any, order: Sequence[str] = ()) -> Command:
+def describe_program(program: Any, order: Sequence[str] = ()) -> Command:
     """The whole of `program`, as typer makes it; its commands in `order`, the others after them."""
-    return _described(program, (), {name: place for place, name in enumerate(order)})
+    return _describe(program, (), {name: place for place, name in enumerate(order)})
 
 
-def _described(found: Any, words: tuple[str, ...], places: Mapping[str, int]) -> Command:
+def _describe(found: Any, words: tuple[str, ...], places: Mapping[str, int]) -> Command:
     text = inspect.cleandoc(found.help or "")
     paragraphs, examples, exits = _sections(text)
     below: dict[str, Any] = getattr(found, "commands", {})
@@ -114,7 +114,7 @@ def _described(found: Any, words: tuple[str, ...], places: Mapping[str, int]) ->
             if not getattr(each, "hidden", False) and not each.name.startswith("_")
         ),
         commands=tuple(
-            _described(below[name], (*words, name), {})
+            _describe(below[name], (*words, name), {})
             for name in names
             if not getattr(below[name], "hidden", False)
         ),

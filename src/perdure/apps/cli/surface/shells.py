@@ -93,7 +93,7 @@ _MENU_TYPES = frozenset({"37", "42"})
 """bash's words for completing without a list: there, only what can be inserted may be given."""
 
 
-def asked(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
+def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
     """The words before the one being typed, and that one, of what the script of `shell` passes on.
 
     ``perdure`` is left out.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.apps.flow.roles import Acting
+from perdure.apps.flow.roles import RoleOptions
 from perdure.apps.settings.agents import agents_here, chosen_agent
 from perdure.apps.settings.layers import Configuration
 from perdure.client.agents.agent import Agent, agent_of, tool_names
@@ -26,7 +26,7 @@ from perdure.session.flows.kinds import DocumentBound
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.registry import ToolRegistry
 from perdure.workflow.document import AgentNode
-from perdure.workflow.reader import Located
+from perdure.workflow.reader import LocatedWorkflow
 
 INSTRUCTIONS = """You work on one step of a workflow of several. What you are told is all you are
 given; your answer, as you write it, is what the next step gets."""
@@ -36,11 +36,11 @@ class Cast(msgspec.Struct, frozen=True):
     """The agents, and the workflow as they can run it; `remarks` say what differs from the file."""
 
     agents: tuple[Agent, ...]
-    located: Located
+    located: LocatedWorkflow
     remarks: tuple[str, ...] = ()
 
 
-def cast_of(found: Located, acting: Acting) -> Cast:
+def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
     """Who works in `found`. An agent that is missing, or faulty, is left to who checks the whole.
 
     Raises: InvalidAgentFile; ConfigError for an agent file that cannot be used.
@@ -61,7 +61,7 @@ def cast_of(found: Located, acting: Acting) -> Cast:
         elif _is_defined(found, ref):
             continue  # with faults, which are told with all the others
         elif (model := _model_for_all(acting)) is not None:
-            made[ref] = _made(found, ref, model, acting)
+            made[ref] = _make_agent(found, ref, model, acting)
     for agent in agents:
         warning = unfilled_in(agent.instructions, f"the instructions of agent {agent.id!r}")
         remarks += [] if warning is None else [warning]
@@ -69,24 +69,24 @@ def cast_of(found: Located, acting: Acting) -> Cast:
     return Cast((*agents, *made.values()), located, (*remarks, *more))
 
 
-def _is_defined(found: Located, ref: str) -> bool:
+def _is_defined(found: LocatedWorkflow, ref: str) -> bool:
     return any(agent.get("id") == ref for agent in found.workflow.agents)
 
 
-def _acting(agent: Agent, acting: Acting) -> Agent:
+def _acting(agent: Agent, acting: RoleOptions) -> Agent:
     """`agent` with the model that all agents are to have, if one is named."""
     model = _model_for_all(acting)
     return agent if model is None else msgspec.structs.replace(agent, model=model, fallbacks=())
 
 
-def _model_for_all(acting: Acting) -> str | None:
+def _model_for_all(acting: RoleOptions) -> str | None:
     """The model that the command line names for every agent."""
     if acting.model is None and acting.scenario is not None:
         return f"scripted:{acting.scenario.name}"
     return acting.model
 
 
-def _made(found: Located, ref: str, model: str, acting: Acting) -> Agent:
+def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOptions) -> Agent:
     """An agent that nobody defines, with what its nodes used of what there is."""
     named = [
         tool
@@ -107,7 +107,9 @@ def _made(found: Located, ref: str, model: str, acting: Acting) -> Agent:
     )
 
 
-def _without_unknown(found: Located, made: Mapping[str, Agent]) -> tuple[Located, tuple[str, ...]]:
+def _without_unknown(
+    found: LocatedWorkflow, made: Mapping[str, Agent]
+) -> tuple[LocatedWorkflow, tuple[str, ...]]:
     """`found` with no node of `made` that names a tool there is not, and what is said then."""
     missing: dict[str, None] = {}
     nodes = list(found.workflow.nodes)
@@ -123,7 +125,7 @@ def _without_unknown(found: Located, made: Mapping[str, Agent]) -> tuple[Located
     return msgspec.structs.replace(found, workflow=workflow), tuple(told)
 
 
-def recast(document: DocumentBound, acting: Acting, *, is_foreign: bool) -> tuple[Agent, ...]:
+def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) -> tuple[Agent, ...]:
     """The agents of a flow that began before, with what the log cannot hold of those in files.
 
     Those of a received flow get no more than the command line and the settings allow.

@@ -13,9 +13,9 @@ import typer
 from perdure.apps.cli.options import named_values
 from perdure.apps.flow.documents.agents import cast_of, recast
 from perdure.apps.flow.options import flows_of
-from perdure.apps.flow.roles import Acting
+from perdure.apps.flow.roles import RoleOptions
 from perdure.apps.terminal.output import remark
-from perdure.client.flows.documents.start import checked
+from perdure.client.flows.documents.start import runnable_agents
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
 from perdure.engine.flows.documents.input_check import from_texts, untold
@@ -23,7 +23,7 @@ from perdure.engine.flows.documents.structure import in_order
 from perdure.errors import InvalidWorkflow
 from perdure.session.flows.kinds import Configuring, ConsentMode, Dimension, RunSettings
 from perdure.session.flows.run import FlowState
-from perdure.workflow.reader import Located
+from perdure.workflow.reader import LocatedWorkflow
 
 InputsOption = Annotated[
     list[str] | None,
@@ -38,7 +38,7 @@ class Given(msgspec.Struct, frozen=True):
     """
 
     workspace: Path
-    acting: Acting
+    acting: RoleOptions
     inputs: Sequence[str] = ()
     record: Path | None = None
     project: str | None = None
@@ -52,19 +52,19 @@ class Given(msgspec.Struct, frozen=True):
 class Prepared(msgspec.Struct, frozen=True):
     """A document that can be run, who works in it, and what it is given."""
 
-    located: Located
-    acting: Acting
+    located: LocatedWorkflow
+    acting: RoleOptions
     inputs: dict[str, object]
 
 
-def prepared(found: Located, given: Given) -> Prepared:
+def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
     """The document `found`, before anything of its flow is there. Blocks.
 
     Raises: InvalidWorkflow with every fault; ConfigError; UsageMistake.
     """
     inputs = from_texts(found.workflow, named_values(given.inputs, "--input"))
     cast = cast_of(found, given.acting)
-    checked(cast.located, {agent.id: agent for agent in cast.agents}, given.workspace)
+    runnable_agents(cast.located, {agent.id: agent for agent in cast.agents}, given.workspace)
     for each in cast.remarks:
         remark(each)
     acting = msgspec.structs.replace(given.acting, agents=cast.agents)
@@ -72,7 +72,7 @@ def prepared(found: Located, given: Given) -> Prepared:
 
 
 @asynccontextmanager
-async def begun(store: Store, document: Prepared, given: Given) -> AsyncGenerator[Flow]:
+async def start_flow(store: Store, document: Prepared, given: Given) -> AsyncGenerator[Flow]:
     """A new flow of a document.
 
     Raises: ConfigError; SecretPasted; SessionExists.
@@ -91,10 +91,10 @@ async def begun(store: Store, document: Prepared, given: Given) -> AsyncGenerato
 
 
 @asynccontextmanager
-async def resumed(
+async def resume_flow(
     store: Store,
     state: FlowState,
-    acting: Acting,
+    acting: RoleOptions,
     workspace: Path | None,
     settings: RunSettings | None,
 ) -> AsyncGenerator[Flow]:
@@ -110,13 +110,13 @@ async def resumed(
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
 
 
-def faults_in(found: Located, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return all that keeps the document `found` from being run, and what only needs a warning."""
-    cast = cast_of(found, Acting(()))
+    cast = cast_of(found, RoleOptions(()))
     inputs = {each.name: "" for each in found.workflow.inputs}
     warnings = (*cast.remarks, *in_order(untold(cast.located, inputs)))
     try:
-        checked(cast.located, {agent.id: agent for agent in cast.agents}, workspace)
+        runnable_agents(cast.located, {agent.id: agent for agent in cast.agents}, workspace)
     except InvalidWorkflow as error:
         return error.faults, warnings
     return (), warnings

@@ -98,13 +98,13 @@ def waits(
     """What waits for a person, each with the command that answers it."""
     for each in waiting:
         yield f"  {safe(each.text)}"
-        words = _asked(each, said or {})
+        words = _said_before(each, said or {})
         if words:
             yield f"    “{one_line(words, 200)}”"
         yield f"    {answer(flow, each)}"
 
 
-def _asked(each: FlowWait, said: Mapping[str, str]) -> str:
+def _said_before(each: FlowWait, said: Mapping[str, str]) -> str:
     """What the agent said before it asked."""
     is_asking = each.topic == "prompt-human" and each.text.endswith(ASKS)
     return said.get(each.role or "", "") if is_asking else ""

@@ -50,7 +50,7 @@ class Followed:
             self._items.setdefault(role, {}).update((item.id, item) for item in items)
         return [*found.values()]
 
-    async def passed(self, state: FlowState) -> list[FlowState]:
+    async def passed_states(self, state: FlowState) -> list[FlowState]:
         """The states the flow went through since the last call, before `state`, oldest first."""
         known, backend = self._known, self._backend
         entries = await backend.entries(self.flow.id, after=-1 if known is None else known.head)
@@ -67,12 +67,14 @@ class Followed:
         return states[:-1]
 
     @property
-    def said(self) -> dict[str, str]:
+    def newest_lines(self) -> dict[str, str]:
         """Role instance -> the newest line of its feed."""
         return {role: newest_words([*items.values()]) for role, items in self._items.items()}
 
 
-async def watched(store: Store, flow: Flow, *, as_json: bool, is_ended: Callable[[], bool]) -> None:
+async def watch_flow(
+    store: Store, flow: Flow, *, as_json: bool, is_ended: Callable[[], bool]
+) -> None:
     """Show `flow` until it is completed, or `is_ended` says so."""
     followed = Followed(store, flow)
     if as_json or not sys.stdout.isatty():
@@ -93,7 +95,9 @@ async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], boo
         async for state in _states(store, followed.flow, is_ended):
             await followed.read(state)
             waiting = await followed.flow.waiting()
-            drawn = picture(overlaid(state, waiting), waiting, style, width(), followed.said)
+            drawn = picture(
+                overlaid(state, waiting), waiting, style, width(), followed.newest_lines
+            )
             live.update(Text.from_ansi("\n".join(drawn)), refresh=True)
         live.vertical_overflow = "visible"  # what stays is whole
         live.refresh()
@@ -114,18 +118,18 @@ async def _as_lines(
             for line in feed_lines([item], out_style(), width() - len(role) - 2):
                 show(f"{safe(role)}  {line}", is_flushed=True)
         # A look can come late: what the log went through since the last one is told all the same.
-        passed = await followed.passed(state)
+        passed = await followed.passed_states(state)
         seen = overlaid(state, await followed.flow.waiting())
         for each in (*passed, seen):
             now = {node.id: standing(each, node) for node in each.graph.nodes}
-            _tell_changes(each.run.status, _changed(before, now), as_json=as_json)
+            _tell_changes(each.run.status, _changed_nodes(before, now), as_json=as_json)
             before = dict(now)
     if as_json:
         for each in await followed.flow.waiting():
             show_json({"waiting": wait_data(followed.flow.id, each)}, is_flushed=True)
 
 
-def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+def _changed_nodes(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     return {id: stands for id, stands in now.items() if before.get(id, "pending") != stands}
 
 

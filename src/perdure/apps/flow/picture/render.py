@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.apps.flow.picture.node_status import COLOURS, SYMBOLS, NodeStanding, along, standing
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import clipped, one_line, padded, safe
+from perdure.apps.terminal.text import clip, one_line, pad, safe
 from perdure.engine.flows.rules.pending import declined_of
 from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.run import FlowState
@@ -28,7 +28,7 @@ _SHADES: dict[NodeStanding, str] = {
 }
 
 
-def drawn(
+def render(
     graph: Graph,
     format: GraphFormat,
     style: Style,
@@ -72,13 +72,13 @@ def _words(node: FlowNode, state: FlowState, said: Mapping[str, str]) -> str:
 def _node(
     node: FlowNode, sizes: tuple[int, int], style: Style, width: int, state: FlowState | None
 ) -> str:
-    id, role = padded(safe(node.id), sizes[0]), padded(safe(node.role), sizes[1])
+    id, role = pad(safe(node.id), sizes[0]), pad(safe(node.role), sizes[1])
     marks = [
         *(["human-colab"] if node.has_human else []),
         *(["await-all-inputs"] if node.awaits_all_inputs else []),
     ]
     if state is None:
-        told = clipped(f"{id}  {role}  {', '.join(marks)}".rstrip(), width)
+        told = clip(f"{id}  {role}  {', '.join(marks)}".rstrip(), width)
         return style.paint(told[: len(id)], "strong") + told[len(id) :]
     stands = standing(state, node)
     waiting = state.run.awaiting_human_nodes.get(node.id)
@@ -86,7 +86,7 @@ def _node(
     if waiting is not None:
         is_declined = declined_of(state, node.id) is not None
         why = f"{stands}: {'handoff declined' if is_declined else waiting.reason}"
-    rest = clipped(f"{role}  {why}", width - len(id) - 4)
+    rest = clip(f"{role}  {why}", width - len(id) - 4)
     symbol = SYMBOLS[stands][0 if style.is_unicode else 1]
     mark = style.paint(symbol, COLOURS[stands])
     return f"{mark} {style.paint(id, 'strong')}  {style.paint(rest, COLOURS[stands])}"
@@ -95,15 +95,15 @@ def _node(
 def _edge(source: str, target: str, style: Style, width: int, state: FlowState | None) -> str:
     arrow, back, tick = ("─▶", "◀─", "✓") if style.is_unicode else ("->", "<-", "+")
     if state is None:
-        return style.paint(clipped(f"    {arrow} {safe(target)}", width), "faint")
+        return style.paint(clip(f"    {arrow} {safe(target)}", width), "faint")
     returned, is_asked = along(state, target, source)
     if is_asked:
         told = f"    {back} {safe(target)}  sent back: {safe(returned)}"
-        return style.paint(clipped(told, width), "warning")
+        return style.paint(clip(told, width), "warning")
     artifact, is_unread = along(state, source, target)
     is_done = f"{source}=>{target}" in state.run.completed
     word = f"{tick} {safe(artifact)}{' (not read yet)' if is_unread else ''}" if is_done else ""
-    told = clipped(f"    {arrow} {safe(target)}  {word}".rstrip(), width)
+    told = clip(f"    {arrow} {safe(target)}  {word}".rstrip(), width)
     return style.paint(told, "good" if is_done else "faint")
 
 
@@ -134,16 +134,16 @@ def _mermaid(graph: Graph, state: FlowState | None) -> Iterator[str]:
 
 
 def _dot(graph: Graph, state: FlowState | None) -> Iterator[str]:
-    yield f"digraph {_quoted(graph.name)} {{"
+    yield f"digraph {_quote(graph.name)} {{"
     yield "  node [shape=box, style=filled, fillcolor=white];"
     for node in graph.nodes:
         shade = "" if state is None else f', fillcolor="{_SHADES[standing(state, node)]}"'
-        label = _quoted(f"{node.id}\n{node.role}")
-        yield f"  {_quoted(node.id)} [label={label}{shade}];"
+        label = _quote(f"{node.id}\n{node.role}")
+        yield f"  {_quote(node.id)} [label={label}{shade}];"
     for edge in graph.edges:
-        yield f"  {_quoted(edge.source)} -> {_quoted(edge.target)};"
+        yield f"  {_quote(edge.source)} -> {_quote(edge.target)};"
     yield "}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return msgspec.json.encode(text).decode()

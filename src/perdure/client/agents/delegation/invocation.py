@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
-from perdure.client.agents.delegation.restriction import carved, narrowed_child, resumed_agent
-from perdure.client.agents.message_secrets import message_of, screened
+from perdure.client.agents.delegation.restriction import child_budget, narrowed_child, resumed_agent
+from perdure.client.agents.message_secrets import message_of, screen_message
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.lineage import (
     child_id,
@@ -27,7 +27,7 @@ from perdure.client.conversation.lineage import (
 from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.store import Store
 from perdure.engine.turns.config import Budget
-from perdure.engine.turns.recovery import carried
+from perdure.engine.turns.recovery import carried_state
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import (
@@ -52,7 +52,7 @@ from perdure.tools.spec import ToolCall, ToolOutput
 _WAIT_S = 0.2
 
 
-class Hosting(Protocol):
+class InvocationHost(Protocol):
     """What is needed of a `Host`."""
 
     store: Store
@@ -72,7 +72,7 @@ class Hosting(Protocol):
         ...
 
 
-class Invoking:
+class AgentInvoker:
     """The `Delegation` of one session: `agent`, narrowed as it is there, invokes those of `host`.
 
     `budget` is the session's, of which each child gets what is left.
@@ -80,7 +80,7 @@ class Invoking:
 
     def __init__(
         self,
-        host: Hosting,
+        host: InvocationHost,
         stream: StreamId,
         agent: Agent,
         workspace: Workspace,
@@ -106,9 +106,9 @@ class Invoking:
         except SessionNotFound:
             await self._open(child, call, agent)
         ended = await self._ended(child, call.tool, said, is_aborted)
-        return _told(agent, ended, await delegated_to(self._store, child))
+        return _child_output(agent, ended, await delegated_to(self._store, child))
 
-    async def delegated(self, key: str) -> Delegated | None:
+    async def find_delegated(self, key: str) -> Delegated | None:
         """See `Delegation`."""
         return await delegated_to(self._store, await self._child(key))
 
@@ -157,9 +157,9 @@ class Invoking:
                 tool, f"this session has invoked its {parent.max_agents} agents; do it yourself"
             )
         child = known[named]
-        so_far = await carried(self._store, self._stream, state.head)
+        so_far = await carried_state(self._store, self._stream, state.head)
         limit = max(self._budget.max_cost_microcents, so_far.limit_microcents or 0)
-        budget = carved(child.budget, self._budget, limit, so_far.spent)
+        budget = child_budget(child.budget, self._budget, limit, so_far.spent)
         if budget is None:
             raise ToolError(tool, "nothing is left of what this session may spend")
         return narrowed_child(child, parent, parent.registry, budget)
@@ -176,7 +176,7 @@ class Invoking:
             state = await self._store.state(child)
             work = running.lost_turn
             if state.open_turn is None:
-                message = await screened(message_of(said, "warn"), "warn")
+                message = await screen_message(message_of(said, "warn"), "warn")
                 work = partial(running.new_turn, message, ())
             try:
                 await _performed(work, is_aborted)
@@ -234,7 +234,7 @@ def _filled(tool: str, agent: Agent, workspace: Workspace) -> str | None:
         raise ToolError(tool, str(error)) from error
 
 
-def _told(agent: str, ended: TurnState, below: Delegated | None) -> ToolOutput:
+def _child_output(agent: str, ended: TurnState, below: Delegated | None) -> ToolOutput:
     """What whoever invoked `agent` is told of its turn."""
     finished, answer = ended.finished, ended.answer
     text = "" if answer is None else answer.text
@@ -247,7 +247,7 @@ def _told(agent: str, ended: TurnState, below: Delegated | None) -> ToolOutput:
     return ToolOutput(f"{agent} gave no answer: {reason}", is_error=True, delegated=below)
 
 
-def told_of(tools: ToolRegistry, agents: Mapping[str, Agent]) -> ToolRegistry:
+def with_agent_list(tools: ToolRegistry, agents: Mapping[str, Agent]) -> ToolRegistry:
     """`tools`, of which ``invoke_agent`` says which agents there are."""
     if INVOKE_AGENT not in tools.names:
         return tools

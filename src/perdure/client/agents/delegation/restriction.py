@@ -133,7 +133,7 @@ def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]
     return {name: text for name, text in child.items() if parent.get(name) == text}
 
 
-def carved(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
+def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
     """What an invoked agent may spend: what its parent has left, or its own limit where lower.
 
     `limit` is the parent's limit as it stands, raised by a person or not (0: none). What the child

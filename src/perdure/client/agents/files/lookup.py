@@ -20,7 +20,7 @@ from perdure.session.argument_checks.arguments import takes_declared
 AgentPlace = Literal["project", "user"]
 
 
-class Filed(msgspec.Struct, frozen=True):
+class FoundAgentFile(msgspec.Struct, frozen=True):
     """An agent file that was found. Shape: one of `agent` and `error` is there."""
 
     file: Path
@@ -34,19 +34,19 @@ class Filed(msgspec.Struct, frozen=True):
         return self.file.name.removesuffix(SUFFIX) if self.agent is None else self.agent.id
 
 
-def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[Filed, ...]:
+def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ...]:
     """Every agent file in `folders`, sorted by name within each; a folder may be missing."""
-    found: list[Filed] = []
+    found: list[FoundAgentFile] = []
     for place, folder in folders.items():
         for file in sorted(folder.glob(f"*{SUFFIX}")):
             try:
-                found.append(Filed(file, place, agent=agent_in(file)))
+                found.append(FoundAgentFile(file, place, agent=agent_in(file)))
             except ConfigError as error:
-                found.append(Filed(file, place, error=error))
+                found.append(FoundAgentFile(file, place, error=error))
     return tuple(found)
 
 
-def agent_named(id: str, found: Sequence[Filed]) -> Filed:
+def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
     """The one of `found` whose agent is called `id`.
 
     Raises: ConfigError for an id that nobody has or two files claim: a project's agent does not

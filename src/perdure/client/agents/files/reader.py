@@ -98,7 +98,7 @@ def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
         elif key.text == "memory" and value.text == "window":
             nodes.fault(value, "memory 'window' needs its size: {type: window, window_size: 40}")
         elif key.text == "mcp_servers" and value.kind == "seq":
-            named = tuple(_named(item) for item in value.items)
+            named = tuple(_server_name(item) for item in value.items)
             kept.append((key, YamlNode(value.line, value.kind, items=named)))
         elif key.text == "retry" and value.kind == "map":
             kept.append((key, _without_retry_on(nodes, value)))
@@ -107,7 +107,7 @@ def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
     return YamlNode(root.line, root.kind, pairs=tuple(kept))
 
 
-def _named(server: YamlNode) -> YamlNode:
+def _server_name(server: YamlNode) -> YamlNode:
     """The seed's ``{ref: name}`` as the name."""
     if len(server.pairs) == 1 and server.pairs[0][0].text == "ref":
         return server.pairs[0][1]

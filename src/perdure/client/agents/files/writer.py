@@ -17,7 +17,7 @@ from perdure.client.agents.files.document import (
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.secrets.pasted_keys import credentials_in
 from perdure.session.argument_checks.arguments import takes_declared
 from perdure.tools.builtin.catalogue import BUILTIN
@@ -80,8 +80,9 @@ def _refuse_credentials(text: str, name: str) -> None:
     kinds = sorted({kind for _, kind in credentials_in(text)})
     if kinds:
         raise ConfigError(
-            f"the agent {masked(name)} holds what looks like a credential ({', '.join(kinds)}), "
-            "and an agent file may not; name a secret instead: {{secrets.NAME}}"
+            f"the agent {mask_secrets(name)} holds what looks like a credential "
+            f"({', '.join(kinds)}), and an agent file may not; "
+            "name a secret instead: {{secrets.NAME}}"
         )
 
 

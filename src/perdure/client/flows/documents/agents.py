@@ -14,7 +14,7 @@ from perdure.engine.flows.documents.document_flow import agent_refs
 from perdure.engine.flows.documents.structure import DocumentFault
 from perdure.errors import ConfigError, InvalidAgentFile
 from perdure.workflow.document import AgentNode
-from perdure.workflow.reader import Located
+from perdure.workflow.reader import LocatedWorkflow
 from perdure.yaml.writer import yaml_of
 
 _PROGRAMS = (
@@ -24,7 +24,7 @@ _PROGRAMS = (
 
 
 def bound_agents(
-    located: Located, given: Mapping[str, Agent]
+    located: LocatedWorkflow, given: Mapping[str, Agent]
 ) -> tuple[dict[str, Agent], list[DocumentFault]]:
     """The agents that nodes refer to, by id, and what is wrong with those that the file defines.
 
@@ -51,7 +51,7 @@ def _agent(definition: Mapping[str, object]) -> Agent:
     return agent_of_text(yaml_of(definition), "")
 
 
-def _faults_of(located: Located, ref: str, error: ConfigError) -> Iterator[DocumentFault]:
+def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterator[DocumentFault]:
     """What is wrong with the definition of `ref`, in the lines of the workflow's file."""
     node = located.lines.agents.get(ref)
     told = error.faults if isinstance(error, InvalidAgentFile) else (str(error),)
@@ -60,7 +60,7 @@ def _faults_of(located: Located, ref: str, error: ConfigError) -> Iterator[Docum
         yield None if node is None else node.line, f"agent {ref!r}: {what}"
 
 
-def _wider(located: Located, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
+def _wider(located: LocatedWorkflow, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
     """Nodes that name tools which their agent does not have; servers' are known only later."""
     for node in located.workflow.nodes:
         if not isinstance(node, AgentNode) or node.agent_ref not in agents:

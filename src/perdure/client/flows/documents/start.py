@@ -16,9 +16,9 @@ from perdure.client.agents.agent import Agent
 from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.documents.agents import bound_agents
 from perdure.engine.flows.documents.answers import kept_answer
-from perdure.engine.flows.documents.document_flow import bound, graph_of
+from perdure.engine.flows.documents.document_flow import bind_document, graph_of
 from perdure.engine.flows.documents.input_check import (
-    admitted,
+    check_inputs,
     inputs_text,
     unfit_defaults,
     untold,
@@ -26,7 +26,7 @@ from perdure.engine.flows.documents.input_check import (
 from perdure.engine.flows.documents.structure import DocumentFault, faults_of, in_order
 from perdure.engine.flows.documents.turn_end import input_path
 from perdure.errors import ConfigError, InvalidWorkflow, SecretPasted, ToolError
-from perdure.secrets.pasted_keys import pasted
+from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import DocumentBound, HandoffTarget, NodePassed
 from perdure.session.ids import StreamId, blob_hash
@@ -35,8 +35,8 @@ from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.project_files import read_named
 from perdure.workflow.document import AgentNode, InputNode, Workflow
 from perdure.workflow.expressions import template_of
-from perdure.workflow.reader import Located, is_document, located
-from perdure.workflow.substitution import Fillings, ReadFile, filled
+from perdure.workflow.reader import LocatedWorkflow, is_document, parse_located
+from perdure.workflow.substitution import Fillings, ReadFile, fill_template
 from perdure.workflow.templates import context_names
 from perdure.workflow.writer import serialize
 
@@ -44,7 +44,7 @@ READING = "read_file"
 """What errors of files that templates name are reported as."""
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class StartPlan(msgspec.Struct, frozen=True):
     """What a new flow's log begins with, beside its ``flow_started``; `blobs` are what it names.
 
     `start` are the nodes that wait for nothing.
@@ -65,8 +65,8 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 def document_in(
-    workflow: Graph | Workflow | Located | str | os.PathLike[str],
-) -> Located | None:
+    workflow: Graph | Workflow | LocatedWorkflow | str | os.PathLike[str],
+) -> LocatedWorkflow | None:
     """`workflow`, or what is in the file of that path, where it is a workflow document.
 
     Raises: InvalidWorkflow with every fault and its line; ConfigError when it cannot be read.
@@ -74,23 +74,25 @@ def document_in(
     if isinstance(workflow, Graph):
         return None
     if isinstance(workflow, Workflow):
-        return Located(workflow, name=workflow.id)
-    if isinstance(workflow, Located):
+        return LocatedWorkflow(workflow, name=workflow.id)
+    if isinstance(workflow, LocatedWorkflow):
         return workflow
     path = Path(workflow)
     try:
         text = read_named(path)
     except UnicodeDecodeError as error:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
-    return located(text, path.name) if is_document(text) else None
+    return parse_located(text, path.name) if is_document(text) else None
 
 
-def document_text(found: Located) -> str:
+def document_text(found: LocatedWorkflow) -> str:
     """The file of `found`; written where there was none."""
     return serialize(found.workflow) if found.text is None else found.text
 
 
-def checked(found: Located, given: Mapping[str, Agent], workspace: Path) -> dict[str, Agent]:
+def runnable_agents(
+    found: LocatedWorkflow, given: Mapping[str, Agent], workspace: Path
+) -> dict[str, Agent]:
     """The agents of the workflow `found`, which can be run.
 
     `given` are those of the program, by id. Raises: InvalidWorkflow with every fault.
@@ -108,7 +110,7 @@ def checked(found: Located, given: Mapping[str, Agent], workspace: Path) -> dict
     return agents
 
 
-def _fixed_context(found: Located, workspace: Path) -> list[DocumentFault]:
+def _fixed_context(found: LocatedWorkflow, workspace: Path) -> list[DocumentFault]:
     """Return what is wrong with the entries of the context that no input changes. Blocks."""
     faults: list[DocumentFault] = []
     for entry in found.workflow.context:
@@ -116,34 +118,34 @@ def _fixed_context(found: Located, workspace: Path) -> list[DocumentFault]:
         if any(placeholder.root == "inputs" for placeholder in template.placeholders):
             continue
         try:
-            value = filled(template, Fillings(run_id="run"), file_reader(workspace))
-            pasted(value, "refuse", f"ctx.{entry.key}")
+            value = fill_template(template, Fillings(run_id="run"), file_reader(workspace))
+            apply_paste_policy(value, "refuse", f"ctx.{entry.key}")
         except ConfigError as error:
             what = str(error) if isinstance(error, SecretPasted) else f"ctx.{entry.key}: {error}"
             faults.append((found.lines.context.get(entry.key), what))
     return faults
 
 
-def beginning(
-    found: Located,
+def plan_start(
+    found: LocatedWorkflow,
     agents: Mapping[str, Agent],
     *,
     workspace: Path,
     flow: StreamId,
     inputs: Mapping[str, object],
-) -> Beginning:
+) -> StartPlan:
     """How the flow `flow` of the workflow `found`, which was `checked`, begins. Blocks.
 
     Raises: ConfigError for inputs and files that cannot be used, all at once; SecretPasted.
     """
-    values, faults = admitted(found, inputs)
+    values, faults = check_inputs(found, inputs)
     faults += [] if faults else untold(found, values)
     context, more = ({}, []) if faults else _context(found, workspace, flow, values)
     if faults or more:
         told = "; ".join(in_order([*faults, *more]))
         raise ConfigError(f"{found.name} cannot be run with that: {told}")
     graph = graph_of(found.workflow)
-    document = bound(
+    document = bind_document(
         found.workflow, values, context, {ref: agent.snapshot() for ref, agent in agents.items()}
     )
     content = inputs_text(values).encode()
@@ -163,11 +165,11 @@ def beginning(
         for node in graph.nodes
         if node.id not in document.passive and not graph.predecessors(node.id)
     )
-    return Beginning(graph, start, document, tuple(passed), (content,) if passed else ())
+    return StartPlan(graph, start, document, tuple(passed), (content,) if passed else ())
 
 
 def _context(
-    found: Located, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
+    found: LocatedWorkflow, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
 ) -> tuple[dict[str, str], list[DocumentFault]]:
     """What ``{{ctx.name}}`` stands for in this flow, for as long as it runs."""
     fillings = Fillings(inputs, run_id=flow)
@@ -175,17 +177,19 @@ def _context(
     faults: list[DocumentFault] = []
     for entry in found.workflow.context:
         try:
-            own[entry.key] = filled(template_of(entry.value), fillings, file_reader(workspace))
+            own[entry.key] = fill_template(
+                template_of(entry.value), fillings, file_reader(workspace)
+            )
         except ConfigError as error:
             faults.append((found.lines.context.get(entry.key), f"ctx.{entry.key}: {error}"))
         else:
-            pasted(own[entry.key], "refuse", f"ctx.{entry.key}")
+            apply_paste_policy(own[entry.key], "refuse", f"ctx.{entry.key}")
     place = in_folder(Workspace(variables=own), str(workspace))
     return place.names, faults
 
 
 def _unfilled(
-    found: Located, agents: Mapping[str, Agent], names: dict[str, str]
+    found: LocatedWorkflow, agents: Mapping[str, Agent], names: dict[str, str]
 ) -> Iterator[DocumentFault]:
     """Names that the agents' instructions or tool descriptions use, and that `names` lacks."""
     known = ", ".join(sorted(names))
@@ -201,7 +205,7 @@ def _unfilled(
             yield line, str(error)
 
 
-def _line_of(found: Located, ref: str, agent: Agent) -> int | None:
+def _line_of(found: LocatedWorkflow, ref: str, agent: Agent) -> int | None:
     """Return where `found` has the instructions of `agent`, or the first node that names `ref`."""
     own = {"id": ref, "system_prompt": agent.instructions}
     is_own = any(own.items() <= each.items() for each in found.workflow.agents)

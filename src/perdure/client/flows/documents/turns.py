@@ -84,7 +84,7 @@ class DocumentTurns(RoleTurns):
         wanted = _tools_at(self._workflow(state), state, role)
         if wanted:
             left = [name for name in agent.registry.names if name in wanted]
-            agent = agent.with_tools(agent.registry.narrowed(left).tools)
+            agent = agent.with_tools(agent.registry.restrict(left).tools)
         judge = consent_judge(agent.tools_in(place), agent.permissions, self._consent)
         flow = InFlow(judge, self._record.folder)
         return self._host.running(session, agent, place, prompt=prompt, flow=flow)
@@ -100,7 +100,7 @@ class DocumentTurns(RoleTurns):
 
         Raises: ConfigError when the log cannot be read by this version.
         """
-        known = self._journal.known
+        known = self._journal.latest
         ref = base_role(role)
         snapshot = {} if known is None else _document(known).agents.get(ref, {})
         there = self._host.agents.get(ref)

@@ -45,7 +45,7 @@ def conversations(workflow: Workflow) -> dict[str, str]:
     ``helper_2``.
     """
     agents = {node.id: node for node in workflow.nodes if isinstance(node, AgentNode)}
-    before = {id: _continued(workflow, agents, node) for id, node in agents.items()}
+    before = {id: _continued_node(workflow, agents, node) for id, node in agents.items()}
     numbers: dict[str, int] = {}
     names: dict[str, str] = {}
     for id, node in agents.items():
@@ -56,7 +56,9 @@ def conversations(workflow: Workflow) -> dict[str, str]:
     return {id: names.get(_first(before, id), node.agent_ref) for id, node in agents.items()}
 
 
-def _continued(workflow: Workflow, agents: Mapping[str, AgentNode], node: AgentNode) -> str | None:
+def _continued_node(
+    workflow: Workflow, agents: Mapping[str, AgentNode], node: AgentNode
+) -> str | None:
     """The node whose conversation `node` goes on with."""
     before = [e.source for e in workflow.edges if e.target == node.id and e.source in agents]
     if len(before) != 1 or agents[before[0]].agent_ref != node.agent_ref:
@@ -79,7 +81,7 @@ def passive_nodes(workflow: Workflow) -> tuple[str, ...]:
     return tuple(node.id for node in workflow.nodes if not isinstance(node, AgentNode))
 
 
-def bound(
+def bind_document(
     workflow: Workflow,
     inputs: Mapping[str, object],
     context: Mapping[str, str],

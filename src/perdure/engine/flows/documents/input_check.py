@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from perdure.engine.flows.documents.structure import DocumentFault
 from perdure.errors import SecretPasted
-from perdure.secrets.pasted_keys import pasted
+from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.workflow.document import AgentNode, InputNode, InputType, RunInput, Workflow
-from perdure.workflow.reader import Located
+from perdure.workflow.reader import LocatedWorkflow
 from perdure.workflow.substitution import text_of
 
 _EXPECTED: Mapping[InputType, str] = {
@@ -21,8 +21,8 @@ _EXPECTED: Mapping[InputType, str] = {
 }
 
 
-def admitted(
-    located: Located, given: Mapping[str, object]
+def check_inputs(
+    located: LocatedWorkflow, given: Mapping[str, object]
 ) -> tuple[dict[str, object], list[DocumentFault]]:
     """The values of the inputs, defaults included, and why they cannot be used.
 
@@ -31,7 +31,7 @@ def admitted(
     """
     workflow, lines = located.workflow, located.lines
     if not workflow.inputs:
-        return _undeclared(given)
+        return _take_undeclared(given)
     values: dict[str, object] = {}
     faults: list[DocumentFault] = []
     for declared in workflow.inputs:
@@ -55,7 +55,7 @@ def admitted(
     return values, faults
 
 
-def unfit_defaults(located: Located) -> list[DocumentFault]:
+def unfit_defaults(located: LocatedWorkflow) -> list[DocumentFault]:
     """Return the defaults that no run could use."""
     found = [
         (located.lines.inputs.get(declared.name), _unfit(declared, declared.default))
@@ -83,7 +83,7 @@ def _read(text: str, type: InputType) -> object:
     return text
 
 
-def _undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], list[DocumentFault]]:
+def _take_undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], list[DocumentFault]]:
     faults: list[DocumentFault] = []
     for name, value in given.items():
         what = _unfit(RunInput(name), value)
@@ -100,7 +100,7 @@ def _unfit(declared: RunInput, value: object) -> str | None:
         if any("\ud800" <= character <= "\udfff" for character in value):
             return f"the input {declared.name!r} is no text that can be kept as UTF-8"
         try:
-            pasted(value, "refuse", f"the input {declared.name!r}")
+            apply_paste_policy(value, "refuse", f"the input {declared.name!r}")
         except SecretPasted as error:
             return str(error)
     return None
@@ -116,7 +116,7 @@ def _fits(type: InputType, value: object) -> bool:
     return isinstance(value, str) and (type != "file_path" or bool(value.strip()))
 
 
-def untold(located: Located, inputs: Mapping[str, object]) -> list[DocumentFault]:
+def untold(located: LocatedWorkflow, inputs: Mapping[str, object]) -> list[DocumentFault]:
     """The nodes that would be told nothing: no prompt, and nothing that comes before them."""
     workflow, lines = located.workflow, located.lines
     entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}

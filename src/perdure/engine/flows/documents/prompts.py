@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perdure.engine.flows.prompts.entry import fenced
+from perdure.engine.flows.prompts.entry import fence
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import DocumentBound
 from perdure.session.ids import StreamId
 from perdure.workflow.document import AgentNode
 from perdure.workflow.expressions import Template, template_of
-from perdure.workflow.substitution import Fillings, ReadFile, filled, text_of
+from perdure.workflow.substitution import Fillings, ReadFile, fill_template, text_of
 
 
 def nodes_named(node: AgentNode, graph: Graph) -> tuple[str, ...]:
@@ -38,10 +38,10 @@ def task_message(
     """
     template = _template(node)
     fillings = Fillings(document.inputs, document.context, answers, run_id)
-    prompt = filled(template, fillings, read_file)
+    prompt = fill_template(template, fillings, read_file)
     if template.placeholders:
         return prompt
-    told = _handed(document, graph, node, answers, is_all=not prompt.strip())
+    told = _handover_lines(document, graph, node, answers, is_all=not prompt.strip())
     return "\n\n".join([*([prompt] if prompt.strip() else []), *told])
 
 
@@ -49,7 +49,7 @@ def _template(node: AgentNode) -> Template:
     return template_of(node.prompt_template or "")
 
 
-def _handed(
+def _handover_lines(
     document: DocumentBound,
     graph: Graph,
     node: AgentNode,
@@ -62,6 +62,6 @@ def _handed(
     for source in graph.predecessors(node.id):
         if source in document.passive:
             for name, value in document.inputs.items():
-                yield f"## Input `{name}`\n{fenced(text_of(value))}"
+                yield f"## Input `{name}`\n{fence(text_of(value))}"
         elif source in answers and (is_all or roles[source] != roles[node.id]):
-            yield f"## From `{source}`\n{fenced(answers[source].rstrip())}"
+            yield f"## From `{source}`\n{fence(answers[source].rstrip())}"

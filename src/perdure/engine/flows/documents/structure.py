@@ -13,7 +13,7 @@ from perdure.engine.flows.rules.structure import cycle_in
 from perdure.session.flows.graph import ARROW, Graph
 from perdure.workflow.document import AgentNode, InputNode, OutputNode, RunInput, Workflow
 from perdure.workflow.expressions import Placeholder, template_of
-from perdure.workflow.reader import Located
+from perdure.workflow.reader import LocatedWorkflow
 
 DocumentFault = tuple[int | None, str]
 """The line, where it is known, and what is wrong."""
@@ -28,7 +28,7 @@ def in_order(faults: Collection[DocumentFault]) -> tuple[str, ...]:
 
 
 def faults_of(
-    located: Located, agents: Collection[str], names: Collection[str]
+    located: LocatedWorkflow, agents: Collection[str], names: Collection[str]
 ) -> list[DocumentFault]:
     """Why the workflow cannot be run; empty when it can.
 
@@ -43,7 +43,7 @@ def faults_of(
     ]
 
 
-def _nodes(located: Located) -> Iterator[DocumentFault]:
+def _nodes(located: LocatedWorkflow) -> Iterator[DocumentFault]:
     workflow, lines = located.workflow, located.lines
     for node in workflow.nodes:
         if not _ID.fullmatch(node.id):
@@ -60,7 +60,7 @@ def _nodes(located: Located) -> Iterator[DocumentFault]:
             yield lines.nodes.get(node.id), f"no edge leads to the output {node.id!r}"
 
 
-def _edges(located: Located) -> Iterator[DocumentFault]:
+def _edges(located: LocatedWorkflow) -> Iterator[DocumentFault]:
     workflow, lines = located.workflow, located.lines
     kinds = {node.id: type(node) for node in workflow.nodes}
     seen: set[tuple[str, str]] = set()
@@ -78,7 +78,7 @@ def _edges(located: Located) -> Iterator[DocumentFault]:
         yield None, f"the edges go round in a circle: {f' {ARROW} '.join(circle)}"
 
 
-def _agents(located: Located, known: Collection[str]) -> Iterator[DocumentFault]:
+def _agents(located: LocatedWorkflow, known: Collection[str]) -> Iterator[DocumentFault]:
     workflow, lines = located.workflow, located.lines
     own = {str(agent.get("id", "")) for agent in workflow.agents}
     told: set[str] = set()
@@ -98,7 +98,7 @@ def _agents(located: Located, known: Collection[str]) -> Iterator[DocumentFault]
 class _Templates:
     """The templates of one workflow, and what their placeholders can name."""
 
-    def __init__(self, located: Located, names: Collection[str]) -> None:
+    def __init__(self, located: LocatedWorkflow, names: Collection[str]) -> None:
         self._workflow = located.workflow
         self._lines = located.lines
         self._inputs: Mapping[str, RunInput] = {each.name: each for each in self._workflow.inputs}

@@ -35,7 +35,7 @@ class Drawn(msgspec.Struct, frozen=True):
     faults: tuple[str, ...] = ()
 
 
-class Drawing:
+class GraphFile:
     """The workflow files of one flow. Reads them again only when they changed."""
 
     def __init__(self, record: Path, project: Path) -> None:

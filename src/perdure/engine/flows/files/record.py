@@ -44,28 +44,28 @@ class RecordFolder:
 
     def look_up(self, names: Iterable[str]) -> dict[str, Found]:
         """What is there under each of `names`."""
-        return {name: self._found(name) for name in names}
+        return {name: self._find(name) for name in names}
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
         """The contents of canonical `paths`, to be told to a role; what is gone says so."""
         return {path: self._text(path) for path in paths}
 
     def _text(self, path: str) -> str:
-        found = self._found(path)
+        found = self._find(path)
         if found.artifact.problem is not None:
             return f"(this file cannot be read any more: {found.artifact.problem})"
         return found.content.decode(errors="replace")
 
-    def _found(self, name: str) -> Found:
+    def _find(self, name: str) -> Found:
         try:
             path = self._canonical(name)
             if path is None:
-                return _refused(name, "it lies outside of the record folder")
+                return _unusable(name, "it lies outside of the record folder")
             if self._is_closed(path):
-                return _refused(name, "it holds credentials or perdure's own data")
+                return _unusable(name, "it holds credentials or perdure's own data")
             return self._read(path)
         except (OSError, ValueError):
-            return _refused(name, "there is no such file")
+            return _unusable(name, "there is no such file")
 
     def _is_closed(self, path: str) -> bool:
         """Whether no tool reads the file at the canonical `path` either."""
@@ -89,20 +89,22 @@ class RecordFolder:
         return outside.relative_to(root).as_posix() if outside.is_relative_to(root) else None
 
     def _read(self, path: str) -> Found:
-        descriptor = self._opened(path)
+        descriptor = self._open(path)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            return _refused(path, "it is no file")
+            return _unusable(path, "it is no file")
         with os.fdopen(descriptor, "rb") as file:
             content = file.read(limits().artifact_bytes + 1)
         if len(content) > limits().artifact_bytes:
-            return _refused(path, f"it exceeds limits.artifact_bytes = {limits().artifact_bytes:,}")
+            return _unusable(
+                path, f"it exceeds limits.artifact_bytes = {limits().artifact_bytes:,}"
+            )
         if not content.strip():
-            return _refused(path, "it is empty")
+            return _unusable(path, "it is empty")
         return Found(Artifact(path, blob_hash(content)), content)
 
-    def _opened(self, path: str) -> int:
+    def _open(self, path: str) -> int:
         """A descriptor of the file at a canonical path.
 
         Opened step by step and without following links: there were none when the path was made
@@ -120,5 +122,5 @@ class RecordFolder:
         return descriptor
 
 
-def _refused(path: str, problem: str) -> Found:
+def _unusable(path: str, problem: str) -> Found:
     return Found(Artifact(path, problem=problem))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from perdure.engine.flows.prompts.entry import Reading
+from perdure.engine.flows.prompts.entry import RequiredText
 from perdure.errors import ConfigError
 from perdure.tools.paths.project_files import is_there, read_inside
 from perdure.yaml.nodes import YamlNode, YamlReader
@@ -49,22 +49,24 @@ class Library:
         """The folder of the project."""
         return self._project
 
-    def of_role(self, role: str) -> tuple[Reading, ...]:
+    def of_role(self, role: str) -> tuple[RequiredText, ...]:
         """What the base role `role` has to have read; its own ``main.md`` first, if there is one.
 
         Raises: ConfigError.
         """
         place = f"{DOCS}/roles/{role}"
-        own: tuple[Reading, ...] = ()
+        own: tuple[RequiredText, ...] = ()
         if is_there(self._project, f"{place}/main.md"):
-            own = (Reading(f"role {role}", f"{place}/main.md", self._text(f"{place}/main.md")),)
+            own = (
+                RequiredText(f"role {role}", f"{place}/main.md", self._text(f"{place}/main.md")),
+            )
         name = f"{place}/required-readings.yaml"
         if not is_there(self._project, name):
             return own
         listed = _read(self._text(name), name, "required_readings", _names)
         return (*own, *self._readings(listed))
 
-    def named(self, names: Iterable[str], place: str) -> tuple[Reading, ...]:
+    def by_name(self, names: Iterable[str], place: str) -> tuple[RequiredText, ...]:
         """The readings called `names`, which `place` asks for.
 
         Raises: ConfigError.
@@ -85,17 +87,17 @@ class Library:
                 found.append(f"{name}: {error}")
         return tuple(found)
 
-    def _readings(self, wanted: Iterable[tuple[str, str]]) -> tuple[Reading, ...]:
+    def _readings(self, wanted: Iterable[tuple[str, str]]) -> tuple[RequiredText, ...]:
         listed = tuple(wanted)
         index = self._index() if listed else {}
-        found: list[Reading] = []
+        found: list[RequiredText] = []
         for name, place in listed:
             if name not in index:
                 known = ", ".join(index) or "nothing"
                 raise ConfigError(f"{place}: {name} is not in {INDEX}, which has: {known}")
             path, where = index[name]
             self._inside(path, where)
-            found.append(Reading(name, path, self._text(path)))
+            found.append(RequiredText(name, path, self._text(path)))
         return tuple(found)
 
     def _index(self) -> dict[str, tuple[str, str]]:

@@ -63,7 +63,9 @@ class SkillShelf:
         path = f"{DOCS}/roles/{role}/skills.yaml"
         if not is_there(self._project, path):
             return ()
-        return tuple(self.skill(name, place) for name, place in _listed(path, self._text(path)))
+        return tuple(
+            self.skill(name, place) for name, place in _listed_names(path, self._text(path))
+        )
 
     def faults(self, roles: Iterable[str] = ()) -> tuple[str, ...]:
         """What is wrong with any skill, and with those that `roles` ask for, each in a sentence."""
@@ -90,7 +92,7 @@ def _skill(name: str, path: str, text: str) -> Skill:
             f"{path}, line {line}: it holds what looks like a credential ({kind}); take it out, "
             "every turn of a role is told its skills"
         )
-    head, body = _parted(text, path)
+    head, body = _split_front_matter(text, path)
     reader = YamlReader()
     root = reader.root(head)
     fields: Mapping[str, YamlNode] = {}
@@ -107,7 +109,7 @@ def _skill(name: str, path: str, text: str) -> Skill:
     return Skill(name, told, path, body.strip())
 
 
-def _parted(text: str, path: str) -> tuple[str, str]:
+def _split_front_matter(text: str, path: str) -> tuple[str, str]:
     """The front matter of a file, and what follows it."""
     lines = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").splitlines()
     if not lines or lines[0].rstrip() != "---":
@@ -128,7 +130,7 @@ def _line(reader: YamlReader, fields: Mapping[str, YamlNode], name: str) -> str:
     return " ".join(text.split())
 
 
-def _listed(path: str, text: str) -> list[tuple[str, str]]:
+def _listed_names(path: str, text: str) -> list[tuple[str, str]]:
     """The names in a ``skills.yaml``, each with its place."""
     reader = YamlReader()
     root = reader.root(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.engine.flows.prompts.entry import Contracts, Reading, Skill
+from perdure.engine.flows.prompts.entry import Contracts, RequiredText, Skill
 from perdure.session.flows.graph import base_role
 
 
@@ -12,7 +12,7 @@ def context_bundle(
     role: str,
     record_folder: str,
     contracts: Contracts,
-    readings: tuple[Reading, ...] = (),
+    readings: tuple[RequiredText, ...] = (),
     instructions: str | None = None,
     *,
     skills: tuple[Skill, ...] = (),
@@ -23,10 +23,10 @@ def context_bundle(
     do besides.
     """
     parts = _parts(role, record_folder, contracts, readings, instructions)
-    return "\n\n".join((*parts, *(_taught(skill) for skill in skills)))
+    return "\n\n".join((*parts, *(_skill_text(skill) for skill in skills)))
 
 
-def _taught(skill: Skill) -> str:
+def _skill_text(skill: Skill) -> str:
     return f"# Skill {skill.name} ({skill.path})\n\n{skill.description}\n\n{skill.text}".rstrip()
 
 
@@ -34,7 +34,7 @@ def _parts(
     role: str,
     record_folder: str,
     contracts: Contracts,
-    readings: tuple[Reading, ...],
+    readings: tuple[RequiredText, ...],
     instructions: str | None,
 ) -> Iterator[str]:
     of = base_role(role)

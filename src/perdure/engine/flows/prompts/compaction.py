@@ -13,7 +13,7 @@ import msgspec
 from perdure.context.tokens import estimate_tokens
 from perdure.engine.flows.prompts.entry import (
     Contracts,
-    Reading,
+    RequiredText,
     contract_parts,
     edge_parts,
     received_part,
@@ -42,7 +42,7 @@ class NodeTexts(msgspec.Struct, frozen=True):
     """What a node is told from files. `inputs` are the contents of `inputs_of`, by path."""
 
     contracts: Contracts
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[RequiredText, ...] = ()
     inputs: Mapping[str, str] = {}
 
 
@@ -54,7 +54,7 @@ def node_frame(
     before: list[str] = []
     if is_open:
         before += contract_parts(node, texts.contracts, texts.readings)
-        before += _received(state, node, texts.inputs, compacted.window_tokens)
+        before += _input_lines(state, node, texts.inputs, compacted.window_tokens)
     kept = compacted.kept or ""
     before = [part for part in before if part not in kept]
     before = [
@@ -75,7 +75,7 @@ def reflection_frame(
     if message not in (compacted.kept or ""):
         before.append(message)
     before.append("## Your work until now")
-    after = [] if compacted.unanswered in (None, message) else [_unanswered(compacted)]
+    after = [] if compacted.unanswered in (None, message) else [_unanswered_text(compacted)]
     after.append("Continue where it stopped.")
     return SummaryFrame("\n\n".join(before), "\n\n".join(after))
 
@@ -96,7 +96,7 @@ def _is_open(state: FlowState, node: FlowNode) -> bool:
     return node.id in busy or not state.graph.keys_from(node.id) <= run.completed
 
 
-def _received(
+def _input_lines(
     state: FlowState, node: FlowNode, inputs: Mapping[str, str], window_tokens: int | None
 ) -> Iterator[str]:
     left = None if window_tokens is None else window_tokens * MOST_OF_WINDOW
@@ -116,7 +116,7 @@ def _after(
 ) -> Iterator[str]:
     said = compacted.unanswered
     if said is not None and not said.startswith(f"Node `{node.id}` "):  # which is told above
-        yield _unanswered(compacted)
+        yield _unanswered_text(compacted)
     if compacted.kept is not None:
         yield "The message that follows is not answered yet."
     elif node.id in state.run.running_nodes:
@@ -125,5 +125,5 @@ def _after(
         yield f"The work at node `{node.id}` continues with the next message."
 
 
-def _unanswered(compacted: ToCompact) -> str:
+def _unanswered_text(compacted: ToCompact) -> str:
     return f"## Said to you, and not answered yet\n{compacted.unanswered}"

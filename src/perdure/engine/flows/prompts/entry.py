@@ -33,7 +33,7 @@ class Contracts(msgspec.Struct, frozen=True):
     feedback: str
 
 
-class Reading(msgspec.Struct, frozen=True):
+class RequiredText(msgspec.Struct, frozen=True):
     """A file a role has to have read. `name` is its ``$NAME`` in the index."""
 
     name: str
@@ -57,7 +57,7 @@ def entry_message(
     at: int,
     contracts: Contracts,
     artifacts: Mapping[str, str],
-    readings: tuple[Reading, ...] = (),
+    readings: tuple[RequiredText, ...] = (),
 ) -> str:
     """What the role of `work` is told when it begins.
 
@@ -67,7 +67,7 @@ def entry_message(
     Units: `at` is Unix milliseconds.
     """
     node = work.node
-    declined = _declined(state, node)
+    declined = _declined_lines(state, node)
     if work.text is not None:
         return "\n\n".join([*declined, work.text])
     is_first = node.id not in state.run.visited
@@ -75,13 +75,13 @@ def entry_message(
     parts += declined
     if is_first:
         parts += contract_parts(node, contracts, readings)
-    parts += _received(state, work, artifacts)
+    parts += _input_lines(state, work, artifacts)
     parts += edge_parts(state, node, work.superseded)
     return "\n\n".join(parts)
 
 
 def contract_parts(
-    node: FlowNode, contracts: Contracts, readings: tuple[Reading, ...]
+    node: FlowNode, contracts: Contracts, readings: tuple[RequiredText, ...]
 ) -> Iterator[str]:
     """What `node` has to do, and to have read."""
     if node.has_human:
@@ -101,7 +101,7 @@ def contract_parts(
         yield f"## Required reading {reading.name} ({reading.path})\n{reading.text.strip()}"
 
 
-def _declined(state: FlowState, node: FlowNode) -> list[str]:
+def _declined_lines(state: FlowState, node: FlowNode) -> list[str]:
     """What the role has to know of its handoff that a person declined."""
     declined = state.declined.get(node.id)
     if declined is None:
@@ -111,7 +111,7 @@ def _declined(state: FlowState, node: FlowNode) -> list[str]:
     return [f"{declined.by} declined your handoff of {what}{why}\nNothing was handed over."]
 
 
-def _received(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Iterator[str]:
+def _input_lines(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> Iterator[str]:
     for key in work.delivered:
         for path in state.run.receiving_handoff.get(key, ()):
             yield received_part(state, work.node, key, path, artifacts.get(path, ""))
@@ -128,7 +128,7 @@ def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: s
     source, _ = ends_of(key)
     is_forward = state.graph.has_edge(source, node.id)
     who = "predecessor" if is_forward else "successor, which asks for better work"
-    return f"## Handed over by `{source}` ({who}): {path}\n{fenced(text.rstrip())}"
+    return f"## Handed over by `{source}` ({who}): {path}\n{fence(text.rstrip())}"
 
 
 def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = ()) -> Iterator[str]:
@@ -154,7 +154,7 @@ def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = (
         yield "You hand over to nobody: close the work once it is done."
 
 
-def fenced(text: str) -> str:
+def fence(text: str) -> str:
     """`text` in a fence that nothing in it can close."""
     longest = max((len(run) for run in _runs(text)), default=0)
     fence = "`" * max(3, longest + 1)

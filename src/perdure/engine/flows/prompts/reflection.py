@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perdure.engine.flows.prompts.entry import Contracts, fenced
+from perdure.engine.flows.prompts.entry import Contracts, fence
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, RoleWork
 from perdure.engine.flows.rules.reflection import assigned_path
 from perdure.session.flows.run import FeedbackContext, FlowState
@@ -43,7 +43,7 @@ def reflection_message(
         asked = contracts.feedback.replace("{focus}", focus).replace("{artifact_path}", path)
     else:
         asked = contracts.meta_analysis.replace("{findings_path}", path)
-    told = [f"## {name}\n{fenced(findings.get(name, ''))}" for name in read_findings(state, work)]
+    told = [f"## {name}\n{fence(findings.get(name, ''))}" for name in read_findings(state, work)]
     return "\n\n".join([asked.strip(), *told])
 
 

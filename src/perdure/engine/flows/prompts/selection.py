@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.engine.flows.prompts.entry import fenced
+from perdure.engine.flows.prompts.entry import fence
 from perdure.session.flows.graph import FlowNode
 from perdure.session.flows.kinds import Offers, SelectorOpened
 
@@ -26,7 +26,7 @@ def selection_message(
     if opened.refused is not None:
         parts.append(f"The answer before was refused: {opened.refused}")
     if document is not None:
-        parts.append(f"## The role\n{fenced(document[:LONGEST_ROLE])}")
+        parts.append(f"## The role\n{fence(document[:LONGEST_ROLE])}")
     parts.append(_task(node))
     if opened.offers.models:
         parts.append("\n".join(["## Models", *(f"- {name}" for name in opened.offers.models)]))

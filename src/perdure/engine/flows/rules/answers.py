@@ -35,7 +35,7 @@ class WaitEnd(msgspec.Struct, frozen=True):
     by: str | None = None
 
 
-def answered(
+def apply_answer(
     state: FlowState, question: EntryId, answer: str, by: str, note: str | None = None
 ) -> SideBody:
     """What `answer` to `question` makes of the flow.
@@ -47,7 +47,7 @@ def answered(
         why = f"nothing waits under {question}"
         raise FlowRefusal(state.run.flow_id, why, is_waiting=True)
     if waiting.topic == "handoff-approval":
-        return _approved(state, waiting, answer, by, note)
+        return _apply_approval(state, waiting, answer, by, note)
     if note is not None:
         is_choice = waiting.topic in _CHOICES
         raise _no_answer(NO_NOTE_OF_A_CHOICE if is_choice else NO_NOTE)
@@ -59,14 +59,14 @@ def answered(
             is_granted = _one_of(waiting, answer) == "grant"
             return people.decide_feedback(state, by, is_granted=is_granted)
         case "role-configuration":
-            return configured(state, waiting, answer, by)
+            return configure_role(state, waiting, answer, by)
         case _:
             if not answer.strip():
                 raise _no_answer("there is nothing to say in the reply")
             return people.reply(state, answer, by, waiting.target)
 
 
-def _approved(
+def _apply_approval(
     state: FlowState, waiting: FlowWait, answer: str, by: str, note: str | None
 ) -> SideBody:
     if _one_of(waiting, answer) == "decline":
@@ -76,7 +76,9 @@ def _approved(
     return people.approve(state, by, waiting.target)
 
 
-def configured(state: FlowState, waiting: FlowWait, answer: str, by: str) -> kinds.RoleConfigured:
+def configure_role(
+    state: FlowState, waiting: FlowWait, answer: str, by: str
+) -> kinds.RoleConfigured:
     """What `answer` says a role works with: ``default``, or ``model=…`` and ``skills=a,b``.
 
     Raises: InvalidEntry for what is not offered.
@@ -152,7 +154,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
     role: str | None = None
     for entry, body in log:
         if target is None:
-            begun = _begun(body)
+            begun = _waits_begun(body)
             named = [each for each in begun if question in (entry.id, f"{entry.id}:{each}")]
             target = named[0] if named else None
             role = begun.get(target) if target is not None else None
@@ -167,7 +169,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
     raise FlowRefusal(state.run.flow_id, why, is_waiting=True)
 
 
-def _begun(body: object) -> dict[str, str | None]:
+def _waits_begun(body: object) -> dict[str, str | None]:
     """For whom `body` begins a wait, each with its role."""
     match body:
         case kinds.NodeParked() | kinds.HandoffStaged() | kinds.HandoffDeclined():

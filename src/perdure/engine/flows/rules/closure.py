@@ -12,7 +12,7 @@ from perdure.session.flows.run import FlowState
 
 def obstacles(state: FlowState, node: str) -> list[str]:
     """Why `node` cannot close the forward pass, each in a sentence; empty when it can."""
-    return [*_wrong_node(state, node), *_unfinished(state, node)]
+    return [*_wrong_node(state, node), *_unfinished_work(state, node)]
 
 
 def _wrong_node(state: FlowState, node: str) -> Iterator[str]:
@@ -23,7 +23,7 @@ def _wrong_node(state: FlowState, node: str) -> Iterator[str]:
         yield f"node {node} still hands over to others"
 
 
-def _unfinished(state: FlowState, node: str) -> Iterator[str]:
+def _unfinished_work(state: FlowState, node: str) -> Iterator[str]:
     run = state.run
     yield from (f"node {id} is at work" for id in run.running_nodes if id != node)
     yield from (f"node {id} waits for a person" for id in run.awaiting_human_nodes if id != node)

@@ -41,10 +41,10 @@ def decide_handoff(
     node with a human beside it hands forward.
     """
     fault = (
-        _misdirected(state, node, targets)
+        _target_fault(state, node, targets)
         or _unavailable(targets, artifacts)
-        or _repeated(targets)
-        or _reused(state, node, targets, artifacts)
+        or _repetition_fault(targets)
+        or _reuse_fault(state, node, targets, artifacts)
         or _sent_back_too_early(state, node, targets)
     )
     if fault is not None:
@@ -61,9 +61,7 @@ def decide_handoff(
     return HandoffMade(node, placed, warnings=warnings)
 
 
-def restaged(
-    state: FlowState, node: str, artifacts: Mapping[str, Artifact]
-) -> HandoffStaged | None:
+def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> HandoffStaged | None:
     """The staged handoff of `node` with what its files hold now; None while that is what they held.
 
     `artifacts` says of each path what is there. A file that cannot be read changes nothing: what
@@ -94,7 +92,7 @@ def approved_contents(state: FlowState, key: str) -> dict[str, str]:
     return dict(zip(paths, digests, strict=True)) if len(paths) == len(digests) else {}
 
 
-def _misdirected(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> Fault | None:
+def _target_fault(state: FlowState, node: str, targets: Sequence[HandoffTarget]) -> Fault | None:
     for target in targets:
         if state.graph.node(target.node) is None:
             known = ", ".join(each.id for each in state.graph.nodes)
@@ -120,7 +118,7 @@ def _unavailable(
     return None
 
 
-def _repeated(targets: Sequence[HandoffTarget]) -> Fault | None:
+def _repetition_fault(targets: Sequence[HandoffTarget]) -> Fault | None:
     nodes = [target.node for target in targets]
     for node in nodes:
         if nodes.count(node) > 1:
@@ -128,7 +126,7 @@ def _repeated(targets: Sequence[HandoffTarget]) -> Fault | None:
     return None
 
 
-def _reused(
+def _reuse_fault(
     state: FlowState,
     node: str,
     targets: Sequence[HandoffTarget],

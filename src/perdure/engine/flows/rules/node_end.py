@@ -73,14 +73,16 @@ def node_finished(
     role = _role(state, node)
     ended = unless_stopped(state, ended, node, role)
     if ended.end == "length":
-        return _repaired(state, node, SHORTER)
+        return _request_repair(state, node, SHORTER)
     if ended.end != "stop":
         return NodeParked(node, role, *why_parked(ended))
     signal = signal_in(ended.text)
     decided = (
-        signal if isinstance(signal, Fault) else _obeyed(state, node, signal, artifacts, unhealthy)
+        signal
+        if isinstance(signal, Fault)
+        else _obey_signal(state, node, signal, artifacts, unhealthy)
     )
-    return _repaired(state, node, decided) if isinstance(decided, Fault) else decided
+    return _request_repair(state, node, decided) if isinstance(decided, Fault) else decided
 
 
 def why_parked(ended: Ended) -> tuple[AwaitingReason, str]:
@@ -96,7 +98,7 @@ def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
     return msgspec.structs.replace(ended, end="aborted", detail=STOPPED, is_denied=False)
 
 
-def _obeyed(
+def _obey_signal(
     state: FlowState,
     node: str,
     signal: Signal,
@@ -115,11 +117,11 @@ def _obeyed(
     if signal.type == "prompt-human":
         return NodeParked(node, _role(state, node), "prompt-human")
     if signal.type == "await-handoff":
-        return _awaited(state, node)
-    return _closed(state, node, unhealthy)
+        return _await_person(state, node)
+    return _close_flow(state, node, unhealthy)
 
 
-def _awaited(state: FlowState, node: str) -> SideBody | Fault:
+def _await_person(state: FlowState, node: str) -> SideBody | Fault:
     is_incomplete = not state.graph.keys_to(node) <= state.run.completed
     if is_incomplete or deliverable(state, node) or is_work_left(state, node):
         return HandoffAwaited(node)
@@ -131,7 +133,7 @@ def _awaited(state: FlowState, node: str) -> SideBody | Fault:
     )
 
 
-def _closed(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody | Fault:
+def _close_flow(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> SideBody | Fault:
     found = obstacles(state, node)
     if found:
         return Fault(
@@ -164,10 +166,10 @@ def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBod
         f"The flow cannot go on with workflow.yaml as you left it: {listed}. Put it right, then "
         "end your answer as you meant to.",
     )
-    return _repaired(state, node, fault)
+    return _request_repair(state, node, fault)
 
 
-def _repaired(state: FlowState, node: str, fault: Fault) -> SideBody:
+def _request_repair(state: FlowState, node: str, fault: Fault) -> SideBody:
     role = _role(state, node)
     if is_worn_out(state, node):
         return NodeParked(node, role, "autonomous-abort", still_wrong(fault))

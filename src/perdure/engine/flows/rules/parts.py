@@ -53,7 +53,7 @@ class TurnPart(Protocol):
         """Whether the project has to be in order for it to end."""
         ...
 
-    def settled(
+    def outcome(
         self,
         state: FlowState,
         ended: Ended,
@@ -115,7 +115,7 @@ class NodePart(msgspec.Struct, frozen=True):
         """Only who hands over to nobody closes the work."""
         return not state.graph.successors(self.node)
 
-    def settled(
+    def outcome(
         self,
         state: FlowState,
         ended: Ended,
@@ -168,7 +168,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         """The owner may have changed the project's files."""
         return writes_last(self.role)
 
-    def settled(
+    def outcome(
         self,
         state: FlowState,
         ended: Ended,

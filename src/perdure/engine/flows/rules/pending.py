@@ -75,7 +75,7 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
     for node, waiting in run.awaiting_human_nodes.items():
         is_replied = node in run.pending_human_inputs and waiting.reason != "role-configuration"
         if not is_replied and not _is_configured(state, waiting):
-            yield _of(state, node, waiting, _staged(state, node))
+            yield _of(state, node, waiting, _staged_text(state, node))
     if phase is None:
         return
     if run.status == "awaiting_improvement_choice":
@@ -95,7 +95,7 @@ def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
     return waiting.reason == "role-configuration" and waiting.role in state.roles
 
 
-def _staged(state: FlowState, node: str) -> str:
+def _staged_text(state: FlowState, node: str) -> str:
     targets = state.run.pending_handoff_approvals.get(node, ())
     return ", ".join(f"{target.artifact} to {target.node}{_content(target)}" for target in targets)
 

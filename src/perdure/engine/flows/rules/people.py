@@ -59,7 +59,7 @@ def reply(
             _require_continuable(state, waiting, lost)
             raise _refusal(state, _which(waiting, "a reply"))
         return HumanReplied(waiting[0], text, by)
-    found = _addressed(state, target, [*for_person, *for_handoff])
+    found = _addressed_node(state, target, [*for_person, *for_handoff])
     if found is None:
         role = node.role if (node := state.graph.node(target)) is not None else target
         _require_continuable(state, (), {role: lost[role]} if role in lost else {})
@@ -93,7 +93,7 @@ def _waiting(state: FlowState, lost: Collection[str]) -> tuple[list[str], list[s
     return for_person, [id for id in run.awaiting_handoff if id not in answered]
 
 
-def _addressed(state: FlowState, target: str, waiting: list[str]) -> str | None:
+def _addressed_node(state: FlowState, target: str, waiting: list[str]) -> str | None:
     if target in waiting:
         return target
     if state.run.improvement_phase is not None:
@@ -168,7 +168,7 @@ def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
 
     Raises: FlowRefusal when none waits, or several do and none is named.
     """
-    found = _staged(state, node)
+    found = _staged_target(state, node)
     return HandoffMade(found, state.run.pending_handoff_approvals[found], approved_by=by)
 
 
@@ -179,11 +179,11 @@ def decline(
 
     Raises: as `approve`.
     """
-    found = _staged(state, node)
+    found = _staged_target(state, node)
     return HandoffDeclined(found, state.run.awaiting_human_nodes[found].role, by, note)
 
 
-def _staged(state: FlowState, node: str | None) -> str:
+def _staged_target(state: FlowState, node: str | None) -> str:
     staged = list(state.run.pending_handoff_approvals)
     if node is None and len(staged) == 1:
         return staged[0]

@@ -32,7 +32,7 @@ def runnable(state: FlowState) -> tuple[Work, ...]:
     """All work that could be claimed, first what should be, one for each role instance at most."""
     if state.run.status != "running" or state.run.improvement_phase is not None:
         return ()
-    occupied = _occupied(state)
+    occupied = _busy_nodes(state)
     chosen: dict[str, Work] = {}
     for work in ready(state):
         role = work.node.role
@@ -42,7 +42,7 @@ def runnable(state: FlowState) -> tuple[Work, ...]:
     return tuple(chosen.values())
 
 
-def _occupied(state: FlowState) -> dict[str, set[str]]:
+def _busy_nodes(state: FlowState) -> dict[str, set[str]]:
     """Role instance -> its nodes that run or wait for a person."""
     occupied: dict[str, set[str]] = {}
     for id in (*state.run.running_nodes, *state.run.awaiting_human_nodes):
@@ -56,13 +56,18 @@ def _occupied(state: FlowState) -> dict[str, set[str]]:
 def ready(state: FlowState) -> Iterator[Work]:
     """All work there is, first what should be claimed, also where its role is busy."""
     seen: set[str] = set(state.run.running_nodes)
-    for work in (*_answered(state), *_started(state), *_owing(state), *_handed(state)):
+    for work in (
+        *_answered_work(state),
+        *_start_work(state),
+        *_owing(state),
+        *_handoff_work(state),
+    ):
         if work.node.id not in seen:
             seen.add(work.node.id)
             yield work
 
 
-def _answered(state: FlowState) -> Iterator[Work]:
+def _answered_work(state: FlowState) -> Iterator[Work]:
     """Nodes that wait, for a person or a handoff, and were told something."""
     run = state.run
     for id in (*run.awaiting_human_nodes, *run.awaiting_handoff):
@@ -86,7 +91,7 @@ def _is_unconfigured(state: FlowState, id: str) -> bool:
     return waiting.role not in state.roles
 
 
-def _started(state: FlowState) -> Iterator[Work]:
+def _start_work(state: FlowState) -> Iterator[Work]:
     for id in state.start:
         node = state.graph.node(id)
         if node is not None and id not in state.run.awaiting_human_nodes:
@@ -104,7 +109,7 @@ def _owing(state: FlowState) -> Iterator[Work]:
             yield Work(node, "handoff" if delivered else "owed", delivered, superseded)
 
 
-def _handed(state: FlowState) -> Iterator[Work]:
+def _handoff_work(state: FlowState) -> Iterator[Work]:
     """Nodes to which something was handed over."""
     run = state.run
     for node in state.graph.in_order(run.received):

@@ -46,7 +46,7 @@ def role_finished(
     """
     ended = unless_stopped(state, ended, role)
     if ended.end == "length":
-        return _repaired(state, role, SHORTER)
+        return _request_repair(state, role, SHORTER)
     if ended.end != "stop":
         return ImprovementParked(role, *why_parked(ended))
     signal = signal_in(ended.text)
@@ -54,7 +54,7 @@ def role_finished(
         return ImprovementParked(role, "prompt-human")
     fault = _fault(state, role, signal, artifacts, unhealthy)
     if fault is not None:
-        return _repaired(state, role, fault)
+        return _request_repair(state, role, fault)
     path = assigned_path(state, role)
     return FindingsMade(role, path, artifacts[path].digest)
 
@@ -105,7 +105,7 @@ def _path_in(signal: Signal, *, is_feedback: bool) -> str | None:
     return signal.findings if isinstance(signal, MetaAnalysisComplete) else None
 
 
-def _repaired(state: FlowState, role: str, fault: Fault) -> SideBody:
+def _request_repair(state: FlowState, role: str, fault: Fault) -> SideBody:
     if is_worn_out(state, role):
         return ImprovementParked(role, "autonomous-abort", still_wrong(fault))
     return repair_of(state, role, role, fault)

@@ -157,8 +157,8 @@ def _signal(data: object) -> Signal | Fault:
         return _missing("artifact_path") if path is None else FeedbackComplete(path)
     return Fault(
         "unknown_signal_type",
-        f"there is no signal of type {_shown(kind)}",
-        f"Your handoff block says `type: {_shown(kind)}`, which is no signal. {FORM}",
+        f"there is no signal of type {_quote(kind)}",
+        f"Your handoff block says `type: {_quote(kind)}`, which is no signal. {FORM}",
     )
 
 
@@ -185,7 +185,7 @@ def _text(data: Mapping[str, object], name: str) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     # YAML can say a value that would fill the memory if it were written out.
     text = " ".join(value.split()) if isinstance(value, str) else f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
@@ -193,7 +193,7 @@ def _shown(value: object) -> str:
 
 def _first_line(error: BaseException) -> str:
     problem = str(getattr(error, "problem", None) or error)
-    return _shown(problem) if problem else type(error).__name__
+    return _quote(problem) if problem else type(error).__name__
 
 
 def _broken(why: str) -> Fault:

@@ -16,7 +16,7 @@ RESERVED = frozenset({"a-society-feedback"})
 
 def faults_of(graph: Graph) -> list[str]:
     """Why `graph` cannot be run, each in a sentence; empty when it can."""
-    faults = list(_named(graph))
+    faults = list(_id_faults(graph))
     if faults:
         return faults  # what follows would only repeat them
     cycle = cycle_in(graph)
@@ -26,14 +26,14 @@ def faults_of(graph: Graph) -> list[str]:
     return faults
 
 
-def _named(graph: Graph) -> Iterator[str]:
+def _id_faults(graph: Graph) -> Iterator[str]:
     ids = [node.id for node in graph.nodes]
     if not ids:
         yield "a workflow needs at least one node"
     most = limits().name_characters
     if len(graph.name) > most:
         yield f"the name of the workflow has {len(graph.name):,} characters, at most {most:,}"
-    for id in _repeated(ids):
+    for id in _repeated_items(ids):
         yield f"two nodes are called {id!r}"
     for node in graph.nodes:
         if not is_role(node.role):
@@ -43,21 +43,21 @@ def _named(graph: Graph) -> Iterator[str]:
             )
         elif base_role(node.role) in RESERVED:
             yield f"node {node.id!r} has the role {node.role!r}, which is perdure's own"
-    yield from _linked(graph, frozenset(ids))
+    yield from _edge_faults(graph, frozenset(ids))
 
 
-def _linked(graph: Graph, ids: Collection[str]) -> Iterator[str]:
+def _edge_faults(graph: Graph, ids: Collection[str]) -> Iterator[str]:
     for edge in graph.edges:
         for end in (edge.source, edge.target):
             if end not in ids:
                 yield f"the edge {edge.key} names {end!r}, which is no node"
         if edge.source == edge.target:
             yield f"the edge {edge.key} leads from a node to itself"
-    for key in _repeated(edge.key for edge in graph.edges):
+    for key in _repeated_items(edge.key for edge in graph.edges):
         yield f"the edge {key} is there twice"
 
 
-def _repeated(items: Iterable[str]) -> list[str]:
+def _repeated_items(items: Iterable[str]) -> list[str]:
     seen: set[str] = set()
     return [item for item in items if item in seen or seen.add(item)]
 

@@ -8,7 +8,7 @@ import logging
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.inputs import Expired, Woken
 from perdure.engine.turns.state import PendingQuestion
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.stores.wakeups import change
 
 _log = logging.getLogger(__name__)
@@ -27,13 +27,13 @@ async def answer_wait(
     sessions = (environment.stream, *environment.invoked_by)
     with environment.person_waits.waiting(sessions):
         if asked.answer is None:
-            text = masked(asked.question.text)
+            text = mask_secrets(asked.question.text)
             _log.warning("session %s waits for an answer to %s: %s", sessions[0], asked.id, text)
             environment.person_waits.on_wait(environment.stream, asked.id)
         if expires_at is None:
-            return await _answered(environment, asked, head)
+            return await _woken_by_answer(environment, asked, head)
         left_s = (expires_at - environment.clock.now_ms()) / 1000
-        answered = asyncio.ensure_future(_answered(environment, asked, head))
+        answered = asyncio.ensure_future(_woken_by_answer(environment, asked, head))
         expired = asyncio.ensure_future(environment.clock.sleep(left_s))
         try:
             await asyncio.wait((answered, expired), return_when=asyncio.FIRST_COMPLETED)
@@ -44,7 +44,7 @@ async def answer_wait(
             await asyncio.wait((answered, expired))
 
 
-async def _answered(environment: Environment, asked: PendingQuestion, head: int) -> Woken:
+async def _woken_by_answer(environment: Environment, asked: PendingQuestion, head: int) -> Woken:
     changes = environment.store.changes(environment.stream)
     while True:
         added = await environment.store.entries(environment.stream, after=head)

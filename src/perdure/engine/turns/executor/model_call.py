@@ -12,7 +12,7 @@ import msgspec
 from perdure.context.incremental.prompt import Prompt, prompt_of
 from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RenewCredentials, RequestSettings
-from perdure.engine.turns.executor.partial_answers import Keeping
+from perdure.engine.turns.executor.partial_answers import PartialStorage
 from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.rules.budget import estimated_usage
@@ -28,13 +28,13 @@ from perdure.models.protocol import (
     ThinkingDelta,
 )
 from perdure.models.stream import AnswerBuilder
-from perdure.secrets.mask import log_failure, masked
+from perdure.secrets.mask import log_failure, mask_secrets
 from perdure.session.codec import encode
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.media.inline import SCHEME
 from perdure.session.media_storage.embedded_base64 import stored_message
 from perdure.session.messages import Message, Usage
-from perdure.tools.callbacks import called, guarded
+from perdure.tools.callbacks import run_callback, run_guarded
 
 _log = logging.getLogger(__name__)
 
@@ -67,11 +67,11 @@ async def client_call(model: str, work: Awaitable[T]) -> T:
     Raises: ModelError, also for whatever else the client raises; StoreError.
     """
     try:
-        return await guarded(work)
+        return await run_guarded(work)
     except StoreError:
         raise
     except ModelError as error:
-        error.reason, error.args = masked(error.reason), (masked(str(error)),)
+        error.reason, error.args = mask_secrets(error.reason), (mask_secrets(str(error)),)
         raise
     except Exception as error:
         log_failure(_log, error, "the client of %s failed", model)
@@ -84,7 +84,7 @@ async def key_renewed(renew: RenewCredentials | None, provider: str) -> bool:
     if renew is None:
         return False
     try:
-        is_renewed: object = await called(renew, provider)
+        is_renewed: object = await run_callback(renew, provider)
     except Exception as error:  # noqa: BLE001 - whatever it raises, the key is the old one
         told = (provider, type(error).__name__)
         _log.warning("the credentials of %s could not be renewed (%s)", *told)
@@ -128,13 +128,13 @@ class AnswerCall:
         try:
             request = await self._request(prompt)
         except MediaMissing as error:
-            return self._failed(error)
+            return self._failure(error)
         self._request_tokens = self._call.tokens_estimated or prompt.tokens
         self._builder = AnswerBuilder(request.model, prompt.call_ids)
         try:
-            message = await client_call(request.model, self._streamed(request, self._builder))
+            message = await client_call(request.model, self._stream(request, self._builder))
         except ModelError as error:
-            return self._failed(error)
+            return self._failure(error)
         if message.usage is not None:
             size = prompt.size + self._settings.size
             self._environment.scales.learn(request.model, size, message.usage)
@@ -163,7 +163,7 @@ class AnswerCall:
         cost = self._config.cost(model, counted)
         return msgspec.structs.replace(counted, cost_microcents=cost), not is_whole
 
-    def _failed(self, error: ModelError) -> CallFailed:
+    def _failure(self, error: ModelError) -> CallFailed:
         partial = self.partial()
         builder = self._builder
         has_begun = builder is not None and builder.has_begun
@@ -214,9 +214,11 @@ class AnswerCall:
                 raise MediaMissing(self._call.model, handle) from None
         return found
 
-    async def _streamed(self, request: ModelRequest, builder: AnswerBuilder) -> Message:
+    async def _stream(self, request: ModelRequest, builder: AnswerBuilder) -> Message:
         """The whole answer, shown and kept as it arrives."""
-        keeping = Keeping(self._environment.clock, lambda: encode(builder.partial()), self._put)
+        keeping = PartialStorage(
+            self._environment.clock, lambda: encode(builder.partial()), self._put
+        )
         async with keeping, streaming(self._environment, request) as deltas:
             is_beginning = self._keeps_beginning
             async for delta in deltas:
@@ -232,7 +234,7 @@ class AnswerCall:
                     await keeping.now()
                 else:
                     keeping.grown(len(delta.text))
-        return builder.finished()
+        return builder.build()
 
     async def _put(self, content: bytes) -> None:
         lease = self._leadership.lease

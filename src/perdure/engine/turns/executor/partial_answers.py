@@ -16,7 +16,7 @@ EVERY_S = 0.25
 EVERY_BYTES = 2048
 
 
-class Keeping:
+class PartialStorage:
     """Saves of one answer that is arriving: `put` saves what `arrived` gives at that moment."""
 
     def __init__(
@@ -59,11 +59,11 @@ class Keeping:
         if self._saving is not None:
             if not self._is_putting:
                 self._saving.cancel()
-            await _done(self._saving)
+            await _join(self._saving)
             self._saving = None
         await self._put_now()
 
-    async def __aenter__(self) -> Keeping:
+    async def __aenter__(self) -> PartialStorage:
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
@@ -77,7 +77,7 @@ class Keeping:
         if error is not None or not self._is_putting:
             saving.cancel()
         if self._is_putting:
-            await _done(saving)
+            await _join(saving)
         elif saving.done() and not saving.cancelled():
             saving.exception()  # or asyncio would complain of one that nobody asked for
 
@@ -99,7 +99,7 @@ class Keeping:
         await self._put(content)
 
 
-async def _done(task: asyncio.Task[None]) -> None:
+async def _join(task: asyncio.Task[None]) -> None:
     """Wait until `task` has ended; who is cancelled here cancels it too, and waits all the same."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -26,7 +26,7 @@ from perdure.session.messages import Message, Usage
 from perdure.session.notes import NodeEntered
 
 
-async def summarised(
+async def summarise(
     environment: Environment,
     config: TurnConfig,
     reason: CompactionReason,
@@ -52,7 +52,7 @@ async def summarised(
     if plan is None:
         return NothingToSummarise()
     frame = await _frame(environment, config, plan, window)
-    hooked = None if is_asked else await _hooked(environment, plan, window, reason, frame)
+    hooked = None if is_asked else await _ask_hooks(environment, plan, window, reason, frame)
     if hooked is not None:
         return hooked
     replies: list[Message] = []
@@ -68,7 +68,7 @@ async def summarised(
         error = MalformedResponse(model, "the summary is too short to stand for what it replaces")
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     compaction = _compaction(plan, window, replies, reason)
-    return Summarised(_framed(compaction, frame, window), _usage_of(replies))
+    return Summarised(_with_frame(compaction, frame, window), _usage_of(replies))
 
 
 async def _frame(
@@ -82,7 +82,7 @@ async def _frame(
     return await environment.frame_of(ToCompact(plan.unanswered, text, config.window_tokens))
 
 
-def _framed(
+def _with_frame(
     compaction: Compaction, frame: SummaryFrame | None, window: ContextWindow
 ) -> Compaction:
     if frame is not None:
@@ -107,7 +107,7 @@ async def tell_compacted(environment: Environment, happened: object) -> None:
         await environment.hooks.tell(Compacted(environment.stream, happened.compaction))
 
 
-async def _hooked(
+async def _ask_hooks(
     environment: Environment,
     plan: CompactionPlan,
     window: ContextWindow,
@@ -136,9 +136,9 @@ async def _hooked(
         reason="hook",
         read_files=tuple(plan.read_files),
         modified_files=tuple(plan.modified_files),
-        kept=_kept(plan, window),
+        kept=_kept_count(plan, window),
     )
-    return Summarised(_framed(compaction, frame, window))
+    return Summarised(_with_frame(compaction, frame, window))
 
 
 async def _answer(environment: Environment, request: ModelRequest) -> Message:
@@ -146,7 +146,7 @@ async def _answer(environment: Environment, request: ModelRequest) -> Message:
     async with streaming(environment, request) as deltas:
         async for delta in deltas:
             builder.add(delta)
-    return builder.finished()
+    return builder.build()
 
 
 def _compaction(
@@ -160,11 +160,11 @@ def _compaction(
         read_files=tuple(plan.read_files),
         modified_files=tuple(plan.modified_files),
         usage=_usage_of(replies),
-        kept=_kept(plan, window),
+        kept=_kept_count(plan, window),
     )
 
 
-def _kept(plan: CompactionPlan, window: ContextWindow) -> int:
+def _kept_count(plan: CompactionPlan, window: ContextWindow) -> int:
     """How many messages stay in the context as they are."""
     ids = [entry.id for entry in window.entries]
     kept = plan.first_kept

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.engine.hooks.wrappers import HookedCall
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.executor.tool_media import held
+from perdure.engine.turns.executor.tool_media import read_content
 from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.rules.questions import args_hash
 from perdure.engine.turns.state import OpenTool
@@ -20,7 +20,7 @@ from perdure.models.stream import invalid_json
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME, InlineMedia
-from perdure.session.media_storage.embedded_base64 import restored, stored_text
+from perdure.session.media_storage.embedded_base64 import restore_args, stored_text
 from perdure.session.media_storage.handles import media_part
 from perdure.session.messages import MediaPart, ToolCallPart
 from perdure.tools.approval import Bound
@@ -40,7 +40,7 @@ async def tool_outcome(
 
     `is_aborted` tells, when this is cancelled, whether the turn ends with it.
     """
-    return _returned(await _run(environment, open_tool, agent, is_aborted))
+    return _tool_result(await _run(environment, open_tool, agent, is_aborted))
 
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
@@ -77,7 +77,7 @@ async def _run(
     if hooks is None or not (hooks.has("tool_call") or hooks.has("tool_result")):
         return await run_tool(spec, call, clock=environment.clock)
     hooked = HookedCall(spec, hooks)
-    return await run_tool(hooked.spec, call, clock=environment.clock, answered=hooked.answered)
+    return await run_tool(hooked.spec, call, clock=environment.clock, answered=hooked.apply_hooks)
 
 
 async def _whole(
@@ -88,7 +88,7 @@ async def _whole(
     for handle in handles:
         with contextlib.suppress(EntryNotFound):
             found[handle] = await environment.store.blob(handle.removeprefix(SCHEME))
-    return restored(args, found) if found else args
+    return restore_args(args, found) if found else args
 
 
 def _call(environment: Environment, id: str, tool: str, args: Mapping[str, object]) -> ToolCall:
@@ -105,7 +105,7 @@ def _call(environment: Environment, id: str, tool: str, args: Mapping[str, objec
         scratch_dir=environment.scratch_dir,
         closed=places_of_store(environment.store.address),
         record=environment.record,
-        read_media=partial(held, environment.store, environment.stream),
+        read_media=partial(read_content, environment.store, environment.stream),
     )
 
 
@@ -119,10 +119,10 @@ def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> 
     return msgspec.structs.replace(spec, run=run)
 
 
-def _returned(run: ToolRun) -> ToolReturned:
+def _tool_result(run: ToolRun) -> ToolReturned:
     """`run` as the machine takes it; where its text was cut, the whole is kept and named."""
     text, whole = run.output.text, None
-    media, contents = _settled(run.output.media)
+    media, contents = _store_media(run.output.media)
     text, embedded = stored_text(text)
     error, of_error = (None, {}) if run.error is None else stored_text(run.error)
     contents = (*contents, *{**embedded, **of_error}.values())
@@ -145,7 +145,7 @@ def _returned(run: ToolRun) -> ToolReturned:
     )
 
 
-def _settled(
+def _store_media(
     media: tuple[MediaPart | InlineMedia, ...],
 ) -> tuple[tuple[MediaPart, ...], tuple[bytes, ...]]:
     """`media` as handles, and the contents that are to be kept under them, each once."""

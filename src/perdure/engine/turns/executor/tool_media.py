@@ -20,7 +20,7 @@ from perdure.stores.protocol import SessionStore
 _WHO = "read_media"
 
 
-async def held(store: SessionStore, stream: StreamId, handle: str) -> bytes:
+async def read_content(store: SessionStore, stream: StreamId, handle: str) -> bytes:
     """The content of `handle`, if the session `stream` holds it.
 
     Raises: ToolDenied when it does not; ToolError when the content is gone.

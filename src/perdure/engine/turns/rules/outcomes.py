@@ -82,7 +82,7 @@ def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
         call_model(scribe, config)
 
 
-def answered(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> None:
+def on_answer(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> None:
     """Keep the answer; run its tools, or end the turn with it."""
     call = open_call(scribe)
     message = happened.message
@@ -162,7 +162,7 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
     call = open_call(scribe)
     error = happened.error
     _note_partial(scribe, call, happened.partial)
-    failed = _failed(scribe, call, happened, config)
+    failed = _model_finished(scribe, call, happened, config)
     if _can_compact(scribe, call, error, config):
         scribe.side(failed, call.seq)
         call_for_summary(scribe, config, call.call)
@@ -175,12 +175,12 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
         scribe.side(onward, call.seq)
         attempt_again(scribe, config)
     else:
-        said = _continued(scribe, happened.partial)
+        said = _continued_message(scribe, happened.partial)
         _close_cut_call(scribe, call, failed, said)
         _end_or_go_without(scribe, call, error, config)
 
 
-def _failed(
+def _model_finished(
     scribe: Scribe, call: OpenCall, happened: inputs.CallFailed, config: TurnConfig
 ) -> ModelFinished:
     error = happened.error
@@ -212,7 +212,7 @@ def _can_compact(scribe: Scribe, call: OpenCall, error: ModelError, config: Turn
     return is_overflow and config.compaction.is_enabled and not scribe.state.has_compacted
 
 
-def summarised(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) -> None:
+def on_summary(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) -> None:
     """Put the compaction on the branch, and call the model with the context it leaves."""
     call = open_call(scribe)
     finished = ModelFinished(
@@ -239,12 +239,12 @@ def nothing_to_summarise(
     call_model(scribe, config)
 
 
-def waited(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
+def on_wait_over(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
     """The next attempt at the same call."""
     attempt_again(scribe, config)
 
 
-def aborted(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
+def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
     """End the turn; the log keeps what the model had said so far."""
     text = "Not run: the turn was aborted."
     end: Literal["aborted", "cancelled", "interrupted"]
@@ -296,7 +296,7 @@ def broken(scribe: Scribe, happened: inputs.Broken, config: TurnConfig) -> None:
 
 def _abort_call(scribe: Scribe, happened: inputs.Aborted) -> None:
     call = open_call(scribe)
-    said = _continued(scribe, happened.partial)
+    said = _continued_message(scribe, happened.partial)
     aborted_call = ModelFinished(
         stop_reason="aborted",
         usage=happened.usage,
@@ -316,7 +316,7 @@ def _note_partial(scribe: Scribe, call: OpenCall, partial: Message | None) -> No
         scribe.side(interrupted_by(partial), call.seq)
 
 
-def _continued(scribe: Scribe, partial: Message | None) -> Message | None:
+def _continued_message(scribe: Scribe, partial: Message | None) -> Message | None:
     """The part of an answer that stays in the context: only its words, under ``continue``."""
     if partial is None or scribe.state.on_interrupt != "continue":
         return None

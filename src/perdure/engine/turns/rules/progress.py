@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.context.compaction import should_compact
-from perdure.engine.turns.config import Ruling, TurnConfig
+from perdure.engine.turns.config import PermissionCheck, TurnConfig
 from perdure.engine.turns.rules.budget import intend
 from perdure.engine.turns.rules.chain import next_link, passed_over
 from perdure.engine.turns.rules.questions import args_hash, ask_for_approval
@@ -117,7 +117,9 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
     after_tools(scribe, config)
 
 
-def has_begun(scribe: Scribe, call: ToolCallPart, ruling: Ruling, config: TurnConfig) -> bool:
+def has_begun(
+    scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck, config: TurnConfig
+) -> bool:
     """Start `call` or ask about it, as `ruling` says; False where it is refused, and answered."""
     if ruling.decision == "refuse":
         code = ruling.error_code or ToolDenied.code

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from perdure.engine.turns.config import Ruling
+from perdure.engine.turns.config import PermissionCheck
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.models.prices import in_dollars
-from perdure.secrets.mask import masked
+from perdure.secrets.mask import mask_secrets
 from perdure.session.codec import encode
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import ToolCallPart
@@ -53,7 +53,7 @@ def approval_digest(question: Question) -> str:
     return digest_of(question.args_hash, question.bound)
 
 
-def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
+def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck) -> None:
     """A policy wants a person to decide about a call that has not begun."""
     bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
@@ -70,7 +70,7 @@ def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None
         free_in=ruling.free_in or None,
         arguments=shown_arguments(call.args),
         bound=None if bound is None else dict(bound.facts),
-        diff=None if bound is None or bound.diff is None else masked(bound.diff),
+        diff=None if bound is None or bound.diff is None else mask_secrets(bound.diff),
     )
     scribe.side(question, scribe.state.answer_id)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perdure.engine.turns.config import Ruling, TurnConfig
+from perdure.engine.turns.config import PermissionCheck, TurnConfig
 from perdure.engine.turns.state import TurnState, after, fold
 from perdure.session.codec import Body, body_of, new_side, new_tree, role_in
 from perdure.session.entries import Entry, NewEntry
@@ -75,7 +75,7 @@ class Scribe:
         self._bounds = bounds
         self.entries: list[NewEntry] = []
 
-    def ruling(self, config: TurnConfig, granted: frozenset[str]) -> Ruling:
+    def ruling(self, config: TurnConfig, granted: frozenset[str]) -> PermissionCheck:
         """What is done about the first pending call, given what was `granted`.
 
         Raises: Unexamined when what an approval is bound to has to be read first.
@@ -89,7 +89,7 @@ class Scribe:
     def side(self, body: SideBody, about: EntryId | int | None = None) -> EntryId:
         """Write a side entry about an entry (an id, or a seq of this stream)."""
         about_id = entry_id(self.state.stream, about) if isinstance(about, int) else about
-        body = _signed(body, self.state)
+        body = _sign(body, self.state)
         if isinstance(body, Question) and self._question_expires_s is not None:
             expires_at = self.at + math.ceil(self._question_expires_s * 1000)
             body = msgspec.structs.replace(body, expires_at=expires_at)
@@ -123,7 +123,7 @@ class Scribe:
         return written.id
 
 
-def _signed(body: SideBody, state: TurnState) -> SideBody:
+def _sign(body: SideBody, state: TurnState) -> SideBody:
     """`body` with whose it is: what is told of an entry is in that entry alone."""
     replace = msgspec.structs.replace
     match body:

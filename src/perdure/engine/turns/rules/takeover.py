@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import Ruling, TurnConfig
+from perdure.engine.turns.config import PermissionCheck, TurnConfig
 from perdure.engine.turns.rules.budget import lost_usage
 from perdure.engine.turns.rules.outcomes import expire
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
@@ -220,7 +220,7 @@ def _run_again(
     scribe.side(again, scribe.state.answer_id)
 
 
-def woken(
+def on_wake(
     scribe: Scribe, happened: inputs.Woken | inputs.Expired | inputs.Lost, config: TurnConfig
 ) -> None:
     """Act on the answer to the open question, if there is one, or on its expiry."""
@@ -286,7 +286,7 @@ def _start_if_unchanged(scribe: Scribe, question: Question, config: TurnConfig) 
         start_tools(scribe, config)
 
 
-def _facts(ruling: Ruling) -> dict[str, str] | None:
+def _facts(ruling: PermissionCheck) -> dict[str, str] | None:
     return None if ruling.bound is None else dict(ruling.bound.facts)
 
 

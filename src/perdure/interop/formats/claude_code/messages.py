@@ -66,7 +66,7 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
         "assistant",
         parts,
         model=model,
-        stop_reason="error" if has_failed else reason or _implied(parts),
+        stop_reason="error" if has_failed else reason or _implied_stop(parts),
         usage=_usage(message) if model else None,
         error=Message("assistant", parts).text or None if has_failed else None,
     )
@@ -82,7 +82,7 @@ def said_by_tools(parts: tuple[Part, ...]) -> tuple[ToolResultPart, ...]:
     return tuple([part for part in parts if isinstance(part, ToolResultPart)])
 
 
-def _implied(parts: tuple[Part, ...]) -> StopReason:
+def _implied_stop(parts: tuple[Part, ...]) -> StopReason:
     return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "stop"
 
 

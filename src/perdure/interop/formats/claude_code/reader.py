@@ -25,7 +25,7 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, Reading
+from perdure.codecs.lines import Line, ReadLine
 from perdure.interop.formats.claude_code.answers import Answers
 from perdure.interop.formats.claude_code.messages import (
     assistant_of,
@@ -141,14 +141,14 @@ class Reader:
         self._leaves = {False: Leaf(), True: Leaf()}  # by "is a side chain"
         self._has_gap = False
 
-    def take(self, line: Line, reading: Reading) -> None:
+    def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
             return
         fields = fields_of(reading.value)
         if fields is None or name_in(fields, "type") is None:
-            self.draft.malformed(line, "it is no record of a Claude Code transcript")
+            self.draft.report_malformed(line, "it is no record of a Claude Code transcript")
             self._has_gap = True
             return
         record = Record(line, fields, name_in(fields, "uuid"), name_in(fields, "parentUuid"))
@@ -174,7 +174,7 @@ class Reader:
         at = time_in(fields, "timestamp")
         item = Item(_NOTHING, number, offset, length, 0, hung_on, None, at, own)
         if kind == "user":
-            item.body = _said(fields, parts)
+            item.body = _to_body(fields, parts)
             node = self.draft.put(item)
         else:
             node = _answer(self, item, fields, parts)
@@ -185,7 +185,7 @@ class Reader:
         return True
 
     def _take_broken(self, line: Line, problem: str) -> None:
-        self.draft.malformed(line, problem)
+        self.draft.report_malformed(line, problem)
         own, parents = _OWN_ID.findall(line.content), _PARENT_ID.findall(line.content)
         if len(own) != 1 or len(parents) != 1 or not line.is_ended:
             self._has_gap = True
@@ -218,7 +218,7 @@ class Reader:
         is_unlinked = self.roots > max(1, self.linker.links)
         return partial(Reader, is_chain=True) if is_unlinked and not self._is_chain else None
 
-    def finished(self) -> ParsedSource:
+    def finish(self) -> ParsedSource:
         """Everything that was read."""
         if self._is_chain:
             text = "most records name no parent; they are read as one chain"
@@ -229,7 +229,7 @@ class Reader:
         if others > 0:
             self.draft.warn("sessions", f"it also holds lines of {others} other session(s)")
         main, side = self._leaves[False].node, self._leaves[True].node
-        return self.draft.parsed(header, side if main is None else main)
+        return self.draft.finish(header, side if main is None else main)
 
     def _name_session(self) -> None:
         """Let the strongest of the titles be the session's; all of that strength, the last wins."""
@@ -270,7 +270,7 @@ class Reader:
         parts = None if message is None else content_of(message, self.draft.media)
         if parts is not None:
             return parts
-        self.draft.malformed(record.line, "its message has no content")
+        self.draft.report_malformed(record.line, "its message has no content")
         body = Custom("claude-code:message", record.fields.get("message"))
         return self.draft.add(record, body, hung_on)
 
@@ -343,13 +343,13 @@ def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
         return _compaction(reader, record, hung_on, parts)
     results = said_by_tools(parts)
     if not results:
-        return reader.draft.add(record, _said(record.fields, parts), hung_on)
+        return reader.draft.add(record, _to_body(record.fields, parts), hung_on)
     meta = _started_agent(record.fields)
     item = reader.draft.add(record, Message("tool", results), hung_on, meta=meta)
     reader.answers.add_results(item, hung_on, [result.call_id for result in results])
     rest = said_by_person(parts)
     if rest:
-        return reader.draft.add(record, _said(record.fields, rest), item, ordinal=1)
+        return reader.draft.add(record, _to_body(record.fields, rest), item, ordinal=1)
     return item
 
 
@@ -362,7 +362,7 @@ def _started_agent(fields: Fields) -> Fields | None:
     return {"subagent": agent_session(session, agent)}
 
 
-def _said(fields: Fields, parts: tuple[Part, ...]) -> ItemBody:
+def _to_body(fields: Fields, parts: tuple[Part, ...]) -> ItemBody:
     if flag_in(fields, "isMeta"):
         return CustomMessage("claude-code:meta", parts, is_displayed=False)
     return Message("user", parts)
@@ -401,7 +401,7 @@ def _attachment(reader: Reader, record: Record, hung_on: int | None) -> int | No
     if parts is None:
         return _quiet(reader, record, hung_on)
     is_typed = (text_in(attached, "commandMode") or "prompt") == "prompt"
-    return reader.draft.add(record, _said({"isMeta": not is_typed}, parts), hung_on)
+    return reader.draft.add(record, _to_body({"isMeta": not is_typed}, parts), hung_on)
 
 
 def _is_boundary(fields: Fields) -> bool:

@@ -134,7 +134,7 @@ def _known_part(fields: Fields, media: Media) -> Part | None:
     if isinstance(text, str):
         return TextPart(text)
     address = name_in(fields, "image_url") or name_in(fields, "audio_url")
-    return None if address is None else media.addressed(address)
+    return None if address is None else media.from_address(address)
 
 
 def _reasoning(item: Fields, _media: Media) -> Message:
@@ -218,7 +218,7 @@ def _tool_search_output(item: Fields, _media: Media) -> Message | None:
 
 def _image(item: Fields, media: Media) -> CustomMessage | None:
     """An image that the provider made: to look at, not sent again."""
-    found = media.addressed(name_in(item, "result"))
+    found = media.from_address(name_in(item, "result"))
     if found is None:
         return None
     prompt = name_in(item, "revised_prompt")

@@ -21,7 +21,7 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, Reading
+from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.shared_keys import model_name
 from perdure.interop.formats.codex.messages import (
     READ_ITEMS,
@@ -76,21 +76,21 @@ class Reader:
         self._header: Fields | None = None
         self._at: int | None = None
 
-    def take(self, line: Line, reading: Reading) -> None:
+    def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         if not reading.is_json:
-            self.draft.malformed(line, reading.problem or "")
+            self.draft.report_malformed(line, reading.problem or "")
             return
         fields = fields_of(reading.value)
         if fields is None:
-            self.draft.malformed(line, "it is no record of a Codex rollout")
+            self.draft.report_malformed(line, "it is no record of a Codex rollout")
             return
-        kind, payload = _opened(fields)
+        kind, payload = _unwrap_line(fields)
         record = Record(line, payload, at=time_in(fields, "timestamp"))
         if kind == "session_meta" and self._header is None:
             self._take_header(line, payload)
         elif kind is None:
-            self.draft.malformed(line, "it is no record of a Codex rollout")
+            self.draft.report_malformed(line, "it is no record of a Codex rollout")
         else:
             record.at = record.at if record.at is not None else self._at
             _LINES[kind](self, record)
@@ -129,7 +129,7 @@ class Reader:
         """Keep `record` beside the conversation."""
         self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf)
 
-    def finished(self) -> ParsedSource:
+    def finish(self) -> ParsedSource:
         """Everything that was read."""
         header = self._header
         if header is None:
@@ -143,10 +143,10 @@ class Reader:
             parent=parent or name_in(header, "forked_from_id"),
             is_subagent=parent is not None,
         )
-        return self.draft.parsed(described, self.leaf)
+        return self.draft.finish(described, self.leaf)
 
 
-def _opened(fields: Fields) -> tuple[str | None, Fields]:
+def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:
     """The type of a line and what it says; a bare line of the first versions likewise."""
     kind = name_in(fields, "type")
     if kind in ENVELOPES:
@@ -199,7 +199,7 @@ def _turn_context(reader: Reader, record: Record) -> None:
         reader.note(record, "turn_context")
 
 
-def _compacted(reader: Reader, record: Record) -> None:
+def _on_compacted(reader: Reader, record: Record) -> None:
     summary = text_in(record.fields, "message") or ""
     history = list_in(record.fields, "replacement_history")
     media = reader.draft.media
@@ -214,7 +214,7 @@ def _response_item(reader: Reader, record: Record) -> None:
     if body is not None:
         _add_said(reader, record, body)
     elif kind in READ_ITEMS:
-        reader.draft.malformed(record.line, f"its {kind} lacks what belongs to one")
+        reader.draft.report_malformed(record.line, f"its {kind} lacks what belongs to one")
         reader.add(record, Custom("codex:response_item", item))
     else:
         if kind not in QUIET:
@@ -262,7 +262,7 @@ def _token_count(reader: Reader, record: Record) -> bool:
     return False
 
 
-def _named(reader: Reader, record: Record) -> bool:
+def _on_name(reader: Reader, record: Record) -> bool:
     name = (text_in(record.fields, "thread_name") or "").strip()
     if name:
         reader.draft.add(record, SessionInfoChanged(title=name), None)
@@ -282,7 +282,7 @@ def _rolled_back(reader: Reader, record: Record) -> bool:
 
 _EVENTS: dict[str, Callable[[Reader, Record], bool]] = {
     "token_count": _token_count,
-    "thread_name_updated": _named,
+    "thread_name_updated": _on_name,
     "thread_rolled_back": _rolled_back,
 }
 
@@ -292,6 +292,6 @@ _LINES: dict[str, Callable[[Reader, Record], None]] = {
     "response_item": _response_item,
     "event_msg": _event,
     "turn_context": _turn_context,
-    "compacted": _compacted,
+    "compacted": _on_compacted,
     "unknown": _unknown,
 }

@@ -35,7 +35,7 @@ _ESCAPES = {
 _UNSAFE = re.compile(f"[{''.join(_ESCAPES)}]")
 
 
-def written(transcript: Transcript) -> bytes:
+def render_page(transcript: Transcript) -> bytes:
     """The page of `transcript`; the same transcript always gives the same bytes."""
     script, style = _script(), _asset("page.css")
     texts = {
@@ -43,12 +43,12 @@ def written(transcript: Transcript) -> bytes:
         "title": html.escape(transcript.facts.title or "Session"),
         "style": style,
         "script": script,
-        "data": embedded(transcript),
+        "data": embed_json(transcript),
     }
     return _MARKER.sub(lambda marker: texts[marker[1]], _asset("page.html")).encode()
 
 
-def embedded(transcript: Transcript) -> str:
+def embed_json(transcript: Transcript) -> str:
     """`transcript` as JSON that can stand inside a ``script`` element, whatever it holds.
 
     Shape: no ``<``, ``>`` or ``&``; they only ever occur inside strings, where they are escaped.

@@ -198,4 +198,4 @@ def _file(fields: Fields, media: Media) -> MediaPart | None:
     kind, url = name_in(fields, "mime"), name_in(fields, "url")
     if kind is None or url is None or not kind.startswith(_MEDIA):
         return None
-    return media.addressed(url, kind) if url.startswith("data:") else None
+    return media.from_address(url, kind) if url.startswith("data:") else None

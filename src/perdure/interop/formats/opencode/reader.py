@@ -59,11 +59,11 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
         document = _document.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reader.refuse(str(error))
-        return reader.draft.parsed(SourceHeader(), None)
+        return reader.draft.finish(SourceHeader(), None)
     reader.take(document)
     if progress is not None:
         progress(len(content), len(content))
-    return reader.finished()
+    return reader.finish()
 
 
 class _Reader:
@@ -80,7 +80,7 @@ class _Reader:
         """Report every line."""
         for line in lines_of(self._content):
             if not line.is_blank:
-                self.draft.malformed(line, f"it is no export of opencode ({reason})")
+                self.draft.report_malformed(line, f"it is no export of opencode ({reason})")
 
     def take(self, document: _Document) -> None:
         """Read the whole of it."""
@@ -107,15 +107,15 @@ class _Reader:
     def _take_info(self, line: Line) -> None:
         title = (name_in(self._info, "title") or "").strip()
         if title:
-            record = Record(line, self._info, at=_created(self._info))
+            record = Record(line, self._info, at=_created_at(self._info))
             self.draft.add(record, SessionInfoChanged(title=title), None)
 
     def _take_message(self, line: Line) -> None:
         fields = _fields_in(line)
         info, parts = object_in(fields, "info") or {}, list_in(fields, "parts")
-        record = Record(line, fields, name_in(info, "id"), at=_created(info))
+        record = Record(line, fields, name_in(info, "id"), at=_created_at(info))
         if parts is None or name_in(info, "role") not in ("user", "assistant"):
-            self.draft.malformed(line, "a message of it has no role or no parts")
+            self.draft.report_malformed(line, "a message of it has no role or no parts")
             self._add(record, [Custom("opencode:message", fields)])
         elif info["role"] == "user":
             self._take_said(record, parts)
@@ -148,7 +148,7 @@ class _Reader:
             if ordinal == 0 and record.id is not None:
                 self._own[record.id] = self._leaf
 
-    def finished(self) -> ParsedSource:
+    def finish(self) -> ParsedSource:
         """Everything that was read."""
         info = self._info
         told = {item.number for item in self.draft.items}
@@ -157,19 +157,19 @@ class _Reader:
         parent = name_in(info, "parentID")
         described = SourceHeader(
             session=name_in(info, "id"),
-            created_at=_created(info),
+            created_at=_created_at(info),
             cwd=name_in(info, "directory"),
             metadata={name: info[name] for name in _METADATA if info.get(name) is not None},
             parent=parent,
             is_subagent=parent is not None,
             is_saved_whole=True,
         )
-        return self.draft.parsed(described, self._leaf)
+        return self.draft.finish(described, self._leaf)
 
 
 def _fields_in(line: Line) -> Fields:
     return fields_of(read_line(line.content).value) or {}
 
 
-def _created(info: Fields) -> int | None:
+def _created_at(info: Fields) -> int | None:
     return time_in(object_in(info, "time") or {}, "created")

@@ -21,7 +21,7 @@ from perdure.codecs.fields import (
     seconds_in,
     time_in,
 )
-from perdure.codecs.lines import Line, Reading
+from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.operator.bodies import said_by
 from perdure.codecs.operator.messages import message_of, meta_of
 from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
@@ -59,7 +59,7 @@ class Reader:
         self._has_gap = False
         self._digests: dict[str, int] = {}
 
-    def take(self, line: Line, reading: Reading) -> None:
+    def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
@@ -67,7 +67,7 @@ class Reader:
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or (kind is None and "role" not in fields):
-            self.draft.malformed(line, "it is no record of an Operator session")
+            self.draft.report_malformed(line, "it is no record of an Operator session")
             self._has_gap = True
         elif kind in HEADER_TYPES and self._header is None:
             self._header = fields
@@ -108,7 +108,7 @@ class Reader:
         return True
 
     def _take_broken(self, line: Line, problem: str) -> None:
-        self.draft.malformed(line, problem)
+        self.draft.report_malformed(line, problem)
         ids = None
         if line.is_ended and not self._is_legacy:
             ids = _BROKEN.match(line.content)
@@ -130,11 +130,11 @@ class Reader:
 
     def _take_legacy(self, line: Line, message: Fields) -> None:
         fields: Fields = {"type": "message", "message": message, "meta": message.get("meta")}
-        record = Record(line, fields, name_in(message, "id") or self._named(line))
+        record = Record(line, fields, name_in(message, "id") or self._name_line(line))
         record.at = seconds_in(message, "timestamp")
         self.linker.add_below(record, self.leaf.node)
 
-    def _named(self, line: Line) -> str:
+    def _name_line(self, line: Line) -> str:
         digest = hashlib.sha256(line.content).hexdigest()[:24]
         number = self._digests[digest] = self._digests.get(digest, 0) + 1
         return f"line-{digest}-{number}"
@@ -142,7 +142,7 @@ class Reader:
     def _link(self, record: Record) -> None:
         self._has_gap = self.linker.link(record, self.leaf.node, has_gap=self._has_gap)
 
-    def finished(self) -> ParsedSource:
+    def finish(self) -> ParsedSource:
         """Everything that was read."""
         header = self._header
         if header is None:
@@ -154,7 +154,7 @@ class Reader:
             metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
             is_saved_whole=self._is_legacy,
         )
-        return self.draft.parsed(described, self.leaf.node)
+        return self.draft.finish(described, self.leaf.node)
 
     # -- placing
 
@@ -172,10 +172,10 @@ class Reader:
             return self.draft.add(record, record.line.content, parent)
         said = said_by(record.fields, self.draft.media)
         return self.linker.item(
-            record, said, parent, lambda name, id: self._referred(name, id, parent)
+            record, said, parent, lambda name, id: self._find_referred(name, id, parent)
         )
 
-    def _referred(self, name: str, id: str, parent: int | None) -> int | None:
+    def _find_referred(self, name: str, id: str, parent: int | None) -> int | None:
         node = self.linker.nodes.get(id)
         if name != "first_kept" or id not in self.linker.nodes:
             return node

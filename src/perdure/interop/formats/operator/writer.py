@@ -19,7 +19,7 @@ from perdure.codecs.operator import records
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.operator.records import CONTEXT
 from perdure.codecs.operator.words import HEADERS, META, VERSION
-from perdure.codecs.protocol import Writing
+from perdure.codecs.protocol import WriteContext
 from perdure.interop.formats.bundles import leaf_of, models_in_force, standing_of
 from perdure.interop.formats.items import source_of
 from perdure.interop.formats.losses import MEDIUM, OUTSIDE, UNDONE, Losses
@@ -101,7 +101,7 @@ class _Writer:
         self._first = {entry: foreign[entry] for entry in self._in_base if entry in foreign}
         self._last = dict(self._first)
         self._taken = {*self._first.values()}
-        self._writing = Writing(
+        self._writing = WriteContext(
             own="",
             first=self._first.get,
             last=self._last.get,

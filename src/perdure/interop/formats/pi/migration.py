@@ -34,19 +34,19 @@ def version_of(content: bytes) -> float:
     return 1
 
 
-def migrated(content: bytes, ids: Mapping[int, str]) -> bytes:
+def migrate(content: bytes, ids: Mapping[int, str]) -> bytes:
     """The file `content` in version 3. `ids` are for the records without one, by their offset."""
     migration = _Migration(ids)
     lines = [migration.line(line.offset, line.content) for line in lines_of(content)]
     return b"\n".join(lines) + (b"\n" if content.endswith(b"\n") else b"")
 
 
-def replaced(line: bytes, changes: Mapping[str, object], removed: str | None = None) -> bytes:
+def replace_keys(line: bytes, changes: Mapping[str, object], removed: str | None = None) -> bytes:
     """The record `line` with the top-level `changes` made, and the key `removed` gone."""
     try:
         fields = _raw_object.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _spliced(line, changes)
+        return _splice(line, changes)
     for key, value in changes.items():
         fields[key] = msgspec.Raw(encode(value))
     if removed is not None:
@@ -66,7 +66,7 @@ def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
         fields["message"] = msgspec.Raw(encode(inner))
 
 
-def _spliced(line: bytes, changes: Mapping[str, object]) -> bytes:
+def _splice(line: bytes, changes: Mapping[str, object]) -> bytes:
     """`line`, which only lenient readers can read, with `changes` put before its last brace."""
     end = line.rfind(b"}")
     return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]
@@ -87,7 +87,7 @@ class _Migration:
         if fields["type"] == "session" and not self._has_header:
             self._has_header = True
             self._by_index.append(None)
-            return replaced(content, {"version": VERSION})
+            return replace_keys(content, {"version": VERSION})
         return self._record(offset, content, fields)
 
     def _record(self, offset: int, content: bytes, fields: Fields) -> bytes:
@@ -103,4 +103,4 @@ class _Migration:
         self._last = own
         if not changes and (object_in(fields, "message") or {}).get("role") != "hookMessage":
             return content
-        return replaced(content, changes, None if index is None else "firstKeptEntryIndex")
+        return replace_keys(content, changes, None if index is None else "firstKeptEntryIndex")

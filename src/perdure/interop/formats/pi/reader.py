@@ -20,7 +20,7 @@ from perdure.codecs.fields import (
     object_in,
     time_in,
 )
-from perdure.codecs.lines import Line, Reading
+from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.pi.bodies import said_by
 from perdure.codecs.pi.messages import message_of, nested_usage
 from perdure.codecs.pi.words import FORMAT, VERSION
@@ -56,7 +56,7 @@ class Reader:
         self._leaf = Leaf()
         self._has_gap = False
 
-    def take(self, line: Line, reading: Reading) -> None:
+    def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         if not reading.is_json:
             self._take_broken(line, reading.problem or "")
@@ -64,7 +64,7 @@ class Reader:
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or kind is None:
-            self.draft.malformed(line, "it is no record of a pi session")
+            self.draft.report_malformed(line, "it is no record of a pi session")
             self._has_gap = True
         elif kind == "session" and self._header is None:
             self._header = fields
@@ -104,7 +104,7 @@ class Reader:
         return True
 
     def _take_broken(self, line: Line, problem: str) -> None:
-        self.draft.malformed(line, problem)
+        self.draft.report_malformed(line, problem)
         ids = _BROKEN.match(line.content) if line.is_ended else None
         if ids is None:
             self._has_gap = True
@@ -130,7 +130,7 @@ class Reader:
     def _link(self, record: Record) -> None:
         self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
 
-    def finished(self) -> ParsedSource:
+    def finish(self) -> ParsedSource:
         """Everything that was read."""
         header = self._header
         if header is None:
@@ -141,7 +141,7 @@ class Reader:
             cwd=name_in(header, "cwd"),
             metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
         )
-        return self.draft.parsed(described, self._leaf.node)
+        return self.draft.finish(described, self._leaf.node)
 
     # -- placing
 
@@ -157,7 +157,7 @@ class Reader:
             return node
         said = said_by(record.fields, self.draft.media)
         node = self.linker.item(
-            record, said, parent, lambda name, id: self._referred(name, id, record, parent)
+            record, said, parent, lambda name, id: self._find_referred(name, id, record, parent)
         )
         if not isinstance(said.body, SideBody) and node is not None:
             self._own_at(record.line.number, node)
@@ -171,7 +171,7 @@ class Reader:
         else:
             self.own.append(own)
 
-    def _referred(self, name: str, id: str, record: Record, parent: int | None) -> int | None:
+    def _find_referred(self, name: str, id: str, record: Record, parent: int | None) -> int | None:
         if name != "first_kept":
             return self.linker.nodes.get(id)
         number, kept = self._kept_record(record)

@@ -2,8 +2,8 @@
 
 A small source is read once, and its items are kept whole (`Whole`). A larger one is read twice:
 first for its `Outline`, which holds some sixty bytes an item and its id, whatever its line holds;
-then for its items, which are handed on as they come (`Passing`). What a later line changes about
-an earlier item (its usage, that it names the session) is in the outline by then.
+then for its items, which are handed on as they come (`PassingItems`). What a later line changes
+about an earlier item (its usage, that it names the session) is in the outline by then.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Whole:
 
     def choose(self, position: int) -> None:
         """Give the item at `position` its other body."""
-        self.items[position] = _chosen(self.items[position], self._otherwise[position])
+        self.items[position] = _outline_item(self.items[position], self._otherwise[position])
 
 
 class Outline(Sequence[Item]):
@@ -174,7 +174,7 @@ class Outline(Sequence[Item]):
             item.parent = link
         else:
             item.about = link
-        return _chosen(item, SessionInfoChanged()) if position in self.chosen else item
+        return _outline_item(item, SessionInfoChanged()) if position in self.chosen else item
 
     def set_usage(self, position: int, usage: Usage | None) -> None:
         """Say that the message at `position` has `usage` after all."""
@@ -189,7 +189,7 @@ class Outline(Sequence[Item]):
         return self._offsets[position], self._ordinals[position]
 
 
-class Passing:
+class PassingItems:
     """The items of a source that `outline` is of, in the same order, each to be taken on."""
 
     def __init__(self, outline: Outline, name: str) -> None:
@@ -211,12 +211,12 @@ class Passing:
         if position in outline.usages:
             item = with_usage(item, outline.usages[position])
         if position in outline.chosen and otherwise is not None:
-            item = _chosen(item, otherwise)
+            item = _outline_item(item, otherwise)
         self._waiting.append(item)
         self.waiting_bytes += item.length
         return position
 
-    def taken(self) -> list[Item]:
+    def take(self) -> list[Item]:
         """The items that came since they were taken last."""
         taken, self._waiting, self.waiting_bytes = self._waiting, [], 0
         return taken
@@ -247,7 +247,7 @@ def with_usage(item: Item, usage: Usage | None) -> Item:
     return msgspec.structs.replace(item, body=body)
 
 
-def _chosen(item: Item, body: ItemBody) -> Item:
+def _outline_item(item: Item, body: ItemBody) -> Item:
     return msgspec.structs.replace(item, body=body, about=None)
 
 

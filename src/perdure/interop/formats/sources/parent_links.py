@@ -88,7 +88,7 @@ class Linker:
             self.links += 1
             self.add_below(record, self.nodes[record.parent])
         else:
-            self._draft.shed(record)
+            self._draft.release_line(record)
             self._waiting.setdefault(record.parent, []).append(record)
 
     def add_below(self, record: Record, node: int | None) -> None:
@@ -139,7 +139,7 @@ class Linker:
         """
         draft, body = self._draft, said.body
         if said.malformed is not None:
-            draft.malformed(record.line, said.malformed)
+            draft.report_malformed(record.line, said.malformed)
         if said.unknown is not None:
             draft.warn("unknown", f"line {record.line.number}: {said.unknown}")
         if not isinstance(body, SideBody):
@@ -147,7 +147,7 @@ class Linker:
             return draft.add(record, body, parent, references, meta=said.meta)
         match body:
             case Label():
-                draft.add(record, body, self._labelled(record, said.about))
+                draft.add(record, body, self._label_target(record, said.about))
             case LeafMoved():
                 draft.add(record, body, parent, {"target": parent})
             case ImportedRecord():
@@ -156,7 +156,7 @@ class Linker:
                 draft.add(record, body, None)
         return parent
 
-    def _labelled(self, record: Record, target: str | None) -> int | None:
+    def _label_target(self, record: Record, target: str | None) -> int | None:
         node = self.nodes.get(target or "")
         if node is None or self._draft.items[node].alias != target:
             text = f"line {record.line.number}: its label is of no entry here"
@@ -167,7 +167,7 @@ class Linker:
     def _place_waiting(self, record: Record, node: int | None) -> None:
         self._draft.restore(record)
         self.add_below(record, node)
-        self._draft.shed(record)  # it may still be among those that wait
+        self._draft.release_line(record)  # it may still be among those that wait
 
     def close(self) -> None:
         """Let the records go whose parents never came, or wait for each other."""

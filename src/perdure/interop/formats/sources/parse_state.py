@@ -86,7 +86,7 @@ class SourceDraft:
         if self._is_whole:  # of a larger source nobody asks for them one by one
             self._blank.append(number)
 
-    def shed(self, record: Record) -> None:
+    def release_line(self, record: Record) -> None:
         """Let go of the line of `record`, which has to wait; unless all of the source is kept."""
         if self._is_whole:
             return
@@ -107,7 +107,7 @@ class SourceDraft:
         read = fields_of(read_line(content).value)
         record.fields = record.fields if read is None else read
 
-    def malformed(self, line: Line, reason: str) -> None:
+    def report_malformed(self, line: Line, reason: str) -> None:
         """Report that `line` could not be read, or not fully."""
         self._malformed.append(Malformed(line.number, reason))
         self.warn("malformed", f"line {line.number}: {reason}")
@@ -188,15 +188,15 @@ class SourceDraft:
     def headless(self, leaf: int | None, cwd: str | None = None) -> ParsedSource:
         """Return what was read of a source without a header. Call it at the end of the source."""
         self.warn("header", "it has no header: no session id, no working directory")
-        return self.parsed(SourceHeader(cwd=cwd), leaf)
+        return self.finish(SourceHeader(cwd=cwd), leaf)
 
-    def parsed(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
+    def finish(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
         """Return what was read. Call it at the end of the source."""
         items = self.items
         return ParsedSource(
             format=self.format,
             header=header,
-            items=items.items if isinstance(items, Whole) else _outlined(items),
+            items=items.items if isinstance(items, Whole) else _to_outline(items),
             leaf=leaf,
             blobs=self.media.blobs,
             lines=self.lines,
@@ -215,6 +215,6 @@ class SourceDraft:
         return tuple(cut)
 
 
-def _outlined(items: Items) -> Outline:
+def _to_outline(items: Items) -> Outline:
     assert isinstance(items, Outline), "items that were passed on are in nobody's hands"
     return items

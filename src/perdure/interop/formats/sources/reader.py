@@ -12,10 +12,10 @@ from typing import Protocol
 import msgspec
 
 from perdure.codecs.fields import Fields
-from perdure.codecs.lines import Line, Reading, plain_fields, read_line
+from perdure.codecs.lines import Line, ReadLine, plain_fields, read_line
 from perdure.interop.formats.items import Item, ParsedSource
 from perdure.interop.formats.sources.content import Content, Held, batches_in
-from perdure.interop.formats.sources.outline import Items, Outline, Passing, Whole
+from perdure.interop.formats.sources.outline import Items, Outline, PassingItems, Whole
 from perdure.interop.formats.sources.parent_links import Linker
 from perdure.interop.formats.sources.parse_state import Progress, SourceDraft
 
@@ -57,11 +57,11 @@ class Reader(Protocol):
         """
         ...
 
-    def take(self, line: Line, reading: Reading, /) -> None:
+    def take(self, line: Line, reading: ReadLine, /) -> None:
         """Read one line."""
         ...
 
-    def finished(self) -> ParsedSource:
+    def finish(self) -> ParsedSource:
         """Everything that was read."""
         ...
 
@@ -109,7 +109,7 @@ def parsed_whole(
     content: bytes, format: str, make: Make, progress: Progress | None
 ) -> ParsedSource:
     """All of `content`, bodies included."""
-    return _parsed(Held(content), format, make, Whole, progress)[0]
+    return _parse(Held(content), format, make, Whole, progress)[0]
 
 
 def read_source(
@@ -122,12 +122,12 @@ def read_source(
     """Read `content`: with the bodies of its items if it is small, else their places."""
     if content.length <= bounds.whole_bytes:
         content = Held(content.read(0, content.length), content.name)
-        return Source(content, _parsed(content, format, make, Whole, progress)[0])
-    parsed, again = _parsed(content, format, make, Outline, progress)
+        return Source(content, _parse(content, format, make, Whole, progress)[0])
+    parsed, again = _parse(content, format, make, Outline, progress)
     return Source(content, parsed, again)
 
 
-def _parsed(
+def _parse(
     content: Content,
     format: str,
     make: Make,
@@ -141,7 +141,7 @@ def _parsed(
         make = other
         reader = make(SourceDraft(format, content, items()))
         _read_all(reader, None)
-    return reader.finished(), make
+    return reader.finish(), make
 
 
 def _read_all(reader: Reader, progress: Progress | None) -> None:
@@ -153,17 +153,17 @@ def _stretches(
     content: Content, parsed: ParsedSource, make: Make, begin: int, piece_bytes: int
 ) -> Iterator[Stretch]:
     assert isinstance(parsed.items, Outline)
-    items = Passing(parsed.items, content.name)
+    items = PassingItems(parsed.items, content.name)
     reader = make(SourceDraft(parsed.format, content, items))
     media, ended = reader.draft.media, begin
     for end in _ends(reader):
         if end - ended >= piece_bytes or items.waiting_bytes >= piece_bytes:
             ended = max(begin, end)
             malformed = tuple(reader.draft.newly_malformed())
-            yield Stretch(ended, items.taken(), media.taken(), malformed, is_last=False)
+            yield Stretch(ended, items.take(), media.take(), malformed, is_last=False)
     items.check_complete()
     malformed = tuple(reader.draft.newly_malformed())
-    yield Stretch(content.length, items.taken(), media.taken(), malformed, is_last=True)
+    yield Stretch(content.length, items.take(), media.take(), malformed, is_last=True)
 
 
 def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
@@ -197,7 +197,7 @@ def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
     if line.is_blank:
         reader.draft.take_blank(line.number)
         return False
-    reading = read_line(line.content) if fields is None else Reading(fields)
+    reading = read_line(line.content) if fields is None else ReadLine(fields)
     if reading.is_json and reading.problem:
         reader.draft.warn("mended", f"line {line.number}: {reading.problem}")
     reader.take(line, reading)

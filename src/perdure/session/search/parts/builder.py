@@ -23,7 +23,7 @@ from perdure.session.search.parts.pages import (
     is_word,
     pages_of,
 )
-from perdure.session.search.parts.postings import PLACES, bits, numbers, packed
+from perdure.session.search.parts.postings import PLACES, bits, numbers, pack_numbers
 
 _RARE, _FEW = 32, 16
 """A word is frequent in a part if it is in one of so many texts, and in so many."""
@@ -60,7 +60,7 @@ class Part(NamedTuple):
     pages: tuple[Page, ...]
 
 
-def built(texts: Iterable[Text]) -> Part:
+def make_part(texts: Iterable[Text]) -> Part:
     """The part that holds `texts`: at most ``MOST_TEXTS``, of ``MOST_WORDS`` words in all."""
     ordered = sorted(texts, key=lambda text: text.position)
     size = len(ordered)
@@ -71,11 +71,12 @@ def built(texts: Iterable[Text]) -> Part:
             postings[key].append(number)
     frequent = [word for word in codes if is_frequent(len(postings[word]), size)]
     kept = {
-        key: Kept(key, codes.get(key, ""), packed(found, size)) for key, found in postings.items()
+        key: Kept(key, codes.get(key, ""), pack_numbers(found, size))
+        for key, found in postings.items()
     }
     for key, places in _pairs(ordered, codes, frequent).items():
-        kept[key] = Kept(key, "", packed(places, size * PLACES))
-    said = tuple([_said(text, codes) for text in ordered])
+        kept[key] = Kept(key, "", pack_numbers(places, size * PLACES))
+    said = tuple([_word_places(text, codes) for text in ordered])
     return Part(said, tuple(pages_of(kept[key] for key in sorted(kept))))
 
 
@@ -92,7 +93,7 @@ def pair_key(one: str, other: str) -> str:
     return _key(_first_hash(one) + _second_hash(other))
 
 
-def _said(text: Text, codes: Mapping[str, str]) -> Said:
+def _word_places(text: Text, codes: Mapping[str, str]) -> Said:
     said = "".join([codes[word] for word in text.words])
     return Said(text.position, text.at, len(text.words), said.encode())
 

@@ -77,13 +77,13 @@ def counter(
 
 
 def _counter_of_ranges(before: str, ending: Sequence[Range]) -> Counted:
-    inside = "".join([f"{_escaped(each.first)}-{_escaped(each.last)}" for each in ending])
+    inside = "".join([f"{_escape(each.first)}-{_escape(each.last)}" for each in ending])
     pattern = f"(?={re.escape(before)}[{inside}])" if before else f"[{inside}]"
     found = re.compile(pattern).findall
     return lambda said: len(found(said.decode()))
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return f"\\U{ord(character):08x}"
 
 

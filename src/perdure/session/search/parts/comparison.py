@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from perdure.session.search.parts.builder import Part, Text, built, texts_in
+from perdure.session.search.parts.builder import Part, Text, make_part, texts_in
 from perdure.session.search.parts.pages import DAMAGE, PAIR, everything
 from perdure.session.search.parts.postings import PLACES, bits, numbers
 
@@ -44,7 +44,7 @@ def is_same(kept: Text, expected: Text | None) -> bool:
 
 def _found_wrongly(part: Part, texts: Sequence[Text]) -> set[int]:
     """The positions of texts that stand behind keys they do not have, or not behind their own."""
-    again = built(texts)
+    again = make_part(texts)
     if again == part:
         return set()
     size = len(part.said)

@@ -1,7 +1,7 @@
 """The newest texts that fit, out of the parts of an index: what to look up and read next.
 
-A store does what `Finding.step` says until it says nothing; no more parts are looked into, and no
-more texts read, than the newest that fit are sure to be among.
+A store does what `PartLookup.step` says until it says nothing. It reads no more parts and texts
+than are needed for the newest that fit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Open(NamedTuple):
     texts: Sequence[int]
 
 
-class Finding:
+class PartLookup:
     """A search for the newest `most` texts that fit; `found` are those from outside the parts."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Finding:
             return []
         return self._to_look() if newest == newest_unseen else self._to_read()
 
-    def looked(
+    def look_up(
         self, heads: Sequence[Head], exact: Iterable[Looked], begun: Iterable[Looked]
     ) -> None:
         """The pages of `heads` that may keep the keys, and those that may keep the prefixes."""
@@ -95,7 +95,7 @@ class Finding:
         for part, prefix, body in begun:
             more[part].setdefault(prefix, []).extend(beginning(body, prefix))
         for head in heads:
-            self._answered(head, kept[head.part], more[head.part])
+            self._page_keys(head, kept[head.part], more[head.part])
 
     def read(self, texts: Iterable[Spoken]) -> None:
         """The texts that were to be read, ascending in each part; some may be left out."""
@@ -117,7 +117,7 @@ class Finding:
     def _is_enough(self, newest_unread: int) -> bool:
         return sum(each.position > newest_unread for each in self._found) >= self._most
 
-    def _answered(
+    def _page_keys(
         self, head: Head, kept: Mapping[str, Kept], begun: Mapping[str, Sequence[Kept]]
     ) -> None:
         answer = self.asked.answer(head.size, kept, begun)

@@ -103,7 +103,7 @@ def kept_in(body: bytes, key: str) -> Kept | None:
     place = bisect_left(keys, key)
     if place == len(keys) or keys[place] != key:
         return None
-    return next(_kept(page, keys, place, place + 1))
+    return next(_page_entries(page, keys, place, place + 1))
 
 
 def beginning(body: bytes, prefix: str) -> list[Kept]:
@@ -111,14 +111,14 @@ def beginning(body: bytes, prefix: str) -> list[Kept]:
     page = _decoder.decode(body)
     keys = page.keys.split("\n")
     first = bisect_left(keys, prefix)
-    return list(_kept(page, keys, first, bisect_left(keys, after(prefix))))
+    return list(_page_entries(page, keys, first, bisect_left(keys, after(prefix))))
 
 
 def everything(body: bytes) -> list[Kept]:
     """All that a page keeps."""
     page = _decoder.decode(body)
     keys = page.keys.split("\n")
-    return list(_kept(page, keys, 0, len(keys)))
+    return list(_page_entries(page, keys, 0, len(keys)))
 
 
 def after(prefix: str) -> str:
@@ -126,7 +126,7 @@ def after(prefix: str) -> str:
     return prefix + _BEHIND
 
 
-def _kept(page: _Body, keys: list[str], first: int, behind: int) -> Iterator[Kept]:
+def _page_entries(page: _Body, keys: list[str], first: int, behind: int) -> Iterator[Kept]:
     if first >= behind:
         return
     size = len(page.ends) // len(keys)

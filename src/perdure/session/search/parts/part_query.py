@@ -18,8 +18,8 @@ from perdure.session.search.parts.postings import (
     bits,
     either,
     numbers,
+    rotate,
     texts_at,
-    turned,
 )
 from perdure.session.search.query import Phrase, Sought
 
@@ -118,7 +118,7 @@ class PartAnswer:
             if self._is_frequent(one) and self._is_frequent(other):
                 kept = self._kept.get(pair_key(one, other))
                 found = 0 if kept is None else bits(kept.posting, self._size * PLACES)
-                places &= turned(found, number, self._size)
+                places &= rotate(found, number, self._size)
         return texts_at(places, self._size)
 
     def _is_frequent(self, word: str) -> bool:

@@ -24,7 +24,7 @@ _IS_SET = bytes([0x30, *([0x31] * 255)])
 """For ``bytes.translate``: the digits 0 and 1."""
 
 
-def packed(numbers: Sequence[int], size: int) -> bytes:
+def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
     """`numbers`, ascending and below `size`."""
     most = (size + 7) // 8
     is_dense = bool(numbers) and numbers[-1] < len(numbers) * _ON // 2
@@ -37,7 +37,7 @@ def bits(posting: bytes, size: int) -> int:
     most = (size + 7) // 8
     if len(posting) == most:
         return int.from_bytes(posting, "little")
-    return int.from_bytes(_as_bits(_listed(posting), most), "little")
+    return int.from_bytes(_as_bits(_iterate(posting), most), "little")
 
 
 def either(postings: Iterable[bytes], size: int) -> int:
@@ -48,12 +48,12 @@ def either(postings: Iterable[bytes], size: int) -> int:
         if len(posting) == most:
             found |= int.from_bytes(posting, "little")
         else:
-            for number in _listed(posting):
+            for number in _iterate(posting):
                 listed[number >> 3] |= 1 << (number & 7)
     return found | int.from_bytes(listed, "little")
 
 
-def _listed(posting: bytes) -> Iterable[int]:
+def _iterate(posting: bytes) -> Iterable[int]:
     if len(posting) % 2:
         steps = zip(posting, accumulate(posting))  # noqa: B905 - they are as many
         return [number for step, number in steps if step != _ON]
@@ -88,7 +88,7 @@ def numbers(found: int) -> list[int]:
     return listed
 
 
-def turned(places: int, by: int, texts: int) -> int:
+def rotate(places: int, by: int, texts: int) -> int:
     """Places of a pair, each `by` words earlier, modulo 8."""
     by %= PLACES
     if not by:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
-from perdure.session.search.bm25 import Candidate, ranked
+from perdure.session.search.bm25 import Candidate, rank
 from perdure.session.search.matches import counts_in
-from perdure.session.search.parts.lookup import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read, Spoken
 from perdure.session.search.parts.pages import role_key, tool_key
 from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.phrase_text import counts_in_joined
@@ -70,7 +70,7 @@ def hits_by(index: Index, query: SearchQuery, *, is_best: bool) -> list[Hit] | N
         return None
     search = _Search(index, catalogue, survey, query)
     try:
-        found = (search.hit(score, candidate) for score, candidate in ranked(search.candidates()))
+        found = (search.hit(score, candidate) for score, candidate in rank(search.candidates()))
         return list(islice((hit for hit in found if hit is not None), query.limit))
     finally:
         search.close()
@@ -118,12 +118,12 @@ class _Search:
             if piece.last_at >= since and piece.first_at < until
         ]
         found = [*self._behind(), *self._too_long(), *self._titles()]
-        finding = Finding(Asked(self._sought, self._filters()), heads, found, MOST_RANKED)
+        finding = PartLookup(Asked(self._sought, self._filters()), heads, found, MOST_RANKED)
         while step := finding.step():
             looked = [each for each in step if isinstance(each, Head)]
             if looked:
                 exact, begun = self._parts.pages(looked, finding.asked)
-                finding.looked(looked, exact, begun)
+                finding.look_up(looked, exact, begun)
             else:
                 finding.read(self._spoken([each for each in step if isinstance(each, Read)]))
         return finding.candidates()

@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import SessionNotFound, StoreFull
 from perdure.session.ids import StreamId
 from perdure.session.search.parts import sizes
-from perdure.session.search.parts.builder import built, texts_in
+from perdure.session.search.parts.builder import make_part, texts_in
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE
 from perdure.stores.jsonl.disk.feed import Feed
@@ -148,7 +148,7 @@ def texts_of(files: IndexFiles, piece: Piece) -> list[IndexedText]:
 def build_part(texts: Iterable[IndexedText]) -> Whole:
     """The part of `texts`. Takes some tenths of a second."""
     ordered = sorted(texts, key=lambda each: each.text.position)
-    return Whole(built(each.text for each in ordered), tuple([each.place for each in ordered]))
+    return Whole(make_part(each.text for each in ordered), tuple([each.place for each in ordered]))
 
 
 # ---------------------------------------------------------------- a step

@@ -18,7 +18,7 @@ from perdure.errors import SessionNotFound, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.search.parts.sizes import SCANNED, is_due
-from perdure.session.search.phrase_text import joined
+from perdure.session.search.phrase_text import join_terms
 from perdure.session.search.searchable import searchable_title
 from perdure.session.search.words import terms
 from perdure.stores.jsonl.disk.feed import Feed, Span
@@ -245,7 +245,7 @@ def _other(path: Path, stamp: Stamp) -> Known:
 def words_of_title(header: StreamHeader) -> str:
     """The words of the title that a session was created with, joined."""
     what = searchable_title(header)
-    return "" if what is None else joined(terms(what.text))
+    return "" if what is None else join_terms(terms(what.text))
 
 
 def known_after(behind: StaleSession, log: Log, count: int) -> Known:

@@ -17,7 +17,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.clock import RandomSource
 from perdure.session.codec import encode
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo, StreamHeader, redacted
+from perdure.session.info import SessionInfo, StreamHeader, redact
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.postgres import branches
@@ -385,7 +385,7 @@ class _Erasure:
             return counts
         own = (self._ns, taking.stream)
         more = await forget_session(self._connected, *own)
-        header = encode(redacted(plan.stream.state.header))
+        header = encode(redact(plan.stream.state.header))
         await self._ask(Statement(_REDACT, (header, *own)), Statement(_CLOSE, own))
         return counts.plus(
             texts=more.texts,

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from typing import LiteralString
 
 from perdure.errors import SearchIndexDamaged
-from perdure.session.search.bm25 import Candidate, ranked
-from perdure.session.search.parts.lookup import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.bm25 import Candidate, rank
+from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read, Spoken
 from perdure.session.search.parts.pages import DAMAGE, after, role_key
 from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.phrase_text import counts_in_joined
@@ -119,7 +119,7 @@ async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
         return []
     async with _one_moment(db) as connected:
         search = _Search(connected, db, query, sought)
-        return await search.hits(ranked(await search.candidates()))
+        return await search.hits(rank(await search.candidates()))
 
 
 @asynccontextmanager
@@ -163,17 +163,17 @@ class _Search:
         try:
             found += await asyncio.to_thread(self._loose, loose, filters)
             heads = [Head(*row) for row in parts]
-            finding = Finding(Asked(self._sought, filters), heads, found, MOST_RANKED)
+            finding = PartLookup(Asked(self._sought, filters), heads, found, MOST_RANKED)
             while step := finding.step():
                 await self._do(finding, step)
         except DAMAGE as error:
             raise SearchIndexDamaged(self._address) from error
         return finding.candidates()
 
-    async def _do(self, finding: Finding, step: Sequence[Head] | Sequence[Read]) -> None:
+    async def _do(self, finding: PartLookup, step: Sequence[Head] | Sequence[Read]) -> None:
         heads = [each for each in step if isinstance(each, Head)]
         if heads:
-            finding.looked(heads, *await self._pages(finding.asked, heads))
+            finding.look_up(heads, *await self._pages(finding.asked, heads))
             return
         wanted = [each for each in step if isinstance(each, Read)]
         parts, numbers = Numbers(t.part for t in wanted), Numbers(t.number for t in wanted)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import LiteralString
 
-from perdure.session.search.parts.builder import Part, Said, Text, built, texts_in
+from perdure.session.search.parts.builder import Part, Said, Text, make_part, texts_in
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, Page
-from perdure.session.search.phrase_text import joined
+from perdure.session.search.phrase_text import join_terms
 from perdure.stores.postgres.database import Connected, Statement, run_statements
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts
 
@@ -91,7 +91,7 @@ def adding_loose(ns: str, texts: Sequence[Text]) -> Statement:
     positions, ats = Numbers(text.position for text in texts), Numbers(text.at for text in texts)
     lengths = Numbers(len(text.words) for text in texts)
     filters = Texts(" ".join(text.filters) for text in texts)
-    said = Contents(joined(text.words).encode() for text in texts)
+    said = Contents(join_terms(text.words).encode() for text in texts)
     return Statement(_ADD_LOOSE, (ns, positions, ats, lengths, filters, said))
 
 
@@ -118,7 +118,7 @@ def loose_text(row: Row) -> Text:
 
 async def add_part(db: Connected, ns: str, number: int, texts: Sequence[Text]) -> None:
     """Make `texts` the part of that number."""
-    said, pages = await asyncio.to_thread(built, texts)
+    said, pages = await asyncio.to_thread(make_part, texts)
     ats = [text.at for text in said]
     head = (ns, number, len(said), said[-1].position, min(ats), max(ats))
     rows = (

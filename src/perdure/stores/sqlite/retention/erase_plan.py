@@ -16,7 +16,7 @@ from perdure.session.clock import RandomSource
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.info import StreamHeader, redacted
+from perdure.session.info import StreamHeader, redact
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
@@ -243,7 +243,7 @@ def _close_stream(tables: Tables, namespace: str, plan: Plan) -> bytes:
         owner = plan.stream.namespace
         title = list(indexer.titles(tables, owner, number - 1, number))
         indexer.forget(tables, owner, title)
-        header = encode(redacted(plan.stream.state.header))
+        header = encode(redact(plan.stream.state.header))
         tables.run("UPDATE birth SET header = ? WHERE stream = ?", (header, number))
         tables.run(_CLOSE, (number,))
     return tables.stream(namespace, plan.taking.stream).state.hash

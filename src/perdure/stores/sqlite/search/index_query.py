@@ -13,9 +13,9 @@ from itertools import chain, islice
 import msgspec
 
 from perdure.session.ids import EntryId
-from perdure.session.search.bm25 import Candidate, ranked
+from perdure.session.search.bm25 import Candidate, rank
 from perdure.session.search.matches import counts_in
-from perdure.session.search.parts.lookup import Finding, Head, Looked, Read, Spoken
+from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read, Spoken
 from perdure.session.search.parts.pages import DAMAGE, after, role_key, tool_key
 from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.parts.postings import MOST_TEXTS
@@ -70,7 +70,7 @@ def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> 
     if number is None:
         return []
     search = _Search(tables, number, query, sought)
-    found = (search.hit(score, candidate) for score, candidate in ranked(search.candidates()))
+    found = (search.hit(score, candidate) for score, candidate in rank(search.candidates()))
     wanted = (h for h in found if h is not None and query.is_on_branch in (None, h.is_on_branch))
     return list(islice(wanted, query.limit))
 
@@ -126,7 +126,7 @@ class _Search:
         if not is_empty:
             found += self._loose(filters, span)
             heads = [Head(*row) for row in self._tables.rows(_PARTS, self._namespace, *span)]
-        finding = Finding(Asked(self._sought, filters), heads, found, MOST_RANKED)
+        finding = PartLookup(Asked(self._sought, filters), heads, found, MOST_RANKED)
         while step := finding.step():
             looked = [each for each in step if isinstance(each, Head)]
             if looked:
@@ -134,7 +134,7 @@ class _Search:
                     self._exact(looked, finding.asked),
                     self._prefix_pages(looked, finding.asked),
                 )
-                finding.looked(looked, exact, begun)
+                finding.look_up(looked, exact, begun)
             else:
                 finding.read(self._spoken([each for each in step if isinstance(each, Read)], span))
         return finding.candidates()

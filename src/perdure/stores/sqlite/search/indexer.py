@@ -24,7 +24,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.search.parts import sizes
-from perdure.session.search.parts.builder import Part, Text, built
+from perdure.session.search.parts.builder import Part, Text, make_part
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, FILTER, role_key, tool_key
 from perdure.session.search.searchable import (
@@ -263,7 +263,7 @@ def build_part(step: Step) -> Step:
     """`step` with its part, if its texts make one. Takes some tenths of a second."""
     if not sizes.is_enough(len(step.texts), sum(len(text.words) for text in step.texts)):
         return step
-    return step._replace(part=built(step.texts))
+    return step._replace(part=make_part(step.texts))
 
 
 def put_in(tables: Tables, namespace: int, step: Step) -> bool:

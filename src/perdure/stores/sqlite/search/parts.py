@@ -8,7 +8,7 @@ from perdure.session.search.parts.builder import Part, Said, Text, texts_in
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE, Page
 from perdure.session.search.parts.postings import MOST_TEXTS
-from perdure.session.search.phrase_text import joined
+from perdure.session.search.phrase_text import join_terms
 from perdure.stores.sqlite.rows import Row, Tables
 
 _ADD_LOOSE = "INSERT INTO search_loose VALUES (?, ?, ?, ?, ?, ?)"
@@ -107,7 +107,7 @@ def add_loose(tables: Tables, namespace: int, texts: Iterable[Text]) -> None:
     rows = (
         (
             *(namespace, text.position, text.at, len(text.words)),
-            *(" ".join(text.filters), joined(text.words)),
+            *(" ".join(text.filters), join_terms(text.words)),
         )
         for text in texts
     )

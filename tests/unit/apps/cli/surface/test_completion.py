@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from perdure.apps.cli.program import COMMANDS, shape_of, whole_program
-from perdure.apps.cli.surface.completion import Candidate, Completion, completed, split
+from perdure.apps.cli.surface.completion import Candidate, Completion, complete_words, split
 
 PROGRAM = shape_of(typer.main.get_command(whole_program()))
 
@@ -34,7 +34,7 @@ class Shelf:
 
 def values(line: str) -> list[str]:
     words, typed = split(line)
-    return [each.value for each in completed(PROGRAM, words, typed, Shelf()).candidates]
+    return [each.value for each in complete_words(PROGRAM, words, typed, Shelf()).candidates]
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_what_fits_is_offered(line: str, expected: list[str] | None) -> None:
 )
 def test_files_and_folders_are_left_to_the_shell(line: str, mode: str) -> None:
     words, typed = split(line)
-    assert completed(PROGRAM, words, typed, Shelf()).mode == mode
+    assert complete_words(PROGRAM, words, typed, Shelf()).mode == mode
 
 
 def test_every_command_is_offered_with_what_it_is() -> None:
-    found = completed(PROGRAM, [], "", Shelf()).candidates
+    found = complete_words(PROGRAM, [], "", Shelf()).candidates
     assert [each.value for each in found] == list(COMMANDS)
     assert all(each.help for each in found)
 

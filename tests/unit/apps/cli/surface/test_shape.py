@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from perdure.apps.cli.surface.shape import Command, Example, described
+from perdure.apps.cli.surface.shape import Command, Example, describe_program
 
 
 def program() -> Command:
@@ -44,7 +44,7 @@ def program() -> Command:
         """Alone."""
 
     made.add_typer(group, name="group")
-    return described(typer.main.get_command(made), ("group", "alone"))
+    return describe_program(typer.main.get_command(made), ("group", "alone"))
 
 
 def test_commands_stand_in_the_order_asked_for() -> None:

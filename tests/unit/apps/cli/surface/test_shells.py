@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.apps.cli.surface.completion import Candidate, Completion
-from perdure.apps.cli.surface.shells import SCRIPTS, answer, asked
+from perdure.apps.cli.surface.shells import SCRIPTS, answer, split_typed
 
 BREAKS = " \t\n\"'@><=;|&(:"
 ONE = Completion((Candidate("scripted:echo", "offline"),))
@@ -12,13 +12,13 @@ TWO = Completion((Candidate("12", "user: hello"), Candidate("17", "tool")))
 
 def bash(line: str, found: Completion, kind: str = "9") -> list[str]:
     words = [BREAKS, kind, line]
-    return list(answer("bash", words, asked("bash", words)[1], found))
+    return list(answer("bash", words, split_typed("bash", words)[1], found))
 
 
 def test_bash_passes_the_line_and_the_others_the_words() -> None:
-    assert asked("bash", [BREAKS, "9", "perdure sessions 's"]) == (["sessions"], "s")
-    assert asked("fish", ["sessions", "s"]) == (["sessions"], "s")
-    assert asked("zsh", []) == ([], "")
+    assert split_typed("bash", [BREAKS, "9", "perdure sessions 's"]) == (["sessions"], "s")
+    assert split_typed("fish", ["sessions", "s"]) == (["sessions"], "s")
+    assert split_typed("zsh", []) == ([], "")
 
 
 def test_bash_is_given_what_follows_its_last_break() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.apps.flow.picture.render import drawn, lines
+from perdure.apps.flow.picture.render import lines, render
 from perdure.apps.terminal.style import Style
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.kinds import NodeParked
@@ -76,22 +76,22 @@ def test_mermaid_and_dot_quote_what_would_end_a_label() -> None:
     odd = Graph(
         'say "hi"', (FlowNode('a"b', "owner"), FlowNode("c", "owner")), (FlowEdge('a"b', "c"),)
     )
-    mermaid = list(drawn(odd, "mermaid", PLAIN, 80))
+    mermaid = list(render(odd, "mermaid", PLAIN, 80))
     assert mermaid == [
         "flowchart TD",
         '  n0["a#quot;b<br/>owner"]',
         '  n1["c<br/>owner"]',
         "  n0 --> n1",
     ]
-    dot = list(drawn(odd, "dot", PLAIN, 80))
+    dot = list(render(odd, "dot", PLAIN, 80))
     assert dot[0] == 'digraph "say \\"hi\\"" {'
     assert '  "a\\"b" -> "c";' in dot
 
 
 def test_the_state_colours_mermaid_and_dot() -> None:
     state = FlowLog(LINE).claim("owner-intake").state
-    assert '  n0["owner-intake<br/>owner"]:::active' in drawn(LINE, "mermaid", PLAIN, 80, state)
-    assert any('fillcolor="#ffe08a"' in line for line in drawn(LINE, "dot", PLAIN, 80, state))
+    assert '  n0["owner-intake<br/>owner"]:::active' in render(LINE, "mermaid", PLAIN, 80, state)
+    assert any('fillcolor="#ffe08a"' in line for line in render(LINE, "dot", PLAIN, 80, state))
 
 
 def test_a_circle_is_drawn_too() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.delegation.restriction import carved, narrowed_child, within
+from perdure.client.agents.delegation.restriction import child_budget, narrowed_child, within
 from perdure.engine.turns.config import Budget, OnExceed
 from perdure.session.ledger import Spending
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions
@@ -34,7 +34,7 @@ def test_a_child_is_never_wider_than_itself_or_its_parent(
 ) -> None:
     both = within(child, parent)
     for wide in (child, parent):
-        wide.narrowed(
+        wide.restrict(
             scope=both.scope,
             allowed_commands=both.allowed_commands,
             allowed_domains=both.allowed_domains,
@@ -68,7 +68,7 @@ def test_credentials_are_those_both_have() -> None:
 def test_a_child_never_gets_more_than_its_parent_has_left(
     own: int, limit: int, spent: int, on_exceed: OnExceed
 ) -> None:
-    budget = carved(Budget(own), Budget(limit, on_exceed), limit, Spending(spent))
+    budget = child_budget(Budget(own), Budget(limit, on_exceed), limit, Spending(spent))
     if limit == 0:
         assert budget == Budget(own)
     elif budget is None:

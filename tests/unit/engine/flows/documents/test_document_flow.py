@@ -8,7 +8,7 @@ from hypothesis import given
 
 from perdure.engine.flows.documents.document_flow import (
     agent_refs,
-    bound,
+    bind_document,
     conversations,
     graph_of,
     node_of,
@@ -73,7 +73,7 @@ def test_two_nodes_of_one_conversation_never_work_side_by_side(
 @given(documents())
 def test_what_the_log_says_of_a_document_is_the_document(drawn: tuple[Workflow, object]) -> None:
     workflow = msgspec.structs.replace(drawn[0], metadata={"transcript": ["long"]})
-    said = bound(workflow, {"x": 1}, {"c": "d"}, {"helper": {"id": "helper"}})
+    said = bind_document(workflow, {"x": 1}, {"c": "d"}, {"helper": {"id": "helper"}})
     again = msgspec.json.decode(msgspec.json.encode(said), type=type(said))
     assert workflow_of(again) == msgspec.structs.replace(workflow, metadata={})
     assert again.passive == passive_nodes(workflow)
@@ -88,6 +88,6 @@ def test_nodes_and_agents_are_found_by_name() -> None:
 
 def test_the_file_of_a_flow_is_what_it_runs() -> None:
     workflow = document("in>a", "a>out")
-    log = FlowLog(graph_of(workflow)).add(bound(workflow, {}, {}, {}))
+    log = FlowLog(graph_of(workflow)).add(bind_document(workflow, {}, {}, {}))
     assert parse(workflow_text_of(log.state)) == workflow
     assert "role: " in workflow_text_of(FlowLog(graph_of(workflow)).state)

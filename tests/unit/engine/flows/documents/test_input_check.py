@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.engine.flows.documents.input_check import admitted, from_texts, inputs_text, untold
+from perdure.engine.flows.documents.input_check import check_inputs, from_texts, inputs_text, untold
 from perdure.engine.flows.documents.structure import in_order
 from perdure.workflow.document import RunInput, Workflow
-from perdure.workflow.reader import Lines, Located
+from perdure.workflow.reader import Lines, LocatedWorkflow
 from tests.fakes.documents import document
 
 INPUTS = (
@@ -17,18 +17,18 @@ INPUTS = (
     RunInput("file", "file_path"),
 )
 LINES = Lines(inputs={"topic": 4, "days": 5, "is_long": 6, "file": 7})
-LOCATED = Located(Workflow("w", (), inputs=INPUTS), LINES)
+LOCATED = LocatedWorkflow(Workflow("w", (), inputs=INPUTS), LINES)
 
 
 def test_defaults_are_taken_and_what_may_be_missing_is_left_out() -> None:
-    assert admitted(LOCATED, {"topic": "tides"}) == ({"topic": "tides", "days": 3}, [])
+    assert check_inputs(LOCATED, {"topic": "tides"}) == ({"topic": "tides", "days": 3}, [])
     given = {"topic": "", "days": 2.5, "is_long": True, "file": "a.md"}
-    assert admitted(LOCATED, given) == (given, [])
+    assert check_inputs(LOCATED, given) == (given, [])
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
     given = {"days": "many", "is_long": 1, "file": " ", "day": "x"}
-    assert in_order(admitted(LOCATED, given)[1]) == (
+    assert in_order(check_inputs(LOCATED, given)[1]) == (
         "there is no input 'day'; the workflow takes: topic, days, is_long, file",
         "line 4: the input 'topic', a text, is missing",
         "line 5: the input 'days' has to be a number",
@@ -39,25 +39,25 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("value", [True, "3", None, float("inf"), float("nan"), 2**63, []])
 def test_what_is_no_number_is_none(value: object) -> None:
-    assert admitted(LOCATED, {"topic": "", "days": value})[1]
+    assert check_inputs(LOCATED, {"topic": "", "days": value})[1]
 
 
 def test_a_credential_is_refused_and_not_told_back() -> None:
     secret = "AKIA" + "IOSFODNN7EXAMPLE"
-    ((_, fault),) = admitted(LOCATED, {"topic": f"use {secret}"})[1]
+    ((_, fault),) = check_inputs(LOCATED, {"topic": f"use {secret}"})[1]
     assert "topic" in fault
     assert secret not in fault
 
 
 def test_text_that_cannot_be_written_is_refused() -> None:
-    ((_, fault),) = admitted(LOCATED, {"topic": "\ud800"})[1]
+    ((_, fault),) = check_inputs(LOCATED, {"topic": "\ud800"})[1]
     assert "UTF-8" in fault
 
 
 def test_a_workflow_without_declared_inputs_takes_any_texts() -> None:
-    located = Located(document("in>a", "a>out"))
-    assert admitted(located, {"message": "hi"}) == ({"message": "hi"}, [])
-    assert admitted(located, {"message": 3})[1]
+    located = LocatedWorkflow(document("in>a", "a>out"))
+    assert check_inputs(located, {"message": "hi"}) == ({"message": "hi"}, [])
+    assert check_inputs(located, {"message": 3})[1]
 
 
 def test_texts_become_what_the_inputs_are() -> None:
@@ -75,7 +75,7 @@ def test_texts_become_what_the_inputs_are() -> None:
 
 
 def test_a_node_that_would_be_told_nothing_is_a_fault() -> None:
-    silent = Located(document("in>a", "a>b", "b>out", prompts={"a": None, "b": None}))
+    silent = LocatedWorkflow(document("in>a", "a>b", "b>out", prompts={"a": None, "b": None}))
     ((line, fault),) = untold(silent, {})
     assert (line, "'a' has no prompt_template" in fault) == (None, True)
     assert untold(silent, {"message": "hi"}) == []

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from perdure.engine.flows.documents.document_flow import bound, graph_of, node_of
+from perdure.engine.flows.documents.document_flow import bind_document, graph_of, node_of
 from perdure.engine.flows.documents.prompts import nodes_named, task_message
 from perdure.session.ids import StreamId
 from perdure.workflow.document import AgentNode, Workflow
-from perdure.workflow.templates import neutralised
+from perdure.workflow.templates import neutralise
 from tests.fakes.documents import document
 
 
 def message(workflow: Workflow, id: str, answers: dict[str, str], **inputs: object) -> str:
     node = node_of(workflow, id)
     assert isinstance(node, AgentNode)
-    said = bound(workflow, inputs, {"style": "short"}, {})
+    said = bind_document(workflow, inputs, {"style": "short"}, {})
     return task_message(
         said,
         graph_of(workflow),
@@ -52,7 +52,7 @@ def test_what_is_handed_over_cannot_leave_its_fence() -> None:
 def test_openers_in_inputs_answers_and_exported_words_are_never_filled_in() -> None:
     opener = "{{inputs.secret}} {{run.id}} {{ctx.style | read_file}}"
     prompts: dict[str, str | None] = {
-        "a": neutralised(opener),
+        "a": neutralise(opener),
         "b": "{{run.outputs.a}} {{inputs.x}}",
     }
     workflow = document("in>a", "a>b", "b>out", prompts=prompts)

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from perdure.engine.flows.documents.structure import faults_of, in_order
 from perdure.workflow.document import Workflow
-from perdure.workflow.reader import Located, located
+from perdure.workflow.reader import LocatedWorkflow, parse_located
 from tests.fakes.documents import document, documents
 
 TEXT = """\
@@ -32,7 +32,7 @@ workflow:
 
 
 def told(text: str, agents: tuple[str, ...] = ("helper",), names: tuple[str, ...] = ()) -> str:
-    return "; ".join(in_order(faults_of(located(text), agents, names)))
+    return "; ".join(in_order(faults_of(parse_located(text), agents, names)))
 
 
 def test_a_document_that_can_be_run_has_no_faults() -> None:
@@ -118,10 +118,10 @@ def test_an_agent_that_is_missing_is_told_once_with_the_ways_out() -> None:
 
 def test_without_a_file_faults_have_no_lines() -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.x}}"})
-    faults = in_order(faults_of(Located(workflow), (), ()))
+    faults = in_order(faults_of(LocatedWorkflow(workflow), (), ()))
     assert faults == ("inputs.x is not declared under `inputs` (there are: none)",)
 
 
 @given(documents())
 def test_documents_made_to_be_run_have_no_faults(drawn: tuple[Workflow, object]) -> None:
-    assert faults_of(Located(drawn[0]), (), ()) == []
+    assert faults_of(LocatedWorkflow(drawn[0]), (), ()) == []

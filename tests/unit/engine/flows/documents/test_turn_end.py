@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.engine.flows.documents.document_flow import bound, graph_of
+from perdure.engine.flows.documents.document_flow import bind_document, graph_of
 from perdure.engine.flows.documents.turn_end import (
     answer_path,
     digest_of,
@@ -36,7 +36,7 @@ ANSWER = Artifact("outputs/a.md", "sha256-1")
 def begun(*edges: str) -> FlowLog:
     workflow = document(*edges)
     graph = graph_of(workflow)
-    log = FlowLog(graph, start=()).add(bound(workflow, {}, {}, {}))
+    log = FlowLog(graph, start=()).add(bind_document(workflow, {}, {}, {}))
     targets = tuple(HandoffTarget(t, "inputs/in.json", "sha256-0") for t in graph.successors("in"))
     return log.add(NodePassed("in", targets))
 

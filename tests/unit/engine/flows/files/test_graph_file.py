@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure.engine.flows.files.graph_file import Drawing
+from perdure.engine.flows.files.graph_file import GraphFile
 from perdure.engine.flows.files.workflow_text import workflow_text
 from perdure.session.flows.graph import FlowNode, Graph
 from tests.fakes.flow_log import FlowLog, graph
@@ -13,11 +13,11 @@ from tests.fakes.flow_log import FlowLog, graph
 LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner"}, end="owner")
 
 
-def drawn(folder: Path, now: Graph | str) -> Drawing:
+def drawn(folder: Path, now: Graph | str) -> GraphFile:
     """The files of a flow as they are after they say `now`."""
     text = now if isinstance(now, str) else workflow_text(now)
     (folder / "workflow.yaml").write_text(text)
-    return Drawing(folder, folder)
+    return GraphFile(folder, folder)
 
 
 def with_node(before: Graph, node: FlowNode) -> Graph:
@@ -52,7 +52,7 @@ def test_a_file_that_is_no_workflow_says_every_fault_and_its_line(tmp_path: Path
 
 
 def test_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
-    change = Drawing(tmp_path, tmp_path).change(FlowLog(LINE).state)
+    change = GraphFile(tmp_path, tmp_path).change(FlowLog(LINE).state)
     assert "workflow.yaml cannot be read" in change.faults[0]
 
 
@@ -78,9 +78,9 @@ def test_record_in_own_words_is_not_parsed(tmp_path: Path, monkeypatch: pytest.M
     def refused(*_: object) -> object:
         raise AssertionError
 
-    drawing = Drawing(tmp_path, tmp_path)
+    drawing = GraphFile(tmp_path, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr("perdure.engine.flows.files.graph_file.drawn_graph", refused)
         drawn = drawing.change(state)
     assert (drawn.graph, drawn.faults) == (None, ())
-    assert Drawing(tmp_path, tmp_path).now().graph == state.graph
+    assert GraphFile(tmp_path, tmp_path).now().graph == state.graph

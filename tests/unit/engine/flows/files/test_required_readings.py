@@ -22,7 +22,7 @@ def library(folder: Path, index: str = INDEX, **files: str) -> Library:
 
 
 def test_a_node_s_readings_are_found_by_their_names(tmp_path: Path) -> None:
-    (found,) = library(tmp_path / "p").named(["$RULES"], "node 'build'")
+    (found,) = library(tmp_path / "p").by_name(["$RULES"], "node 'build'")
     assert (found.name, found.path, found.text) == ("$RULES", "docs/rules.md", "Be brief.")
 
 
@@ -49,7 +49,7 @@ def test_a_reading_that_cannot_be_found_says_where_it_was_asked_for(
     tmp_path: Path, name: str, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        library(tmp_path / "p").named([name], "node 'build'")
+        library(tmp_path / "p").by_name([name], "node 'build'")
 
 
 def test_a_role_s_list_with_faults_says_each_with_its_line(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_role_s_list_with_faults_says_each_with_its_line(tmp_path: Path) -> No
 def test_an_index_with_faults_says_each_with_its_line(tmp_path: Path) -> None:
     made = library(tmp_path / "p", "index:\n  rules: a.md\n  $B: 7\nmore: 1\n")
     with pytest.raises(ConfigError, match=r"line 2: 'rules' is no name.*line 3.*line 4: 'more'"):
-        made.named(["$RULES"], "here")
+        made.by_name(["$RULES"], "here")
 
 
 def test_what_of_the_index_leads_nowhere_keeps_a_project_out_of_order(tmp_path: Path) -> None:

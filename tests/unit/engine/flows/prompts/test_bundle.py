@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from perdure.engine.flows.prompts.bundle import context_bundle
-from perdure.engine.flows.prompts.entry import Reading, Skill
+from perdure.engine.flows.prompts.entry import RequiredText, Skill
 from tests.fakes.flow_contracts import CONTRACTS
 
 
 def test_a_role_is_told_who_it_is_its_contracts_and_its_readings_in_this_order() -> None:
-    reading = Reading("$RULES", "docs/rules.md", "Be brief.\n")
+    reading = RequiredText("$RULES", "docs/rules.md", "Be brief.\n")
     told = context_bundle("developer_2", "/w/r", CONTRACTS, (reading,), "You like tests.")
     places = [
         told.index(text)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.engine.flows.prompts.entry import Reading, entry_message
+from perdure.engine.flows.prompts.entry import RequiredText, entry_message
 from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.session.flows.graph import FlowNode
 from perdure.session.flows.kinds import (
@@ -25,7 +25,7 @@ def told(log: FlowLog, id: str, **files: str) -> str:
     return message(log, work, {f"{name}.md": text for name, text in files.items()})
 
 
-def message(log: FlowLog, work: Work, artifacts: dict[str, str], *readings: Reading) -> str:
+def message(log: FlowLog, work: Work, artifacts: dict[str, str], *readings: RequiredText) -> str:
     return entry_message(
         log.state, work, at=AT, contracts=CONTRACTS, artifacts=artifacts, readings=readings
     )
@@ -38,7 +38,7 @@ def test_on_its_first_entry_a_node_is_told_its_contract() -> None:
     flow = msgspec.structs.replace(FORK, nodes=(FORK.nodes[0], node, *FORK.nodes[2:]))
     log = FlowLog(flow).claim("o").hand("o", "a", artifact="plan.md")
     work = next(work for work in runnable(log.state) if work.node.id == "a")
-    text = message(log, work, {"plan.md": "do it"}, Reading("$RULES", "rules.md", "be kind"))
+    text = message(log, work, {"plan.md": "do it"}, RequiredText("$RULES", "rules.md", "be kind"))
     assert text == (
         "Node `a` started at 2023-11-14T22:13:20.000Z.\n\n"
         "COLLABORATION DIRECTIVE\n\nWORKFLOW CONTRACT\n\n"

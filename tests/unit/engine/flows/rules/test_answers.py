@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.engine.flows.rules.answers import Choice, answered, choice_in, settled_by
+from perdure.engine.flows.rules.answers import Choice, apply_answer, choice_in, settled_by
 from perdure.engine.flows.rules.pending import waits_in
 from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
 from perdure.session.entries import Entry
@@ -48,34 +48,34 @@ def test_a_question_is_the_entry_that_began_the_wait() -> None:
 
 def test_a_reply_in_words_goes_to_the_node_that_asked() -> None:
     state = asking(PARKED)
-    said = answered(state, question(state), "By train.", "ana")
+    said = apply_answer(state, question(state), "By train.", "ana")
     assert said == kinds.HumanReplied("owner-intake", "By train.", "ana")
     for words, note in (("  ", None), ("Yes.", "a note")):
         with pytest.raises(InvalidEntry):
-            answered(state, question(state), words, "ana", note)
+            apply_answer(state, question(state), words, "ana", note)
 
 
 def test_a_staged_handoff_is_approved_or_declined_with_a_reason() -> None:
     state = asking(STAGED)
-    approved = answered(state, question(state), "approve", "ana")
+    approved = apply_answer(state, question(state), "approve", "ana")
     assert isinstance(approved, kinds.HandoffMade)
     assert approved.approved_by == "ana"
-    declined = answered(state, question(state), "decline", "ana", "Too short.")
+    declined = apply_answer(state, question(state), "decline", "ana", "Too short.")
     assert declined == kinds.HandoffDeclined("owner-intake", "owner", "ana", "Too short.")
     with pytest.raises(InvalidEntry, match="none of the answers approve, decline"):
-        answered(state, question(state), "yes", "ana")
+        apply_answer(state, question(state), "yes", "ana")
 
 
 def test_how_to_look_back_and_whether_to_write_feedback_are_chosen() -> None:
     state = asking(kinds.ForwardPassClosed("end"))
-    chosen = answered(state, question(state), "none", "ana")
+    chosen = apply_answer(state, question(state), "none", "ana")
     assert chosen == kinds.ImprovementChosen("none", "ana")
     state = asking(
         kinds.ForwardPassClosed("end"),
         kinds.ImprovementChosen("parallel", "ana", "improvement.yaml", LINE),
         kinds.FeedbackAsked("f.md"),
     )
-    decided = answered(state, question(state), "deny", "ana")
+    decided = apply_answer(state, question(state), "deny", "ana")
     assert decided == kinds.FeedbackDecided(is_granted=False, by="ana")
 
 
@@ -85,14 +85,14 @@ def test_a_role_is_configured_with_what_is_offered() -> None:
     assert waiting.choices == (
         *("default", "model=p:small", "model=p:big", "skills=tests", "skills=prose"),
     )
-    chosen = answered(state, question(state), "model=p:big skills=tests,prose", "ana")
+    chosen = apply_answer(state, question(state), "model=p:big skills=tests,prose", "ana")
     assert chosen == kinds.RoleConfigured("owner", "p:big", ("tests", "prose"), by="ana")
     for wrong, told in (
         ("model=p:huge", "there are: p:small, p:big"),
         ("skills=magic", "there are: tests, prose"),
     ):
         with pytest.raises(InvalidEntry, match=told):
-            answered(state, question(state), wrong, "ana")
+            apply_answer(state, question(state), wrong, "ana")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_answer_to_what_it_no_longer_waits_for_is_refused() -> None:
     first = question(asking(PARKED))
     later = asking(PARKED, PARKED)
     with pytest.raises(FlowRefusal, match="nothing waits under"):
-        answered(later, first, "No.", "bob")
+        apply_answer(later, first, "No.", "bob")
 
 
 def test_what_ended_a_wait_is_found_in_the_log() -> None:
@@ -177,7 +177,7 @@ def test_a_note_that_nothing_would_keep_is_refused(answer: str) -> None:
     (waiting,) = waits_in(state)
     assert waiting.question is not None
     with pytest.raises(InvalidEntry, match="no note is kept"):
-        answered(state, waiting.question, answer, "me", "by the way")
+        apply_answer(state, waiting.question, answer, "me", "by the way")
 
 
 def test_the_waits_of_an_imported_flow_have_names_of_their_own() -> None:
@@ -207,7 +207,7 @@ def test_the_waits_of_an_imported_flow_have_names_of_their_own() -> None:
     state = flow_state(from_there)
     ids = [waiting.question for waiting in waits_in(state)]
     assert ids == [f"{FLOW}/0:owner-intake", f"{FLOW}/0:build"]
-    said = answered(state, EntryId(f"{FLOW}/0:build"), "Go on.", "ana")
+    said = apply_answer(state, EntryId(f"{FLOW}/0:build"), "Go on.", "ana")
     assert said == kinds.HumanReplied("build", "Go on.", "ana")
     told = (entry_of(1, said), said)
     found = settled_by(state, EntryId(f"{FLOW}/0:build"), [*from_there, told])

@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.models.protocol import Delta, Finished, ModelInfo, ModelRequest, TextDelta
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
 from perdure.session.messages import MediaPart, assistant, user
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.decorator import tool
@@ -31,7 +31,7 @@ class Listening:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         self.requests.append(request)
         yield TextDelta("heard")
-        yield Finished("stop")
+        yield StreamEnd("stop")
 
 
 @tool(effect="read")

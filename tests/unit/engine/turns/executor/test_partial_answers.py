@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from perdure.engine.turns.executor.partial_answers import EVERY_BYTES, EVERY_S, Keeping
+from perdure.engine.turns.executor.partial_answers import EVERY_BYTES, EVERY_S, PartialStorage
 from perdure.errors import StoreUnavailable
 from tests.fakes.clock import ManualClock
 
@@ -24,7 +24,7 @@ class Arriving:
         self.free = asyncio.Event()
         if not is_slow:
             self.free.set()
-        self.keeping = Keeping(self.clock, lambda: self.content, self._put)
+        self.keeping = PartialStorage(self.clock, lambda: self.content, self._put)
 
     def grow(self, by: bytes) -> None:
         self.content += by

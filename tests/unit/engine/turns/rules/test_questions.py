@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import Ruling
+from perdure.engine.turns.config import PermissionCheck
 from perdure.engine.turns.effects import AwaitAnswer, RunTool, effect_of
 from perdure.engine.turns.rules.questions import args_hash
 from perdure.session.ledger import ToolFinished, ToolStarted
@@ -35,7 +35,7 @@ class Said(msgspec.Struct, frozen=True):
 def course_with(*rulings: Said) -> Course:
     """A turn whose judge gives these rulings by the argument ``n`` of the call."""
 
-    def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
+    def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> PermissionCheck:
         ruling = rulings[int(str(call.args["n"]))]
         return Said("run") if ruling.grant in granted else ruling
 

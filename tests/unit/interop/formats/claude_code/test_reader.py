@@ -56,7 +56,7 @@ def answered(uuid: str, parent: str | None, **message: object) -> dict[str, obje
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
 def test_every_line_is_accounted_for(name: str) -> None:
-    assert parse(claude_file(name)).unaccounted() == []
+    assert parse(claude_file(name)).unaccounted_lines() == []
 
 
 # -- answers, tools, usage

@@ -55,7 +55,7 @@ def written(text: str) -> bytes:
     making = Making()
     making.note(SessionInfoChanged(title=text))
     making.say(user(text), Message("assistant", (TextPart(text),), model=text))
-    return page.written(transcript_of(making.made()))
+    return page.render_page(transcript_of(making.made()))
 
 
 @given(_texts)
@@ -65,7 +65,7 @@ def test_no_text_adds_an_element_or_gets_out_of_the_data(text: str) -> None:
     making = Making()
     making.say(user(text))
     transcript = transcript_of(making.made())
-    embedded = page.embedded(transcript)
+    embedded = page.embed_json(transcript)
     assert not re.search("[<>&\u2028\u2029]", embedded)
     assert json.loads(embedded) == json.loads(encode(transcript))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.context import prompts
-from perdure.context.emission import emitted
+from perdure.context.emission import emit
 from perdure.interop.formats.items import with_source
 from perdure.interop.formats.operator.writer import SourceFile, file_of, is_current
 from perdure.session.codec import Unknown, readable
@@ -108,7 +108,7 @@ def test_by_operators_own_rules_any_log_gives_the_same_context(
     assert there.dropped == 0
     here = [
         spoken(each.message, is_said_only=each.entry_id in extensions)
-        for each in emitted(log.window(leaf)).messages
+        for each in emit(log.window(leaf)).messages
     ]
     said = [stripped(each) for each in there.context()]
     assert [s for s in said if s != ("summary", ("",))] == [stripped(s) for s in here]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from perdure.codecs.lines import lines_of
-from perdure.interop.formats.pi.migration import migrated, needs_migration, replaced
+from perdure.interop.formats.pi.migration import migrate, needs_migration, replace_keys
 from perdure.interop.formats.pi.reader import parse
 from tests.fakes.sources import path_of, pi_file, texts_on
 
@@ -28,7 +28,7 @@ def test_only_version_3_takes_records_as_it_is() -> None:
 
 def test_version_1_gets_ids_in_a_chain_and_its_index_becomes_one() -> None:
     old = pi_file("v1.jsonl")
-    header, *entries = records(migrated(old, ids_for(old)))
+    header, *entries = records(migrate(old, ids_for(old)))
     assert header["version"] == 3
     assert header["modelId"] == "claude-sonnet-4-5"
     assert [entry["id"] for entry in entries] == [f"{n:08x}" for n in range(2, 13)]
@@ -40,28 +40,28 @@ def test_version_1_gets_ids_in_a_chain_and_its_index_becomes_one() -> None:
 
 def test_everything_else_stays_byte_for_byte_and_new_keys_come_last() -> None:
     old = pi_file("v1.jsonl")
-    for before, after in zip(lines_of(old), lines_of(migrated(old, ids_for(old))), strict=True):
+    for before, after in zip(lines_of(old), lines_of(migrate(old, ids_for(old))), strict=True):
         if b"firstKept" not in before.content:
             assert after.content.startswith(before.content[:-1] + b',"')
 
 
 def test_version_2_only_renames_hook_messages() -> None:
     old = pi_file("v2.jsonl")
-    new = migrated(old, {})
+    new = migrate(old, {})
     expected = old.replace(b'"version":2', b'"version":3').replace(b"hookMessage", b"custom")
     assert new == expected
 
 
 def test_migrating_again_changes_nothing() -> None:
     for name in ("v1.jsonl", "v2.jsonl", "v3.jsonl", "damaged.jsonl"):
-        once = migrated(pi_file(name), ids_for(pi_file(name)))
-        assert migrated(once, {}) == once
-    assert migrated(pi_file("v3.jsonl"), {}) == pi_file("v3.jsonl")
+        once = migrate(pi_file(name), ids_for(pi_file(name)))
+        assert migrate(once, {}) == once
+    assert migrate(pi_file("v3.jsonl"), {}) == pi_file("v3.jsonl")
 
 
 def test_the_conversation_is_the_same_after_migration() -> None:
     old = pi_file("v1.jsonl")
-    new = migrated(old, ids_for(old))
+    new = migrate(old, ids_for(old))
     before, after = parse(old), parse(new)
     assert texts_on(path_of(before)) == texts_on(path_of(after))
     assert [item.references for item in before.items] == [item.references for item in after.items]
@@ -69,7 +69,7 @@ def test_the_conversation_is_the_same_after_migration() -> None:
 
 def test_lines_that_are_no_records_stay_in_place() -> None:
     old = b'\n{"type":"session","id":"x"}\r\nnoise\n\n{"type":"custom"}'
-    new = migrated(old, ids_for(old))
+    new = migrate(old, ids_for(old))
     assert new.split(b"\n")[0] == b""
     assert new.split(b"\n")[2:4] == [b"noise", b""]
     assert not new.endswith(b"\n")
@@ -77,11 +77,11 @@ def test_lines_that_are_no_records_stay_in_place() -> None:
 
 def test_a_record_only_lenient_readers_can_read_keeps_its_bytes() -> None:
     line = b'{"type":"custom","data":["\\ud800",NaN]}'
-    assert replaced(line, {"id": "a"}) == line[:-1] + b',"id":"a"}'
+    assert replace_keys(line, {"id": "a"}) == line[:-1] + b',"id":"a"}'
 
 
 def changed(line: bytes, changes: Mapping[str, object]) -> bytes:
-    return replaced(line, changes, "firstKeptEntryIndex")
+    return replace_keys(line, changes, "firstKeptEntryIndex")
 
 
 def test_a_replaced_value_keeps_its_place_and_other_values_their_spelling() -> None:

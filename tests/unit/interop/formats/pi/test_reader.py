@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.codecs.lines import lines_of
-from perdure.codecs.pi.style import written
+from perdure.codecs.pi.style import to_line
 from perdure.codecs.pi.words import LEAF_MARKER
 from perdure.interop.formats.items import ParsedSource
 from perdure.interop.formats.pi.reader import parse
@@ -37,7 +37,7 @@ HEADER = {"type": "session", "version": 3, "id": "x", "timestamp": "2026-01-01T0
 
 
 def file_of(*records: Mapping[str, object]) -> bytes:
-    return b"".join(written(record) + b"\n" for record in (HEADER, *records))
+    return b"".join(to_line(record) + b"\n" for record in (HEADER, *records))
 
 
 def said(id: str, parent: str | None, text: str = "x") -> dict[str, object]:
@@ -51,7 +51,7 @@ def position_of(parsed: ParsedSource, number: int) -> int:
 
 @pytest.mark.parametrize("name", PI)
 def test_every_line_is_accounted_for(name: str) -> None:
-    assert parse(pi_file(name)).unaccounted() == []
+    assert parse(pi_file(name)).unaccounted_lines() == []
 
 
 def test_what_models_took_that_a_tool_called_is_kept_with_its_result() -> None:

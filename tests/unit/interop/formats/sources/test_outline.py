@@ -5,7 +5,7 @@ import pytest
 
 from perdure.errors import FormatError
 from perdure.interop.formats.items import Item
-from perdure.interop.formats.sources.outline import Outline, Passing, Whole, with_usage
+from perdure.interop.formats.sources.outline import Outline, PassingItems, Whole, with_usage
 from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.messages import Message, Usage, assistant, user
 from perdure.session.notes import ImportedRecord, Label, SessionInfoChanged
@@ -30,7 +30,7 @@ def outline_of(items: tuple[Item, ...]) -> Outline:
 
 
 def pass_on(items: tuple[Item, ...]) -> None:
-    passing = Passing(outline_of(ITEMS), "f")
+    passing = PassingItems(outline_of(ITEMS), "f")
     for item in items:
         passing.add(item, None)
 
@@ -59,18 +59,18 @@ def test_what_later_lines_change_is_there_when_items_are_passed_on() -> None:
             items.add(item, TITLE if item.number == 6 else None)
         items.set_usage(4, USAGE)
         items.choose(5)
-    passing = Passing(outline, "f")
+    passing = PassingItems(outline, "f")
     for item in ITEMS:
         passing.add(item, TITLE if item.number == 6 else None)
     passing.set_usage(0, USAGE)
     passing.choose(3)
     passing.check_complete()
     assert passing.waiting_bytes == sum(item.length for item in ITEMS)
-    taken = passing.taken()
+    taken = passing.take()
     assert taken == whole.items
     assert (taken[4].body, taken[5].body) == (assistant("b", usage=USAGE), TITLE)
     assert (taken[5].about, outline[5].about) == (None, None)
-    assert (passing.taken(), passing.waiting_bytes, len(passing)) == ([], 0, len(ITEMS))
+    assert (passing.take(), passing.waiting_bytes, len(passing)) == ([], 0, len(ITEMS))
     assert passing[4] == outline[4]
 
 
@@ -87,7 +87,7 @@ def test_a_source_that_is_another_one_the_second_time_is_refused(items: tuple[It
 
 
 def test_a_source_that_ends_early_the_second_time_is_refused() -> None:
-    passing = Passing(outline_of(ITEMS), "f")
+    passing = PassingItems(outline_of(ITEMS), "f")
     passing.add(ITEMS[0], None)
     with pytest.raises(FormatError, match="changed while it was read"):
         passing.check_complete()

@@ -49,7 +49,7 @@ def test_a_record_before_its_parent_waits_for_it() -> None:
 def test_an_orphan_starts_a_branch_and_is_reported() -> None:
     linking = Linking([("a", None), ("b", "gone"), ("c", "b")])
     assert linking.parents() == {"a": None, "b": None, "c": "b"}
-    [warning] = linking.draft.parsed(SourceHeader(), None).warnings
+    [warning] = linking.draft.finish(SourceHeader(), None).warnings
     assert warning.startswith("line 2")
 
 
@@ -96,5 +96,5 @@ def test_an_id_that_two_lines_have_is_told_and_both_are_kept() -> None:
     linking = Linking([("a", None), ("b", "a"), ("b", "a"), ("c", "b")])
     assert [item.number for item in linking.items.items] == [1, 2, 3, 4]
     assert linking.items.items[3].parent == 2
-    [warning] = linking.draft.parsed(SourceHeader(), None).warnings
+    [warning] = linking.draft.finish(SourceHeader(), None).warnings
     assert warning.startswith("line 3: an earlier line has its id 'b' too")

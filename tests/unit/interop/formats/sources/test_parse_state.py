@@ -19,8 +19,8 @@ def test_a_record_without_a_time_has_that_of_the_one_before() -> None:
 def test_many_warnings_of_a_sort_are_cut_short_but_no_line_is_forgotten() -> None:
     draft = SourceDraft("test")
     for number in range(WARNINGS_OF_A_SORT + 5):
-        draft.malformed(Line(number, 0, b""), "bad")
-    parsed = draft.parsed(SourceHeader(), None)
+        draft.report_malformed(Line(number, 0, b""), "bad")
+    parsed = draft.finish(SourceHeader(), None)
     assert len(parsed.warnings) == WARNINGS_OF_A_SORT + 1
     assert parsed.warnings[-1].startswith("5 more")
     assert len(parsed.malformed) == WARNINGS_OF_A_SORT + 5
@@ -30,10 +30,10 @@ def test_only_a_version_that_nobody_knows_is_told() -> None:
     draft = SourceDraft("test")
     for version in (None, 1, 3, 3.0):
         draft.check_version(Line(1, 0, b""), version, 3)
-    assert draft.parsed(SourceHeader(), None).warnings == ()
+    assert draft.finish(SourceHeader(), None).warnings == ()
     for version in (0, 4, 2.5, 99):
         draft.check_version(Line(1, 0, b""), version, 3)
-    assert len(draft.parsed(SourceHeader(), None).warnings) == 4
+    assert len(draft.finish(SourceHeader(), None).warnings) == 4
 
 
 def test_a_record_that_waits_keeps_its_place_only_and_is_read_again() -> None:
@@ -41,7 +41,7 @@ def test_a_record_that_waits_keeps_its_place_only_and_is_read_again() -> None:
     draft = SourceDraft("test", content, Outline())
     line = Line(2, 1, content.content[1:])
     record = Record(line, {"type": "a", "id": "x"})
-    draft.shed(record)
+    draft.release_line(record)
     assert (record.line.content, record.fields) == (b"", {})
     draft.restore(record)
     assert (record.line, record.fields) == (line, {"type": "a", "id": "x"})
@@ -51,7 +51,7 @@ def test_what_is_known_of_a_line_that_cannot_be_read_stays() -> None:
     content = Held(b"broken")
     draft = SourceDraft("test", content, Outline())
     record = Record(Line(1, 0, b"broken"), {"isSidechain": True})
-    draft.shed(record)
+    draft.release_line(record)
     draft.restore(record)
     assert (record.line.content, record.fields) == (b"broken", {"isSidechain": True})
 
@@ -59,14 +59,14 @@ def test_what_is_known_of_a_line_that_cannot_be_read_stays() -> None:
 def test_of_a_small_source_all_is_kept() -> None:
     draft = SourceDraft("test", Held(b"x"))
     record = Record(Line(1, 0, b"x"), {"type": "a"})
-    draft.shed(record)
+    draft.release_line(record)
     assert (record.line.content, record.fields) == (b"x", {"type": "a"})
 
 
 def test_lines_are_told_to_be_malformed_once() -> None:
     draft = SourceDraft("test")
-    draft.malformed(Line(3, 0, b""), "bad")
-    draft.malformed(Line(2, 0, b""), "bad")
+    draft.report_malformed(Line(3, 0, b""), "bad")
+    draft.report_malformed(Line(2, 0, b""), "bad")
     assert draft.newly_malformed() == [2, 3]
-    draft.malformed(Line(9, 0, b""), "bad")
+    draft.report_malformed(Line(9, 0, b""), "bad")
     assert draft.newly_malformed() == [9]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from perdure.session.search.parts.builder import built, pair_key, texts_in
+from perdure.session.search.parts.builder import make_part, pair_key, texts_in
 from perdure.session.search.parts.pages import PAIR, everything
 from tests.fakes.parts import text
 
@@ -10,7 +10,7 @@ WORDS = ("tide", "tides", "moon", "a", "b", "été", "店", "x1")
 
 
 def keys_of(count: int) -> set[str]:
-    part = built(text(number, "a b", "#ruser") for number in range(count))
+    part = make_part(text(number, "a b", "#ruser") for number in range(count))
     return {kept.key for page in part.pages for kept in everything(page.body)}
 
 
@@ -21,13 +21,13 @@ def test_texts_come_back_in_the_order_of_their_positions() -> None:
         for number in range(-20, 40)
     ]
 
-    part = built(chance.sample(texts, len(texts)))
+    part = make_part(chance.sample(texts, len(texts)))
 
     assert [said.length for said in part.said] == [len(each.words) for each in texts]
     assert [each._replace(filters=sorted(each.filters)) for each in texts_in(part)] == [
         each._replace(filters=sorted(each.filters)) for each in texts
     ]
-    assert built(texts) == part
+    assert make_part(texts) == part
 
 
 def test_pairs_are_kept_of_frequent_words_only() -> None:

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.session.search.parts.builder import Part, Text, built, texts_in
+from perdure.session.search.parts.builder import Part, Text, make_part, texts_in
 from perdure.session.search.parts.comparison import differing, is_same
 from perdure.session.search.parts.pages import Page, everything, pages_of
 from tests.fakes.parts import text
 
 TEXTS = [text(number, f"tide number{number}", "#ruser") for number in range(10, 50)]
-PART = built(TEXTS)
+PART = make_part(TEXTS)
 
 
 def by_position(texts: Iterable[Text]) -> dict[int, Text]:
@@ -52,7 +52,7 @@ def test_of_a_part_that_cannot_be_read_all_texts_are_named() -> None:
 
 def test_keys_for_filters_have_no_order() -> None:
     text = Text(1, 2, ("a",), ("#n1", "#s1", "#ruser"))
-    again = next(iter(texts_in(built([text]))))
+    again = next(iter(texts_in(make_part([text]))))
 
     assert again.filters != text.filters
     assert is_same(again, text)

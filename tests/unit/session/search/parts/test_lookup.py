@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from perdure.session.search.parts.builder import built
+from perdure.session.search.parts.builder import make_part
 from perdure.session.search.parts.lookup import READ_AT_ONCE
 from tests.fakes.parts import fitting, found_in, text
 
@@ -21,7 +21,9 @@ TEXTS = [
     for number, role in enumerate(CHANCE.choices(ROLES, k=360))
 ]
 _MIXED = CHANCE.sample(TEXTS, len(TEXTS))
-PARTS = [built(_MIXED[first:end]) for first, end in ((0, 150), (150, 151), (151, 240), (240, 360))]
+PARTS = [
+    make_part(_MIXED[first:end]) for first, end in ((0, 150), (150, 151), (151, 240), (240, 360))
+]
 """Their positions overlap."""
 
 QUERIES = (
@@ -41,7 +43,7 @@ def test_parts_give_what_a_look_at_each_text_gives(query: str) -> None:
 def test_no_more_is_read_than_the_newest_are_sure_to_be_among() -> None:
     texts = [text(number, "tide") for number in range(4 * READ_AT_ONCE)]
     size = READ_AT_ONCE // 2
-    parts = [built(texts[first : first + size]) for first in range(0, len(texts), size)]
+    parts = [make_part(texts[first : first + size]) for first in range(0, len(texts), size)]
 
     found, read = found_in(parts, "tide", most=1_000)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perdure.session.search.parts.builder import built, pair_key
+from perdure.session.search.parts.builder import make_part, pair_key
 from perdure.session.search.parts.lookup import READ_AT_ONCE
 from perdure.session.search.parts.part_query import MOST_PAIRS, Asked
 from perdure.session.search.query import sought_in
@@ -27,7 +27,7 @@ def test_pairs_tell_where_a_phrase_of_frequent_words_is_not() -> None:
     texts[7] = text(7, "x x x a b c")
     texts[300] = text(300, "a b x b c")
 
-    found, read = found_in([built(texts)], '"a b c"')
+    found, read = found_in([make_part(texts)], '"a b c"')
 
     assert found == fitting(texts, '"a b c"')
     assert [each.position for each in found] == [7]
