@@ -12,6 +12,7 @@ import time
 
 import msgspec
 
+from perdure.errors import WrongArgument
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId, generated_stream_id, stream_id
 
@@ -55,7 +56,16 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 def absolute(folder: str | os.PathLike[str] | None) -> str | None:
-    """`folder` as sessions keep it: absolute, without ``..``, links as they were typed."""
+    """`folder` as sessions keep it: absolute, without ``..``, links as they were typed.
+
+    Raises: WrongArgument for an empty text, which names no folder.
+    """
     if folder is None:
         return None
+    if not os.fspath(folder):
+        raise WrongArgument(
+            'the folder is an empty text: name one ("." is the current one), or leave it out',
+            argument="cwd",
+            takes="a folder",
+        )
     return os.path.abspath(folder)  # noqa: PTH100 - Path.resolve would follow links

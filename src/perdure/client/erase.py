@@ -67,6 +67,7 @@ async def free_flow_ids(
     if not is_reused:
         return None if erased else {}
     for stream in erased:
+        await _require_own(backend, stream, flow)
         await _require_free(backend, stream)
     # The flow comes last: a killed call can be repeated.
     return {each: await free_id(backend, each, is_reused=True) for each in reversed(erased)}
@@ -84,6 +85,15 @@ async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamI
             if header.origin == "role" and header.parent == flow and header.fork is None:
                 found.add(stream)
     return found
+
+
+async def _require_own(backend: SessionStore, stream: StreamId, flow: StreamId) -> None:
+    """Raises: SessionExists if the erased `stream` is neither `flow` nor a session of its roles."""
+    with suppress(SessionNotFound):
+        header = (await backend.state(stream)).header
+        is_of_role = header.origin == "role" and header.parent == flow
+        if not (header.kind == "flow" if stream == flow else is_of_role):
+            raise SessionExists(stream, is_erased=True)
 
 
 async def _require_free(backend: SessionStore, stream: StreamId) -> None:

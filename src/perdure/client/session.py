@@ -144,8 +144,9 @@ class Session(Appender):
         """Name `entry`; None or blanks take the name away.
 
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
-        for a label above ``limits.name_characters``.
+        for a label above ``limits.name_characters``; FlowRefusal for a flow.
         """
+        self._require_session("a label")
         require_text("text", text)
         name = (text or "").strip()
         require_within("name_characters", len(name), f"a label of {len(name):,} characters")
@@ -169,8 +170,9 @@ class Session(Appender):
     async def rename(self, title: str | None) -> Entry:
         """Give the session a title; None or blanks take it away.
 
-        Raises: LimitExceeded for a title above ``limits.title_characters``.
+        Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
         """
+        self._require_session("a title")
         return await self._note(SessionInfoChanged(title=title_of(title)))
 
     async def fork(
@@ -190,8 +192,9 @@ class Session(Appender):
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
         `metadata` is the fork's own; `subject` is this session's unless given.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`.
+        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
         """
+        self._require_session("a fork")
         folder = absolute(cwd)
         require_header(subject=subject, metadata=metadata, cwd=folder)
         if folder is not None:

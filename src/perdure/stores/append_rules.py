@@ -22,7 +22,7 @@ from perdure.errors import (
     TurnOpen,
 )
 from perdure.session.codec import Body, encode
-from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef, Ref, Sibling
+from perdure.session.entries import LEAF, Entry, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
 from perdure.session.kinds import OPAQUE
@@ -287,9 +287,9 @@ class _PlannedEntry:
     def _is_beside_a_turn(self) -> bool:
         return self.open_turn is not None and not self._has_lease
 
-    def _parent(self, parent: ParentRef) -> EntryId | None:
-        if parent is None or parent is LEAF:
-            return None if parent is None else self.leaf
+    def _parent(self, parent: EntryId | Sibling | None) -> EntryId | None:
+        if parent is None:
+            return None
         if isinstance(parent, Sibling):
             sibling = self._sibling(parent)
             if sibling.lane == "side" and not self._is_beside_a_turn():

@@ -105,6 +105,26 @@ def test_what_nobody_waits_for_is_refused(project: World) -> None:
     flow(project, "consent", "f", code=2)
 
 
+def test_session_commands_on_flow_name_the_flow_commands(project: World) -> None:
+    flow(project, "run", *FIRST, code=1)
+    before = flow(project, "show", "f", "--json").json
+    sessions = project.ok("sessions", "list", "--all", "--json").out
+    for words in (("fork", "f"), ("label", "f", "0", "x"), ("rename", "f", "x")):
+        ended = project.run("sessions", *words)
+        assert (ended.code, ended.out) == (4, ""), words
+        assert "`perdure flow show f` shows the flow and its roles" in ended.err
+    assert flow(project, "show", "f", "--json").json == before
+    assert project.ok("sessions", "list", "--all", "--json").out == sessions
+
+
+def test_compact_of_role_that_flow_lacks_names_its_roles(project: World) -> None:
+    flow(project, "run", *FIRST, code=1)
+    told = flow(project, "compact", "f", "nobody", "-m", "scripted:echo", code=4).err
+    assert "it has no role 'nobody'; its roles are: owner, developer, reviewer" in told
+    told = flow(project, "compact", "f", "reviewer", "-m", "scripted:echo", code=4).err
+    assert "role 'reviewer' has no session yet; there are: owner" in told
+
+
 def test_a_flow_is_written_as_a_folder_and_read_as_the_same(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "one")

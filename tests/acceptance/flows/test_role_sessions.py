@@ -157,6 +157,9 @@ async def test_model_of_resume_replaces_that_of_roles_that_began(world: World) -
         assert "unknown model provider 'opnai'; available: " in told
     assert flow(world, "show", "f", "--json").json == before
     flow(world, "resume", "f", "-m", "scripted:echo", code=1)
+    for command in ("show", "context"):
+        shown = world.ok("sessions", command, "f__owner", "--json").json
+        assert shown["model"] == "scripted:echo"
     flow(world, "compact", "f", "owner")
     flow(world, "compact", "f", "owner")  # and it keeps what is bound to it
     flow(world, "reply", "f", "now")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import StoreReadOnly
+from perdure.session.ids import StreamId
 from perdure.stores.sqlite.maintenance.migration_rehearsal import rehearse_migration
 from perdure.stores.sqlite.migrate import latest_version
 from tests.fakes.planted import content_of
@@ -46,6 +47,20 @@ async def test_a_store_of_any_schema_opens_with_all_it_held(
     assert (await store.info()).schema_version == latest_version()
     await store.close()
     assert schema_in(path) == latest_version()
+
+
+async def test_open_turn_and_alias_survive_migration(
+    golden: Path, open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+
+    state = await store.state(StreamId("open"))
+    assert (state.open_turn, state.epoch, state.head) == (5, 1, 5)
+    assert await store.resolve(StreamId("first"), f"alias-{WORD}") == "first/0"
+    await store.close()
+    with raw_database(path) as db:
+        indexes = db.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
+    assert ("alias_name",) in indexes
 
 
 def test_each_is_of_the_schema_it_is_called_after() -> None:

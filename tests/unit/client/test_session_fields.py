@@ -74,6 +74,22 @@ async def test_empty_subject_is_refused_where_sessions_are_looked_for() -> None:
         await store.erase(subject="")
 
 
+async def test_empty_folder_is_refused_and_none_means_no_folder() -> None:
+    theatre = Theatre()
+    session = await theatre.store.create(cwd=None)
+    for call in (
+        lambda: theatre.store.create(cwd=""),
+        lambda: theatre.store.open_or_create("new", cwd=""),
+        lambda: session.fork(cwd=""),
+        lambda: theatre.store.recent(cwd=""),
+        lambda: theatre.store.continue_recent(cwd=""),
+    ):
+        with pytest.raises(WrongArgument, match="the folder is an empty text") as refused:
+            await call()
+        assert refused.value.argument == "cwd"
+    assert [info.cwd for info in await theatre.store.recent()] == [None]
+
+
 def test_json_of_every_kind_is_taken() -> None:
     require_header(subject="ana", metadata={"": EVERY_KIND, "n": -(2**63), "t": (1, 2)})
 

@@ -13,6 +13,7 @@ from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import count_of, remark, show, show_failure, show_json
 from perdure.apps.terminal.text import safe
+from perdure.client.conversation.role_sessions import require_no_role_id
 from perdure.client.erase import free_flow_ids, session_exists_error
 from perdure.client.store import Store
 from perdure.engine.flows.files.graph_file import CANONICAL, drawn_graph
@@ -92,6 +93,7 @@ async def import_folder(
         read = await asyncio.to_thread(read_folder, folder, readable)
         graph = await asyncio.to_thread(_graph, folder, read)
         id = StreamId(read.run["flowId"])
+        await require_no_role_id(store.backend, store.outside.clock, id)
         sessions = [StreamId(f"{id}__{role.role}") for role in read.roles]
         epochs = await free_flow_ids(store.backend, id, sessions, is_reused=again)
         if epochs is None:

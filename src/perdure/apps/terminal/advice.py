@@ -24,6 +24,7 @@ ADVICE: Mapping[str, str] = {
     "encrypt it first": "encrypt it with `perdure store rekey`",
     "Store.reindex builds": "`perdure store reindex` builds",
     "Flows.list names those there are": "`perdure flow list` names those there are",
+    "Flows.state shows": "`perdure flow show {flow}` shows",
     "Flows.open continues it": "`perdure flow resume {flow}` continues it",
     "Flow.waiting says what it waits for": "`perdure flow show {flow}` says what it waits for",
     "Flow.reply replies to it": '`perdure flow reply {flow} --to {role} "..."` replies to it',

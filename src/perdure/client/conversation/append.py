@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast, overload
 
 import msgspec
 
@@ -27,9 +27,15 @@ from perdure.session.media_storage.embedded_base64 import stored_message
 from perdure.session.media_storage.handles import settled_data, settled_message
 from perdure.session.messages import InFlightMessage, Message, decode_message
 from perdure.session.notes import Note, SideBody
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import Commit, SessionStore, Write
 from perdure.stores.validation.contents import check_contents
 from perdure.stores.validation.forms import TIMES, is_text
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import role_sessions
+else:
+    role_sessions = Later("perdure.client.conversation.role_sessions")
 
 Item = Message | InFlightMessage | TreeBody | Note
 """What is appended: messages, changes of model, extension entries, notes and so on."""
@@ -234,6 +240,7 @@ class Appender(ContextReader):
         key: str | None = None,
         contents: tuple[bytes, ...] = (),
     ) -> Appended:
+        self._require_session("appending")
         write = Write(
             stream=self.id,
             entries=entries,
@@ -248,6 +255,11 @@ class Appender(ContextReader):
         appended = committed.entries[0]
         await self._see(appended, bodies)
         return Appended(appended, is_replay=committed.is_replay)
+
+    def _require_session(self, what: str) -> None:
+        """Refuse `what` for a flow. Raises: FlowRefusal."""
+        if self._state.header.kind == "flow":
+            role_sessions.require_session(self._state.header, what)
 
     async def _resolve_expected_leaf(
         self, leaf: ExpectedLeaf
@@ -275,6 +287,7 @@ async def commit_sessions(
     if len(writes) > 1 and not store.capabilities.multi_stream_commit:
         raise Unsupported("multi_stream_commit", store.address.partition(":")[0])
     for session, _, options in writes:
+        session._require_session("appending")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
         if session._backing.store is not store:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
             reason = f"session {session.id} was opened in another store"
             raise WrongArgument(reason, argument="writes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from perdure.client.amounts import amount
@@ -20,11 +22,17 @@ from perdure.context.window_end import context_of_end, from_question
 from perdure.engine.windows import near_pins, pinned_window
 from perdure.errors import InvalidEntry
 from perdure.session.argument_checks.arguments import takes_all_declared
-from perdure.session.fold import undone_of
+from perdure.session.fold import ContextWindow, undone_of
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
 from perdure.session.notes import CompactionUndone, Pin
 from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import role_sessions
+else:
+    role_sessions = Later("perdure.client.conversation.role_sessions")
 
 _FIRST_READ, _READ_MORE = 64, 4
 """Entries that a context within a budget reads at first, and how many times as many next."""
@@ -51,7 +59,7 @@ class ContextReader(SessionReader):
             context = await self._context_of_end(leaf, shaping, budget_tokens)
         if context is None:
             window = await pinned_window(self._backing.log, self.id, leaf)
-            model = await model_of(self._backing.log, self.id, window)
+            model = await self._model(window)
             with collector_paused():
                 context = build_context(
                     window,
@@ -86,9 +94,19 @@ class ContextReader(SessionReader):
                 max_messages=shaping.compaction.max_messages,
             )
             if context is not None:
-                model = await model_of(log, self.id, window)
+                model = await self._model(window)
                 return msgspec.structs.replace(context, model=model or context.model)
             limit *= _READ_MORE
+
+    async def _model(self, window: ContextWindow) -> str | None:
+        """The model of the branch that `window` is the end of; of a role, what its flow says."""
+        state = self._state
+        if state.header.origin == "role" and window.state.model_change is None:
+            store, clock = self._backing.store, self._outside.clock
+            model = await role_sessions.model_of_role(store, clock, state.header)
+            if model is not None:
+                return model
+        return await model_of(self._backing.log, self.id, window)
 
     async def info(self) -> SessionInfo:
         """Its row in a list of sessions as it is now, and the model that answers in it."""
@@ -96,7 +114,7 @@ class ContextReader(SessionReader):
         if state.info.status == "erased":
             return state.info
         window = await log.context_window(self.id, state.leaf, LOOKED_AT)
-        model = await model_of(log, self.id, window)
+        model = await self._model(window)
         return msgspec.structs.replace(state.info, model=model)
 
     async def pins(self) -> frozenset[EntryId]:

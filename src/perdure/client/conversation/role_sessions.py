@@ -6,9 +6,12 @@ from contextlib import suppress
 from typing import Literal
 
 from perdure.engine.flows.journal import Journal
-from perdure.errors import CorruptLog, Erased, FlowRefusal, SessionNotFound
+from perdure.engine.flows.rules.structure import OWNER
+from perdure.errors import CorruptLog, Erased, FlowRefusal, SessionNotFound, WrongArgument
 from perdure.session.clock import Clock
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import FEEDBACK_ROLE, FlowState
+from perdure.session.flows.start_arguments import role_ids_in
+from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.stores.protocol import SessionStore
 
@@ -47,7 +50,7 @@ async def require_no_role(
         state = await Journal(store, header.parent, clock).state()
     if state is None or state.run.status == "completed":
         return
-    role = header.id.removeprefix(f"{header.parent}__").partition("__")[0]
+    role = _role_in(header)
     raise FlowRefusal(
         header.parent,
         f"{header.id} is the session of its role {role}, and {_WHAT[action]} would pass the flow "
@@ -55,3 +58,51 @@ async def require_no_role(
         role=role,
         session=header.id,
     )
+
+
+async def model_of_role(store: SessionStore, clock: Clock, header: StreamHeader) -> str | None:
+    """Return the model that the flow gives the role of the session with `header` from now on.
+
+    Shape: None where the role keeps the model it began with.
+    """
+    if header.origin != "role" or header.parent is None:
+        return None
+    with suppress(SessionNotFound, Erased, CorruptLog):
+        state = await Journal(store, header.parent, clock).state()
+        chosen = state.roles.get(_role_in(header))
+        if chosen is not None and chosen.model is not None:
+            return chosen.model
+        if state.settings is not None and state.document is None:
+            return state.settings.model
+    return None
+
+
+def _role_in(header: StreamHeader) -> str:
+    """The role whose session has `header`."""
+    return header.id.removeprefix(f"{header.parent}__").partition("__")[0]
+
+
+def require_session(header: StreamHeader, what: str) -> None:
+    """Refuse `what`, which only sessions can have done to them, for a flow. Raises: FlowRefusal."""
+    if header.kind == "flow":
+        told = f"it is a flow, and {what} is for sessions; Flows.state shows the flow and its roles"
+        raise FlowRefusal(header.id, told)
+
+
+async def require_no_role_id(store: SessionStore, clock: Clock, flow: StreamId) -> None:
+    """Refuse the id `flow` of a new flow where it is that of a session of another flow's role.
+
+    Raises: WrongArgument.
+    """
+    for owner, role in role_ids_in(flow):
+        roles: set[str] = set()
+        with suppress(SessionNotFound, Erased, CorruptLog):
+            state = await Journal(store, owner, clock).state()
+            roles = {*state.graph.roles, *state.sessions, OWNER, FEEDBACK_ROLE}
+        if role in roles:
+            raise WrongArgument(
+                f"the flow id {flow!r} is reserved for the role {role!r} of the flow {owner!r}: "
+                "choose another id",
+                argument="id",
+                takes="an id",
+            )

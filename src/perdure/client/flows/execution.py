@@ -105,6 +105,10 @@ class Execution:
 
 
 def no_session(state: FlowState, role: str) -> FlowRefusal:
-    """Says that `role` has no session."""
+    """Says that `role` has no session, or is no role of the flow."""
+    roles = dict.fromkeys((*state.graph.roles, *state.sessions))
+    if role not in roles:
+        told = f"it has no role {role!r}; its roles are: {', '.join(roles)}"
+        return FlowRefusal(state.run.flow_id, told)
     names = ", ".join(state.sessions) or "none"
     return FlowRefusal(state.run.flow_id, f"role {role!r} has no session yet; there are: {names}")

@@ -15,6 +15,7 @@ from perdure.bounds.limits import require_within
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.clock import Outside, absolute
+from perdure.client.conversation.role_sessions import require_no_role_id
 from perdure.client.flows.deletion import DeletedFlow, delete_flow
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.documents.start import (
@@ -164,6 +165,7 @@ class Flows:
         if named is None:
             return flow_id(self._store.outside)
         flow = named_flow_id(named)
+        await require_no_role_id(self._store.backend, self._store.outside.clock, flow)
         if await _is_there(self._store.backend, flow):
             raise FlowExists(flow, is_erased=await is_erased(self._store.backend, flow))
         return flow

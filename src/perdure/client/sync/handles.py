@@ -376,7 +376,7 @@ class Session(Handle[AsyncSession]):
         """Name `entry`; None or blanks take the name away.
 
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
-        for a label above ``limits.name_characters``.
+        for a label above ``limits.name_characters``; FlowRefusal for a flow.
         """
         return self.portal.call(self.asynchronous.label(entry, text))
 
@@ -398,7 +398,7 @@ class Session(Handle[AsyncSession]):
     def rename(self, title: str | None) -> Entry:
         """Give the session a title; None or blanks take it away.
 
-        Raises: LimitExceeded for a title above ``limits.title_characters``.
+        Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
         """
         return self.portal.call(self.asynchronous.rename(title))
 
@@ -419,7 +419,7 @@ class Session(Handle[AsyncSession]):
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
         `metadata` is the fork's own; `subject` is this session's unless given.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`.
+        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
         """
         return Session(
             self.portal,

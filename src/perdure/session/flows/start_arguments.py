@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
 from perdure.errors import ConfigError, WrongArgument
 from perdure.session.ids import MOST_CHARACTERS, StreamId, stream_id
 
 _SELECTOR = len("__selector-999")
+_SELECTOR_END = re.compile(r"__selector-[0-9]+\Z")
 
 
 def named_flow_id(text: str) -> StreamId:
@@ -17,6 +19,13 @@ def named_flow_id(text: str) -> StreamId:
     except ValueError as error:
         told = str(error).replace("a session id", "a flow id")
         raise WrongArgument(told, argument="id", takes="an id") from None
+
+
+def role_ids_in(text: str) -> Iterator[tuple[StreamId, str]]:
+    """Yield each (flow, role) for which `text` is the id of a role's or selector's session."""
+    whole = _SELECTOR_END.sub("", text)
+    for match in re.finditer("(?=__)", whole):
+        yield StreamId(whole[: match.start()]), whole[match.end() + 2 :]
 
 
 def require_session_ids(flow: StreamId, roles: Iterable[str]) -> None:
