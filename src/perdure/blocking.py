@@ -20,7 +20,7 @@ from perdure.client.store import Store as AsyncStore
 from perdure.client.sync import handles
 from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import StoreKey

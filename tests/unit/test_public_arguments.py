@@ -41,7 +41,7 @@ from perdure import (
     WrongArgument,
     blocking,
 )
-from perdure.session.argument_checks.annotations import kind_of
+from perdure.session.argument_checks import kind_of
 from perdure.session.ids import StreamId
 from tests.fakes.chats import MODEL, Stage
 

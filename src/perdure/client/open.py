@@ -25,7 +25,7 @@ from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop

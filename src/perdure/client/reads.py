@@ -13,7 +13,7 @@ from perdure.client.watch import Watch, watch_session
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import CorruptLog, EntryNotFound, Erased
 from perdure.events.bus import LiveBus
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of

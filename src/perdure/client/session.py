@@ -26,7 +26,7 @@ from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMove
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import InvalidEntry, LeafConflict, TurnOpen
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.fold import undone_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from perdure.errors import WrongArgument
-from perdure.session.argument_checks.annotations import is_kept, is_utf8
+from perdure.session.argument_checks import is_kept, is_utf8
 from perdure.session.ids import is_number
 from perdure.session.info import SessionInfo
 

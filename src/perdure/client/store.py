@@ -51,7 +51,7 @@ from perdure.interop.reports import (
     ImportedFiles,
     Redaction,
 )
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from perdure.events.cursor import Gaps
 from perdure.events.types import SNAPSHOT, AnyEvent, Event, LiveEvent, Snapshot
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 

@@ -16,7 +16,7 @@ from perdure.events.plain_json import fields_of, plain
 from perdure.events.types import AnyEvent, Event, LiveEvent
 from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session import kinds, ledger, notes
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import timestamp
 from perdure.session.codec import Unknown, body_of
 from perdure.session.entries import Entry

@@ -29,7 +29,7 @@ from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import ImportSource, LeafMoved, SourcePlace
 from perdure.stores.protocol import Commit, SessionStore, Write
-from perdure.stores.validation.contents import named_contents
+from perdure.stores.validation import named_contents
 
 _FRESH, _ELSEWHERE = -1, -2
 

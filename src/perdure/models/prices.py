@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
-from perdure.session.argument_checks.arguments import check_fields, takes_declared
+from perdure.session.argument_checks import check_fields, takes_declared
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 
 _TOKENS = 1_000_000

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.errors import ModelError, RateLimited
-from perdure.session.argument_checks.arguments import check_fields
+from perdure.session.argument_checks import check_fields
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, overload
 import msgspec
 
 from perdure.errors.usage import WrongArgument
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import ms_of
 from perdure.session.media.inline import MIME_TYPE, InlineMedia
 from perdure.session.upgrade import upgrade_body

@@ -104,6 +104,17 @@ def json_pieces(nodes: Sequence[TreeNode]) -> Iterator[bytes]:
         waiting += (b"]}", *_with_commas(piece.children))
 
 
+def tree_json(roots: Sequence[TreeNode], leaf: EntryId | None) -> bytes:
+    """Return the tree as one line of JSON: ``{"leaf", "roots": [node]}``.
+
+    Shape: a node is ``{"id", "kind", "role"?, "label"?, "children": [node]}``. Every entry of a
+    branch lies one level deeper than its parent, so a reader of long branches needs a parser
+    without a limit of depth; ``perdure export --format perdure`` gives one line an entry.
+    """
+    head = b'{"leaf":' + msgspec.json.encode(leaf) + b',"roots":['
+    return b"".join((head, *json_pieces(roots), b"]}"))
+
+
 def _with_commas(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
     """Return `nodes` with commas between them, last one first, as a stack wants it."""
     pieces: list[TreeNode | bytes] = []

@@ -29,8 +29,7 @@ from perdure.session.kinds import OPAQUE
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.notes import ContentErased, LeafMoved, Queued
 from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write
-from perdure.stores.validation.bodies import checked_body
-from perdure.stores.validation.forms import TIMES, check_form, is_text
+from perdure.stores.validation import TIMES, check_form, checked_body, is_text
 
 Sees = Callable[[EntryId], bool]
 """Says whether an id is a tree entry that the stream sees: its own, or one its fork shares."""

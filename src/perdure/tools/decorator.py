@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 import msgspec
 
 from perdure.errors import ToolError, WrongArgument
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.ledger import ToolEffect, UnknownPolicy
 from perdure.tools.docstring import parse_docstring
 from perdure.tools.schema import CALL, Parameters, arguments_of, parameters_of

@@ -17,7 +17,7 @@ from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.secrets.references import names_in
-from perdure.session.argument_checks.arguments import check_fields, takes_declared
+from perdure.session.argument_checks import check_fields, takes_declared
 from perdure.tools.commands import canonical, is_allowed, rule_words
 
 Scope = Literal["sandboxed", "project", "full"]

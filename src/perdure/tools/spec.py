@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.secrets.vault import Taint, Vault
-from perdure.session.argument_checks.arguments import check_fields
+from perdure.session.argument_checks import check_fields
 from perdure.session.ledger import Delegated, ToolEffect, UnknownPolicy
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import MediaPart

@@ -7,10 +7,9 @@ import json
 import pickle
 import sys
 
-from perdure.apps.terminal.trees import tree_json
 from perdure.session.ids import EntryId
 from perdure.session.messages import assistant, user
-from perdure.session.tree import TreeNode, index_of, nodes_of
+from perdure.session.tree import TreeNode, index_of, nodes_of, tree_json
 from tests.fakes.tree_log import TreeLog
 
 DEEP = 100_000

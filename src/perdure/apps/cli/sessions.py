@@ -44,13 +44,12 @@ from perdure.apps.terminal.reports import (
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
 from perdure.apps.terminal.tree_lines import draw
-from perdure.apps.terminal.trees import tree_json
 from perdure.client.conversation.lineage import children_of
 from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
-from perdure.session.tree import branch_to, index_of, nodes_of
+from perdure.session.tree import branch_to, index_of, nodes_of, tree_json
 from perdure.stores.protocol import SessionStore
 
 _BY_NAME = (

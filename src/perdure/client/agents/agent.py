@@ -28,7 +28,7 @@ from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted_keys import PastePolicy
 from perdure.secrets.references import unfilled_in
-from perdure.session.argument_checks.arguments import check_fields, takes_declared
+from perdure.session.argument_checks import check_fields, takes_declared
 from perdure.session.flows.graph import is_role
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer

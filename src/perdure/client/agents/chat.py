@@ -17,7 +17,7 @@ from perdure.client.conversation.workspace import Selection, Shown
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, SecretPasted
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE

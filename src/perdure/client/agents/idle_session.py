@@ -21,7 +21,7 @@ from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import InvalidTransition, LeafConflict
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange

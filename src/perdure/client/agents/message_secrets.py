@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.errors import WrongArgument
 from perdure.secrets.pasted_keys import PastePolicy, apply_paste_policy
-from perdure.session.argument_checks.arguments import check_whole
+from perdure.session.argument_checks import check_whole
 from perdure.session.messages import Message, Part, TextPart, user
 
 Said = str | Message

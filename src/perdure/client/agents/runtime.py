@@ -35,7 +35,7 @@ from perdure.errors import Erased, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted_keys import apply_paste_policy
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import new_side
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted

@@ -12,7 +12,7 @@ from perdure.client.store import Store
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.recovery import carried_state
 from perdure.errors import HeadConflict
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId

@@ -18,7 +18,7 @@ from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.contexts import ContextReader
 from perdure.client.reads import EntryRef
 from perdure.errors import InvalidEntry, Unsupported, WrongArgument
-from perdure.session.argument_checks.arguments import check_whole, takes_all_declared_but
+from perdure.session.argument_checks import check_whole, takes_all_declared_but
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef, Sibling
 from perdure.session.ids import EntryId
@@ -29,8 +29,7 @@ from perdure.session.messages import InFlightMessage, Message, decode_message
 from perdure.session.notes import Note, SideBody
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import Commit, SessionStore, Write
-from perdure.stores.validation.contents import check_contents
-from perdure.stores.validation.forms import TIMES, is_text
+from perdure.stores.validation import TIMES, check_contents, is_text
 
 if TYPE_CHECKING:
     from perdure.client.conversation import role_sessions

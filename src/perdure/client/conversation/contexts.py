@@ -21,7 +21,7 @@ from perdure.context.pins import pins_of
 from perdure.context.window_end import context_of_end, from_question
 from perdure.engine.windows import near_pins, pinned_window
 from perdure.errors import InvalidEntry
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.fold import ContextWindow, undone_of
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo

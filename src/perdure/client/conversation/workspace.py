@@ -16,7 +16,7 @@ from perdure.client.clock import absolute
 from perdure.client.conversation.agent_binding import Binding
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
 from perdure.secrets.pasted_keys import apply_paste_policy
-from perdure.session.argument_checks.arguments import check_fields
+from perdure.session.argument_checks import check_fields
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Scope
 from perdure.workflow.templates import context_names, with_context

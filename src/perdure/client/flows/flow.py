@@ -33,7 +33,7 @@ from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.pending import FlowWait, waits_in
 from perdure.errors import Erased, SessionNotFound
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import ConsentChanged, ConsentMode, GrantedTool, ImprovementMode

@@ -47,7 +47,7 @@ from perdure.errors import (
     SessionNotFound,
     Unsupported,
 )
-from perdure.session.argument_checks.arguments import takes_all_declared
+from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import new_side
 from perdure.session.flows.graph import Graph
 from perdure.session.flows.kinds import (

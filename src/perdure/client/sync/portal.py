@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
 from perdure.errors import StoreUnavailable
-from perdure.session.argument_checks.arguments import wrong
+from perdure.session.argument_checks import wrong
 from perdure.stores.access.process import OwnProcess
 
 T = TypeVar("T")

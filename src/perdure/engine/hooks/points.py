@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from perdure.models.protocol import ModelRequest
-from perdure.session.argument_checks.arguments import check_fields
+from perdure.session.argument_checks import check_fields
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, CompactionReason

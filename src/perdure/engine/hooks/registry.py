@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.engine.hooks.points import Block, HookName, HookPoint
 from perdure.secrets.mask import log_failure
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.tools.callbacks import run_callback
 
 Hook = Callable[[Any], Any]

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
-from perdure.session.argument_checks.arguments import check_fields
+from perdure.session.argument_checks import check_fields
 from perdure.session.ledger import InterruptPolicy, ToolEffect, UnknownPolicy
 from perdure.session.messages import ToolCallPart
 from perdure.tools.approval import Bound, Decision

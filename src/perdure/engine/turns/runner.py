@@ -58,7 +58,7 @@ from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.validation.contents import named_contents
+from perdure.stores.validation import named_contents
 from perdure.tools.approval import Bound
 from perdure.tools.callbacks import run_guarded
 

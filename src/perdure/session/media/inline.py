@@ -10,7 +10,7 @@ import re
 import msgspec
 
 from perdure.errors.usage import WrongArgument
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.ids import blob_hash
 
 SCHEME = "media://"

@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 
 from perdure.errors.usage import WrongArgument
-from perdure.session.argument_checks.annotations import is_kept
+from perdure.session.argument_checks import is_kept
 from perdure.session.media.inline import (
     HANDLE,
     MAX_MESSAGE_BYTES,

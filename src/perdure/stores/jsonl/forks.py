@@ -23,7 +23,7 @@ from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.contents import entries_of, media_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.protocol import Write
-from perdure.stores.validation.contents import names_in
+from perdure.stores.validation import names_in
 
 _REFERENCES = {Compaction.kind: "first_kept", BranchSummary.kind: "from_id"}
 _SOURCE = "source"

@@ -17,7 +17,7 @@ from perdure.errors import ConfigError, EgressDenied, SecretPasted
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.secrets.references import names_in
 from perdure.secrets.shapes import is_secret_name, is_secret_value
-from perdure.session.argument_checks.arguments import check_fields
+from perdure.session.argument_checks import check_fields
 from perdure.session.ledger import UnknownPolicy
 
 CONNECT_TIMEOUT_S = 30.0

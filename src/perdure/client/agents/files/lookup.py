@@ -15,7 +15,7 @@ import msgspec
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.reader import SUFFIX, agent_in
 from perdure.errors import ConfigError
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 
 AgentPlace = Literal["project", "user"]
 

@@ -24,7 +24,7 @@ from perdure.errors import ConfigError, InvalidAgentFile, WrongArgument
 from perdure.models.catalogue import ECHO, PROVIDERS, is_model_name
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted_keys import credentials_in
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.tools.permissions import Permissions
 from perdure.yaml.nodes import YamlNode, YamlReader
 from perdure.yaml.typed_reader import read_as

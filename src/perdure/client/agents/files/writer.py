@@ -19,7 +19,7 @@ from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.mask import mask_secrets
 from perdure.secrets.pasted_keys import credentials_in
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions

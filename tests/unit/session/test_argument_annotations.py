@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NewType, Protocol, TypeVar
 import msgspec
 import pytest
 
-from perdure.session.argument_checks.annotations import kind_of
+from perdure.session.argument_checks import kind_of
 
 T = TypeVar("T")
 ONE_OR_MORE: Any = Annotated[int, msgspec.Meta(ge=1)]

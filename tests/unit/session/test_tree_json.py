@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from perdure.apps.terminal.trees import tree_json
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import user
-from perdure.session.tree import index_of, nodes_of
+from perdure.session.tree import index_of, nodes_of, tree_json
 from tests.fakes.tree_log import TreeLog
 
 

@@ -7,7 +7,7 @@ import pytest
 from perdure.errors import InvalidEntry
 from perdure.session.entries import NewEntry
 from perdure.session.ids import blob_hash
-from perdure.stores.validation.contents import check_contents, named_contents
+from perdure.stores.validation import check_contents, named_contents
 
 CONTENT, OTHER = b"picture", b"other"
 NAMES = NewEntry("x", f'{{"of":"{blob_hash(CONTENT)}"}}'.encode())

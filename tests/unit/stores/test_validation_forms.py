@@ -7,7 +7,7 @@ import pytest
 from perdure.errors import InvalidEntry
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId
-from perdure.stores.validation.forms import check_form, is_text
+from perdure.stores.validation import check_form, is_text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.kinds import OPAQUE, CustomMessage
 from perdure.session.messages import TextPart, user
 from perdure.session.notes import Label
-from perdure.stores.validation.bodies import checked_body
+from perdure.stores.validation import checked_body
 
 INLINE = b'{"role":"user","parts":[{"type":"image","data":"data:image/png;base64,AAAA"}]}'
 

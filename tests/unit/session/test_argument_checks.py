@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from perdure.errors import PerdureError, WrongArgument
-from perdure.session.argument_checks.arguments import (
+from perdure.session.argument_checks import (
     check_fields,
     check_whole,
     takes_all_declared,

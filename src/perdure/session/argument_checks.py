@@ -1,0 +1,454 @@
+"""Checks of arguments and fields against their annotations, before the call does anything.
+
+`takes_declared` guards a function, `takes_all_declared` the public methods of a class,
+`check_fields` a value whose fields programs set. A value that does not fit raises `WrongArgument`,
+which names the argument and says what it takes. An annotation that says nothing (``Any``, a type
+variable, an unknown name) accepts every value. An iterator that can be read only once is not read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from functools import cache, wraps
+from typing import (
+    Annotated,
+    Any,
+    ForwardRef,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+import msgspec
+
+from perdure.errors.usage import WrongArgument
+
+Fits = Callable[[Any], bool]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What an annotation lets in; `words` say it to whoever gave something else.
+
+    `fits` None lets everything in.
+    """
+
+    words: str
+    fits: Fits | None = None
+
+
+ANYTHING = Kind("anything")
+
+_MADE_BY: dict[str, str] = {
+    "Agent": "perdure.Agent('helper', model='provider:name')",
+    "Chat": "Runtime.start gives one",
+    "InFlightMessage": "perdure.user('...', perdure.media(content))",
+    "Message": "perdure.user('...')",
+    "Runtime": "perdure.Runtime(store)",
+    "Session": "Store.create gives one",
+    "Store": "perdure.open gives one",
+}
+"""Class -> how one is had, for those who do not know it yet."""
+
+_TEXTS = (str, bytes, bytearray)
+
+_MOST = 2**63
+"""What no whole number reaches that is kept: not all that read JSON read more."""
+
+_UNIONS = (types.UnionType, get_origin(Literal[1] | None))
+"""``X | Y``, as classes write it, and as special forms do."""
+
+
+@cache
+def kind_of(annotation: Any) -> Kind:
+    """What `annotation` lets in."""
+    if annotation is None or annotation is type(None):
+        return Kind("None", lambda value: value is None)
+    if annotation is Any or annotation is object:
+        return ANYTHING
+    if isinstance(annotation, TypeVar | ParamSpec | ForwardRef | str):
+        return ANYTHING
+    supertype = getattr(annotation, "__supertype__", None)
+    if supertype is not None:  # a NewType
+        return kind_of(supertype)
+    origin = get_origin(annotation)
+    if origin is None:
+        return _of_class(annotation)
+    return _of_origin(origin, get_args(annotation))
+
+
+def _of_origin(origin: Any, args: tuple[Any, ...]) -> Kind:
+    if origin is Annotated:
+        return _with_bounds(kind_of(args[0]), args[1:])
+    if origin is Literal:
+        return Kind(" or ".join(map(repr, args)), lambda value: _is_one_of(value, args))
+    if origin in _UNIONS:
+        return _either([kind_of(arg) for arg in args])
+    if origin is tuple:
+        return _tuple(args)
+    return _of_generic(origin, args) if isinstance(origin, type) else ANYTHING
+
+
+def _of_generic(origin: type[Any], args: tuple[Any, ...]) -> Kind:
+    if origin is type:
+        return Kind("a class", lambda value: isinstance(value, type))
+    if origin is cast("Any", Callable):
+        return Kind("a function", callable)
+    if issubclass(origin, Mapping):
+        return _mapping(*map(kind_of, args))
+    if issubclass(origin, Iterable) and len(args) == 1:
+        return _items(origin, kind_of(args[0]))
+    return _of_class(origin)
+
+
+def _of_class(known: Any) -> Kind:
+    if not isinstance(known, type):
+        return ANYTHING
+    if is_typeddict(known):
+        return Kind("a dict of options", lambda value: isinstance(value, dict))
+    if known is msgspec.UnsetType:
+        return Kind("msgspec.UNSET", lambda value: value is msgspec.UNSET)
+    if known is int:
+        return Kind("int", _is_whole)
+    if known is float:
+        return Kind("a number", _is_number)
+    if getattr(known, "_is_protocol", False):
+        return _protocol(known)
+    made = _MADE_BY.get(known.__name__)
+    words = known.__name__ if made is None else f"{known.__name__} ({made})"
+    return Kind(words, lambda value: isinstance(value, known))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    """Whether `value` is a number that JSON has: no NaN, nothing infinite."""
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def is_kept(value: object) -> bool:
+    """Whether `value`, if it is a number, is one that is read again as it was written."""
+    return not isinstance(value, int) or -_MOST <= value < _MOST
+
+
+def is_utf8(text: str) -> bool:
+    """Whether `text` can be written down at all: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _with_bounds(kind: Kind, notes: tuple[object, ...]) -> Kind:
+    """`kind` within the bounds that `notes`, those of msgspec, set."""
+    for note in notes:
+        told = _bounds_text(note) if isinstance(note, msgspec.Meta) else ""
+        if told and isinstance(note, msgspec.Meta) and kind.fits is not None:
+            kind = Kind(f"{kind.words} {told}", _both(kind.fits, note))
+    return kind
+
+
+def _both(fits: Fits, bounds: msgspec.Meta) -> Fits:
+    return lambda value: fits(value) and _is_within(value, bounds)
+
+
+def _bounds_text(bounds: msgspec.Meta) -> str:
+    parts = [
+        f"{word} {bound:,}".removesuffix(".0")
+        for word, bound in (
+            ("above", bounds.gt),
+            ("from", bounds.ge),
+            ("below", bounds.lt),
+            ("up to", bounds.le),
+        )
+        if bound is not None
+    ]
+    if bounds.min_length:
+        parts.append("that is not empty")
+    if bounds.pattern is not None:
+        parts.append(f"that fits {bounds.pattern}")
+    return " ".join(parts)
+
+
+def _is_within(value: Any, bounds: msgspec.Meta) -> bool:
+    return not (
+        (bounds.gt is not None and value <= bounds.gt)
+        or (bounds.ge is not None and value < bounds.ge)
+        or (bounds.lt is not None and value >= bounds.lt)
+        or (bounds.le is not None and value > bounds.le)
+        or (bounds.min_length is not None and len(value) < bounds.min_length)
+        or (bounds.pattern is not None and re.search(bounds.pattern, value) is None)
+    )
+
+
+def _protocol(known: type) -> Kind:
+    """Whatever has the methods of `known`."""
+    classes = [each for each in known.__mro__ if getattr(each, "_is_protocol", False)]
+    names = {name for each in classes for name in vars(each)}
+    wanted = [n for n in names if not n.startswith("_") or n == "__call__"]
+    return Kind(known.__name__, lambda value: all(hasattr(value, name) for name in wanted))
+
+
+def _is_one_of(value: object, allowed: tuple[object, ...]) -> bool:
+    return any(value == each and type(value) is type(each) for each in allowed)
+
+
+def _either(kinds: list[Kind]) -> Kind:
+    if any(kind.fits is None for kind in kinds):
+        return ANYTHING
+    questions = [kind.fits for kind in kinds if kind.fits is not None]
+    words = [kind.words for kind in kinds if kind.words != "None"]
+    has_none = len(words) < len(kinds)
+    told = " or ".join(dict.fromkeys([*words, *(["None"] if has_none else [])]))
+    return Kind(told, lambda value: any(fits(value) for fits in questions))
+
+
+def _tuple(args: tuple[Any, ...]) -> Kind:
+    if len(args) == 2 and args[1] is Ellipsis:
+        return _items(list | tuple, kind_of(args[0]))
+    kinds = [kind_of(arg) for arg in args]
+    told = ", ".join(kind.words for kind in kinds)
+
+    def fits(value: Any) -> bool:
+        if not isinstance(value, tuple):
+            return False
+        found = cast("tuple[object, ...]", value)
+        return len(found) == len(kinds) and all(map(_fit, kinds, found))
+
+    return Kind(f"a tuple of {told}", fits)
+
+
+def _items(holder: Any, kind: Kind) -> Kind:
+    """A `holder` of what `kind` lets in; text is none, although it can be iterated over."""
+
+    def fits(value: Any) -> bool:
+        if not isinstance(value, holder) or isinstance(value, _TEXTS):
+            return False
+        if kind.fits is None or not isinstance(value, Sized):
+            return True
+        return all(map(kind.fits, cast("Iterable[object]", value)))
+
+    return Kind("a list" if kind.fits is None else f"a list of {kind.words}", fits)
+
+
+def _mapping(keys: Kind = ANYTHING, values: Kind = ANYTHING) -> Kind:
+    def fits(value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        items = cast("Mapping[object, object]", value).items()
+        return all(_fit(keys, key) and _fit(values, each) for key, each in items)
+
+    words = [kind.words for kind in (keys, values) if kind.fits is not None]
+    return Kind(f"a dict of {' and '.join(words)}" if words else "a dict", fits)
+
+
+def _fit(kind: Kind, value: object) -> bool:
+    return kind.fits is None or kind.fits(value)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+
+def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
+    """`function`, refusing what its annotations do not name.
+
+    `leaving` are parameters that it looks at itself.
+    Raises: WrongArgument, before the function runs: a coroutine's when it is awaited.
+    """
+    guard = _Guard(function, leaving)
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            guard.check(args, kwargs)
+            return await function(*args, **kwargs)
+
+        return cast("F", awaited)
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        guard.check(args, kwargs)
+        return function(*args, **kwargs)
+
+    return cast("F", called)
+
+
+def takes_all_declared(known: C) -> C:
+    """The class `known`, its constructor and public methods guarded as `takes_declared` does."""
+    return takes_all_declared_but()(known)
+
+
+def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
+    """As `takes_all_declared`, but for the parameters `leaving`, which the methods look at."""
+
+    def guarded(known: C) -> C:
+        _guard_methods(known, leaving)
+        return known
+
+    return guarded
+
+
+def _guard_methods(known: type, leaving: tuple[str, ...]) -> None:
+    for name, value in list(vars(known).items()):
+        is_public = not name.startswith("_") or name == "__init__"
+        if is_public and inspect.isfunction(value) and _has_parameters(value):
+            setattr(known, name, takes_declared(value, leaving=leaving))
+
+
+def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
+    """Refuse a value whose fields hold something else than they are declared as.
+
+    With `has_any_text` also text that nobody can write down is let in, for who mends it later.
+    A list where a tuple is declared is made one. For ``__post_init__``.
+    Raises: WrongArgument.
+    """
+    owner = type(value).__name__
+    for name, kind, is_tuple in _fields_of(type(value)):
+        given = getattr(value, name)
+        if kind.fits is not None and not (kind.fits(given) and is_kept(given)):
+            raise wrong(owner, name, kind.words, given)
+        if isinstance(given, str) and not (has_any_text or is_utf8(given)):
+            raise wrong(owner, name, kind.words, given)
+        if is_tuple and isinstance(given, list):
+            made: tuple[object, ...] = tuple(cast("list[object]", given))
+            msgspec.structs.force_setattr(value, name, made)
+
+
+def check_whole(value: msgspec.Struct, place: str) -> None:
+    """Refuse a value that holds something undeclared in a field, or in a value in one.
+
+    For what is written down for good as it is; `place` is what it is called.
+    Raises: WrongArgument.
+    """
+    for name, kind, _ in _fields_of(type(value)):
+        given = getattr(value, name)
+        if kind.fits is not None and not (kind.fits(given) and is_kept(given)):
+            raise wrong(place, name, kind.words, given)
+        below = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
+        for each in below:
+            if isinstance(each, msgspec.Struct):
+                check_whole(each, type(each).__name__)
+
+
+def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
+    """The error for `given` as `name` of `owner`; it does not repeat what was given."""
+    kind = "None" if given is None else f"{type(given).__name__}"
+    if takes.endswith("not empty") and isinstance(given, Sized) and not given:
+        kind = "an empty one"
+    elif takes.startswith("a list of") and isinstance(given, list | tuple | set | frozenset | dict):
+        kind = f"{kind} of something else"
+    elif isinstance(given, str) and not is_utf8(given):
+        kind = "text with half of a character pair in it"
+    elif isinstance(given, str) and ("'" in takes or "fits" in takes):
+        kind = f"{given!r:.40}"
+    elif isinstance(given, int | float) and not isinstance(given, bool):
+        kind = _number(given) if "number" in takes or "int" in takes else kind
+    elif kind in takes:
+        kind = f"one of {type(given).__module__}"
+    return WrongArgument(f"{owner} takes {takes} as {name}, not {kind}", argument=name, takes=takes)
+
+
+def _number(given: int | float) -> str:
+    """`given` where it is short enough to be told."""
+    if isinstance(given, int) and abs(given) >= 10**20:
+        return "one of more than 20 digits"
+    return f"{given}"
+
+
+class _Guard:
+    """The parameters of one function. They are looked up when it is called for the first time."""
+
+    __slots__ = ("_by_name", "_function", "_is_method", "_leaving", "_places", "_rest")
+
+    def __init__(self, function: Callable[..., Any], leaving: tuple[str, ...]) -> None:
+        self._function = function
+        self._leaving = leaving
+        self._is_method = False
+        self._by_name: Mapping[str, Kind] | None = None
+        self._places: tuple[tuple[str, Kind | None], ...] = ()
+        self._rest: tuple[str, Kind] | None = None
+
+    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raises: WrongArgument."""
+        by_name = self._by_name
+        if by_name is None:
+            by_name = self._learnt()
+        for (name, kind), value in zip(self._places, args, strict=False):
+            if kind is not None and not cast("Any", kind.fits)(value):
+                raise wrong(self._name(args), name, kind.words, value)
+        for name, value in kwargs.items():
+            kind = by_name.get(name)
+            if kind is not None and not cast("Any", kind.fits)(value):
+                raise wrong(self._name(args), name, kind.words, value)
+        if self._rest is not None:
+            name, kind = self._rest
+            for value in args[len(self._places) :]:
+                if not cast("Any", kind.fits)(value):
+                    raise wrong(self._name(args), name, kind.words, value)
+
+    def _name(self, args: tuple[Any, ...]) -> str:
+        """What it is called by who calls it: a method by the class of the handle."""
+        name = self._function.__name__
+        if not self._is_method or not args:
+            return name
+        owner = type(args[0]).__name__
+        return owner if name == "__init__" else f"{owner}.{name}"
+
+    def _learnt(self) -> Mapping[str, Kind]:
+        hints = _hints_of(self._function)
+        by_name: dict[str, Kind] = {}
+        places: list[tuple[str, Kind | None]] = []
+        for parameter in inspect.signature(self._function).parameters.values():
+            kind = kind_of(hints[parameter.name]) if parameter.name in hints else None
+            if kind is not None and (kind.fits is None or parameter.name in self._leaving):
+                kind = None
+            self._is_method = self._is_method or parameter.name == "self"
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                self._rest = None if kind is None else (parameter.name, kind)
+            elif parameter.kind is not parameter.VAR_KEYWORD:
+                if kind is not None:
+                    by_name[parameter.name] = kind
+                if parameter.kind is not parameter.KEYWORD_ONLY:
+                    places.append((parameter.name, kind))
+        self._places = tuple(places)
+        self._by_name = by_name
+        return by_name
+
+
+def _hints_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError:  # a name that only checkers see
+        return {}
+
+
+def _has_parameters(function: Callable[..., Any]) -> bool:
+    code: Any = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return False
+    has_more = bool(code.co_flags & inspect.CO_VARARGS)
+    return code.co_argcount + code.co_kwonlyargcount > 1 or has_more
+
+
+@cache
+def _fields_of(known: type[msgspec.Struct]) -> tuple[tuple[str, Kind, bool], ...]:
+    return tuple(_read_fields(known))
+
+
+def _read_fields(known: type[msgspec.Struct]) -> Iterator[tuple[str, Kind, bool]]:
+    for field in msgspec.structs.fields(known):
+        kind = kind_of(field.type)
+        if kind.fits is not None:
+            yield field.name, kind, "tuple[" in str(field.type)

@@ -1,1 +1,0 @@
-"""What is asked of a new entry before anybody looks where it goes."""
