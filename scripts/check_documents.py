@@ -1,4 +1,4 @@
-"""Check the documents: every link leads somewhere, and the map of the package is whole and true.
+"""Check the documents: links lead somewhere, the map and the index are complete.
 
 Run it from anywhere: `python -m scripts.check_documents [ROOT]`. It prints each violation as
 `path:line: rule: what is wrong` and exits with 1 if there was one.
@@ -6,6 +6,8 @@ Run it from anywhere: `python -m scripts.check_documents [ROOT]`. It prints each
 The map is the table "To change X, open Y" of ARCHITECTURE.md. A name in it is a path below
 `src/perdure`, below the repository, in the folder named before it in its row, or beside the file;
 a folder stands for all that is in it. Every module of the package is to be found there.
+
+docs/README.md is the index of the documents: it links every other document below `docs`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from scripts.check_shape import PACKAGE, Violation, tracked_paths
 
 MAP = "ARCHITECTURE.md"
 TITLE = "## To change X, open Y"
+INDEX = "docs/README.md"
 
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"#+ +(.*)")
@@ -58,6 +61,23 @@ def broken_links(documents: Mapping[str, str], paths: Collection[str]) -> Iterat
                     yield Violation(path, number, "link", f"`{target}` leads to no file")
                 elif anchor and anchor not in anchors(documents.get(there, "")):
                     yield Violation(path, number, "link", f"`{target}` leads to no heading")
+
+
+def missing_documents(text: str, paths: Collection[str]) -> Iterator[Violation]:
+    """Report each document below the folder of the index that the index `text` does not link."""
+    folder = PurePosixPath(INDEX).parent
+    linked = {
+        normpath(folder / target.partition("#")[0])
+        for _, line in prose(text)
+        for target in _LINK.findall(line)
+    }
+    for path in sorted(paths):
+        document = PurePosixPath(path)
+        is_document = document.suffix in {".md", ".html"} and document.is_relative_to(folder)
+        if is_document and path not in linked and path != INDEX:
+            name = document.relative_to(folder)
+            message = f"`{name}` is missing: add a line that links it and says what it is about"
+            yield Violation(INDEX, 1, "index", message)
 
 
 def map_faults(text: str, paths: Collection[str]) -> Iterator[Violation]:
@@ -107,7 +127,11 @@ def violations(root: Path) -> list[Violation]:
         if path.endswith(".md")
     }
     return sorted(
-        [*broken_links(documents, paths | folders), *map_faults(documents.get(MAP, ""), paths)]
+        [
+            *broken_links(documents, paths | folders),
+            *map_faults(documents.get(MAP, ""), paths),
+            *missing_documents(documents.get(INDEX, ""), paths),
+        ]
     )
 
 

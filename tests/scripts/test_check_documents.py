@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import check_documents
-from scripts.check_documents import MAP, TITLE, broken_links, map_faults
+from scripts.check_documents import INDEX, MAP, TITLE, broken_links, map_faults, missing_documents
 
 DOCUMENTS = {
     "README.md": "# Top\n",
@@ -96,6 +96,29 @@ def test_a_map_that_lacks_a_module_or_names_another_is_told(
     assert (at, message.startswith(what)) == (line, True)
 
 
+DOCS = {INDEX, "docs/a.md", "docs/guides/b.md", "docs/c.html", "docs/images/d.png", "README.md"}
+
+
+def missing(text: str) -> list[str]:
+    return [found.message.split()[0] for found in missing_documents(text, DOCS)]
+
+
+def test_index_that_links_every_document_has_no_violation() -> None:
+    assert missing("# Docs\n\n[a](a.md#part), [b](guides/b.md)\n\n| [c](c.html) |\n") == []
+
+
+def test_index_without_a_document_is_reported() -> None:
+    assert missing("[a](a.md)\n") == ["`c.html`", "`guides/b.md`"]
+    assert missing("[a](a.md)\n\n```\n[b](guides/b.md)\n```\n`c.html`\n") == [
+        "`c.html`",
+        "`guides/b.md`",
+    ]
+
+
+def test_missing_index_reports_every_document() -> None:
+    assert missing("") == ["`a.md`", "`c.html`", "`guides/b.md`"]
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
@@ -104,6 +127,7 @@ def clone(tmp_path: Path) -> Path:
         (tmp_path / path).write_text("", encoding="utf-8")
     text = f"[x](docs/x.md)\n\n{TITLE}\n\n| X | Y |\n|---|---|\n| all | `a`, `b` |\n"
     (tmp_path / MAP).write_text(text, encoding="utf-8")
+    (tmp_path / INDEX).write_text("[x](x.md)\n", encoding="utf-8")
     return tmp_path
 
 
@@ -117,7 +141,9 @@ def test_a_violation_is_printed_with_its_place_and_exits_with_1(
 ) -> None:
     (clone / "docs" / "x.md").write_text("[y](y.md)\n", encoding="utf-8")
     (clone / "src" / "perdure" / "late.py").write_text("", encoding="utf-8")
+    (clone / "docs" / "new.md").write_text("", encoding="utf-8")
     assert check_documents.main([str(clone)]) == 1
     told = capsys.readouterr().out
     assert "docs/x.md:1: link: `y.md` leads to no file" in told
     assert "ARCHITECTURE.md:3: map: `late.py` is not in it" in told
+    assert "docs/README.md:1: index: `new.md` is missing" in told
