@@ -203,14 +203,13 @@ def trim_history(
 
     Of the exchanges that are left out, what is among `pins` stays. With `max_messages` no more stay
     behind the first `pinned`, as far as that leaves the newest exchange whole.
-    What was reported counts while what follows the report may be all that is sent.
     Units: `sizes` are the messages' estimates in tokens, `reported` what `context_tokens` says.
     """
     if not messages:
         return Trim(messages, 0, reported)
-    if is_report_out_of_reach(messages, sizes, budget_tokens, max_messages):
-        reported = sum(sizes)
-    factor = _correction(reported, sum(sizes))
+    factor = _factor(
+        messages, sizes, reported, budget_tokens, pinned=pinned, max_messages=max_messages
+    )
     starts = [pinned, *_exchange_starts(messages, pinned + 1)]
     start = _first_that_fits(starts, sizes, budget_tokens / factor, pinned)
     if max_messages is not None:
@@ -227,21 +226,35 @@ def trim_history(
     return Trim(kept, dropped - spared_ids, round(left * factor), first, spared_ids)
 
 
-def is_report_out_of_reach(
+def _factor(
     messages: Sequence[ContextMessage],
     sizes: Sequence[int],
+    reported: int,
     budget_tokens: float,
+    *,
+    pinned: int,
     max_messages: int | None,
-) -> bool:
-    """Whether what follows the newest reported usage leaves no room for the answer it is of."""
-    room = budget_tokens
-    for behind, at in enumerate(range(len(messages) - 1, -1, -1)):
-        if room <= 0 or (max_messages is not None and behind >= max_messages):
-            return True
-        if reported_tokens(messages[at].message):
-            return False
+) -> float:
+    """What the estimates are multiplied with, from the newest messages that fill the budget.
+
+    Where all messages fit by their estimates, the newest reported usage corrects their sum. Else
+    what was reported between two answers corrects the estimates between them: so messages before
+    those that can be sent decide nothing.
+    """
+    room, more, later, between = budget_tokens, 0, 0, 0
+    for at in range(len(messages) - 1, -1, -1):
+        is_most = max_messages is not None and at >= pinned and len(messages) - at > max_messages
+        if room <= 0 or is_most:
+            newest = sum(sizes[at + 1 :])
+            return _correction(newest + more, newest)
+        now = reported_tokens(messages[at].message)
+        if now:
+            if later > now:
+                more += later - now - between
+            later, between = now, 0
+        between += sizes[at]
         room -= sizes[at]
-    return False
+    return _correction(reported, sum(sizes))
 
 
 def _correction(reported: int, estimated: int) -> float:

@@ -1,9 +1,9 @@
 """The context within a budget, built from the end of a window.
 
 `build_context` of the whole window is the definition. The end gives the same context where it holds
-everything that decides: more than the budget or the most messages take, a call for each result,
-all that is pinned, and the newest reported usage as far as that counts. Only the ids of calls may
-differ: an id that a branch repeats is changed only if both messages were read.
+everything that decides: more than the budget or the most messages take, a call for each result, and
+all that is pinned. Only the ids of calls may differ: an id that a branch repeats is changed only if
+both messages were read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from perdure.context.build import (
     Context,
     History,
     context_of,
-    is_report_out_of_reach,
     leading,
     text_only,
     trim_history,
 )
 from perdure.context.emission import ContextMessage, emit, readable_body, retained_messages
 from perdure.context.pins import with_pins
-from perdure.context.tokens import context_tokens, estimate_tokens, reported_tokens
+from perdure.context.tokens import context_tokens, estimate_tokens
 from perdure.context.tool_pairs import repair_pairs
 from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId
@@ -67,38 +66,17 @@ def context_of_end(
     if question is None:
         return None
     sizes = [estimate_tokens(each.message, scale) for each in paired]
+    budget = math.inf if budget_tokens is None else budget_tokens
+    is_most = max_messages is not None and len(paired) - question > max_messages
+    if sum(sizes[question + 1 :]) < budget and not is_most:
+        return None  # what stands before the end may be sent, or correct the estimates
     reported = context_tokens([each.message for each in paired], scale)
-    budget, pins = math.inf if budget_tokens is None else budget_tokens, joined.pins
     trim = trim_history(
-        paired, sizes, reported, budget, pinned=first, pins=pins, max_messages=max_messages
+        paired, sizes, reported, budget, pinned=first, pins=joined.pins, max_messages=max_messages
     )
     if not any(each is trim.first for each in paired[question + 1 :]):
         return None
-    kept = sum(sizes[:first]) + sum(sizes[question:])
-    if kept <= budget and (max_messages is None or len(paired) - question <= max_messages):
-        return None  # the exchange at `question` fits: a pin right before it hides that
-    is_known = _is_known(
-        paired, sizes, question, reported=reported, budget=budget, max_messages=max_messages
-    )
-    return context_of(joined, said, trim, model) if is_known else None
-
-
-def _is_known(
-    messages: Sequence[ContextMessage],
-    sizes: Sequence[int],
-    question: int,
-    *,
-    reported: int,
-    budget: float,
-    max_messages: int | None,
-) -> bool:
-    """Whether usage that was reported before the end, at `question`, cannot change the budget."""
-    if any(reported_tokens(each.message) for each in messages[question:]):
-        return sum(sizes) >= reported or is_report_out_of_reach(
-            messages, sizes, budget, max_messages
-        )
-    is_full = sum(sizes[question:]) >= budget
-    return is_full or (max_messages is not None and len(messages) - question >= max_messages)
+    return context_of(joined, said, trim, model)
 
 
 def from_question(window: ContextWindow) -> ContextWindow:

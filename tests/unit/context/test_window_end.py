@@ -18,7 +18,8 @@ BUDGET = 200
 def exchanges(count: int, usage: Usage | None = None) -> list[Message]:
     said: list[Message] = []
     for number in range(count):
-        said += [user(f"ask {number} " * 10), assistant(f"answer {number} " * 10, usage=usage)]
+        asked, answered = f"ask {number:04} " * 8, f"answer {number:04} " * 8
+        said += [user(asked), assistant(answered, usage=usage)]
     return said
 
 
@@ -59,10 +60,31 @@ def test_message_limit_alone_needs_end_only() -> None:
     assert needed(log, None, 6) < 12
 
 
-def test_report_greater_than_estimates_needs_older_entries() -> None:
+def growing_reports(count: int, per_message: int) -> list[Message]:
+    """Exchanges after each of which the provider reported what it had been sent so far."""
+    said = exchanges(count)
+    for at in range(1, len(said), 2):
+        said[at] = assistant(said[at].text, usage=Usage((at + 1) * per_message))
+    return said
+
+
+@pytest.mark.parametrize("per_message", [1, 20, 50, 500])
+def test_reports_of_long_window_need_end_only(per_message: int) -> None:
+    found: set[int] = set()
+    for count in (100, 400):
+        log = TreeLog()
+        log.extend(*growing_reports(count, per_message))
+        found.add(needed(log))
+    assert len(found) == 1
+    assert max(found) < 20
+
+
+def test_reports_between_answers_correct_estimates_of_long_window() -> None:
     log = TreeLog()
-    log.extend(*exchanges(100, Usage(1_000)))
-    assert 40 < needed(log) < 100
+    log.extend(*growing_reports(100, 40))
+    right = build_context(log.window(), budget_tokens=BUDGET)
+    assert len(right.messages) == 4
+    assert 130 < right.tokens <= BUDGET
 
 
 def test_report_too_far_back_does_not_count() -> None:
