@@ -64,9 +64,13 @@ class Module:
         source = CLIENT.joinpath(*name.split(".")).with_suffix(".py")
         self.tree = ast.parse(source.read_text(encoding="utf-8"))
         self.homes: dict[str, str] = {}
-        for node in self.tree.body:
+        self.spelled: dict[str, str] = {}
+        for node in _top(self.tree):
             if isinstance(node, ast.ImportFrom) and node.module:
-                self.homes |= {alias.name: node.module for alias in node.names}
+                self.homes |= {alias.asname or alias.name: node.module for alias in node.names}
+                self.spelled |= {
+                    a.asname: f"{a.name} as {a.asname}" for a in node.names if a.asname
+                }
             elif isinstance(node, ast.Import):
                 self.homes |= {alias.name: "" for alias in node.names}
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -83,6 +87,15 @@ class Module:
                     for each in node.body
                     if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
                 )
+
+
+def _top(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a module, with those that only checkers see."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
+        else:
+            yield node
 
 
 class Text:
@@ -106,7 +119,7 @@ class Text:
                 self.used.add(each.id)
                 continue
             name = "Iterator" if each.id == "AsyncIterator" else each.id
-            self.imports.add((module.homes[each.id], name))
+            self.imports.add((module.homes[each.id], module.spelled.get(name, name)))
         return ast.unparse(node).replace("AsyncIterator[", "Iterator[")
 
     def parameters(self, module: Module, node: Function) -> str:

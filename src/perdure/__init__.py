@@ -410,7 +410,8 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 def _loaded(name: str) -> object:
     """The public name `name`, loaded now and kept."""
     if name in _HOMES:
-        value: object = getattr(importlib.import_module(_HOMES[name]), name)
+        with importlib.import_module("perdure.stores.access.collector").collector_paused():
+            value: object = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     elif name == "__version__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import time
 
 import msgspec
@@ -36,7 +35,7 @@ class SystemClock:
 
 def system_random(count: int, /) -> bytes:
     """`count` bytes that nobody can guess."""
-    return secrets.token_bytes(count)
+    return os.urandom(count)
 
 
 class Outside(msgspec.Struct, frozen=True):

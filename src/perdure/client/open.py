@@ -27,6 +27,7 @@ from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.key import StoreKey
@@ -235,7 +236,8 @@ def _marks(*, is_trusted: bool) -> Marks:
 def _opener_of(scheme: str) -> Opener:
     module, name = _BACKENDS[scheme]
     try:
-        return cast("Opener", getattr(importlib.import_module(module), name))
+        with collector_paused():
+            return cast("Opener", getattr(importlib.import_module(module), name))
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"a {scheme} store needs {error.name}: install it with `pip install 'perdure[pg]'`"

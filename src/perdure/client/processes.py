@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import socket
 from pathlib import Path
 
 _NAME = re.compile(r"(?:.*, )?pid (?P<pid>\d+) on (?P<host>\S+) \((?P<space>\d+)\.(?P<start>\d+)\)")
 _PROC = Path("/proc")
-_CHOSEN = secrets.randbits(48)
+_CHOSEN = int.from_bytes(os.urandom(6), "big")
 
 
 def this_process() -> str:

@@ -15,14 +15,11 @@ import msgspec
 from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
 from perdure.client.conversation.append import Appender, ExpectedLeaf
-from perdure.client.conversation.authority import agent_of_fork, questions_in_force
 from perdure.client.conversation.hook_points import ask_hooks
-from perdure.client.conversation.workspace import require_folder
 from perdure.client.erase import erase_session
 from perdure.client.reads import EntryRef, OpenQuestion, open_questions
 from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
-from perdure.engine.hooks.points import BeforeFork, BeforeTree, Forked, TreeMoved
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import InvalidEntry, LeafConflict, TurnOpen
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
@@ -50,13 +47,17 @@ from perdure.stores.retention.erase import Certificate, ForkPolicy
 
 if TYPE_CHECKING:
     from perdure.client import transfers
-    from perdure.client.conversation import abandonment, role_sessions
+    from perdure.client.conversation import abandonment, authority, role_sessions, workspace
     from perdure.client.inbox import answer as answering
+    from perdure.engine.hooks import points
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     answering = Later("perdure.client.inbox.answer")
+    authority = Later("perdure.client.conversation.authority")
+    points = Later("perdure.engine.hooks.points")
     transfers = Later("perdure.client.transfers")
     role_sessions = Later("perdure.client.conversation.role_sessions")
+    workspace = Later("perdure.client.conversation.workspace")
 
 
 @takes_all_declared
@@ -99,7 +100,7 @@ class Session(Appender):
             if expected is not msgspec.UNSET and expected != leaf:
                 raise LeafConflict(self.id, expected, leaf)
             return None
-        summary = await ask_hooks(self._hooks, BeforeTree(self.id, leaf, target))
+        summary = await ask_hooks(self._hooks, points.BeforeTree(self.id, leaf, target))
         if isinstance(summary, str) and summary.strip():
             told = BranchSummary(summary, from_id=target)
             return await self._move(told, expected, idempotency_key, state.head)
@@ -124,7 +125,7 @@ class Session(Appender):
         await self._require_no_role(state, "branch")
         target = None if entry is None else await self._in_tree(entry)
         expected = await self._resolve_expected_leaf(expected_leaf)
-        other = await ask_hooks(self._hooks, BeforeTree(self.id, state.leaf, target))
+        other = await ask_hooks(self._hooks, points.BeforeTree(self.id, state.leaf, target))
         told = other if isinstance(other, str) and other.strip() else summary
         if isinstance(told, str):
             told = BranchSummary(told)
@@ -138,7 +139,7 @@ class Session(Appender):
         """
         unclosed = await self._backing.log.open_questions(self.id)
         found = open_questions(unclosed, self._outside.clock.now_ms())
-        return await questions_in_force(self._backing.store, found)
+        return await authority.questions_in_force(self._backing.store, found)
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Name `entry`; None or blanks take the name away.
@@ -198,10 +199,10 @@ class Session(Appender):
         folder = absolute(cwd)
         require_header(subject=subject, metadata=metadata, cwd=folder)
         if folder is not None:
-            require_folder(folder)
+            workspace.require_folder(folder)
         await self.flush()
         leaf = None if at is None else await self._in_tree(at)
-        await ask_hooks(self._hooks, BeforeFork(self.id, leaf))
+        await ask_hooks(self._hooks, points.BeforeFork(self.id, leaf))
         state = await self._look()
         point = ForkPoint(
             stream=self.id,
@@ -217,11 +218,11 @@ class Session(Appender):
             subject=subject or state.header.subject,
         )
         store = self._backing.store
-        entries = await agent_of_fork(store, self.id, folder)
+        entries = await authority.agent_of_fork(store, self.id, folder)
         write = Write(stream=header.id, create=header, entries=entries)
         made = await store.commit(Commit(writes=(write,), at=header.created_at))
         fork = await store.state(header.id)
-        await self._hooks.tell(Forked(self.id, fork.header.id))
+        await self._hooks.tell(points.Forked(self.id, fork.header.id))
         return Session(
             StoredSession(store), fork, self._outside, self._bus, self._hooks, entry_ids=made.copies
         )
@@ -382,4 +383,4 @@ class Session(Appender):
     async def _tell_moved(self, moved: Entry, head: int) -> None:
         """Run the hooks of a move, unless it is one of before `head`: a repeated call's."""
         if moved.seq > head:
-            await self._hooks.tell(TreeMoved(self.id, moved))
+            await self._hooks.tell(points.TreeMoved(self.id, moved))

@@ -8,20 +8,25 @@ never leave it), ``endorsed`` (a digest for each trusted entry that has no mark 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.client.conversation.agent_binding import BINDING_KINDS
 from perdure.errors import ConfigError
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.marks import KEY_BYTES, TURN_KINDS, Marks
 from perdure.stores.protocol import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import agent_binding
+else:
+    agent_binding = Later("perdure.client.conversation.agent_binding")
 
 _SOME = 500
 """Entries that are read at once."""
@@ -94,18 +99,18 @@ class TrustFolder:
         try:
             return self._key() or self._made_key()
         except ConfigError:
-            return secrets.token_bytes(KEY_BYTES)
+            return os.urandom(KEY_BYTES)
 
     def _made_key(self) -> bytes:
         """A new key; another process's where that was first."""
 
         def write(folder: Path) -> None:
-            draft = folder / f".key-{secrets.token_hex(8)}"
+            draft = folder / f".key-{os.urandom(8).hex()}"
             try:
                 with os.fdopen(
                     os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
                 ) as f:
-                    f.write(secrets.token_bytes(KEY_BYTES))
+                    f.write(os.urandom(KEY_BYTES))
                     f.flush()
                     os.fsync(f.fileno())
                 with suppress(FileExistsError):
@@ -164,7 +169,7 @@ async def _with_authority(store: SessionStore, stream: StreamId) -> list[Entry]:
         after = page[-1].seq
         in_turn = state.open_turn is not None and after >= state.open_turn
         for entry in page:
-            is_told = entry.kind in TURN_KINDS or entry.kind in BINDING_KINDS
+            is_told = entry.kind in TURN_KINDS or entry.kind in agent_binding.BINDING_KINDS
             is_open = in_turn and entry.seq >= (state.open_turn or 0)
             if is_told or is_open or (is_flow and entry.kind != FlowImported.kind):
                 found.append(entry)

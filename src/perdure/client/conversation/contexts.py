@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.client.amounts import amount
-from perdure.client.conversation.agent_binding import (
-    BINDING_KINDS,
-    LOOKED_AT,
-    ContextSettings,
-    context_settings_in,
-    model_of,
-)
 from perdure.client.reads import EntryRef, SessionReader
-from perdure.context.build import Context, build_context
-from perdure.context.compaction import LeftContext, left_context
-from perdure.context.pins import pins_of
-from perdure.context.window_end import context_of_end, from_question
-from perdure.engine.windows import near_pins, pinned_window
 from perdure.errors import InvalidEntry
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.fold import ContextWindow, undone_of
@@ -30,9 +18,19 @@ from perdure.stores.access.collector import collector_paused
 from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
-    from perdure.client.conversation import role_sessions
+    from perdure.client.conversation import agent_binding, role_sessions
+    from perdure.context import build, window_end
+    from perdure.context import compaction as compactions
+    from perdure.context import pins as pin_notes
+    from perdure.engine import windows
 else:
+    agent_binding = Later("perdure.client.conversation.agent_binding")
+    build = Later("perdure.context.build")
+    compactions = Later("perdure.context.compaction")
+    pin_notes = Later("perdure.context.pins")
     role_sessions = Later("perdure.client.conversation.role_sessions")
+    window_end = Later("perdure.context.window_end")
+    windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
 """Entries that a context within a budget reads at first, and how many times as many next."""
@@ -42,7 +40,7 @@ _FIRST_READ, _READ_MORE = 64, 4
 class ContextReader(SessionReader):
     """The part of a `Session` that is about its context and its model."""
 
-    async def context(self, budget_tokens: int | None = None) -> Context:
+    async def context(self, budget_tokens: int | None = None) -> build.Context:
         """What a model would be sent if the conversation went on now, and why.
 
         Of an agent's session it is what that agent is sent, with its `history` and its
@@ -53,15 +51,17 @@ class ContextReader(SessionReader):
         """
         amount("budget_tokens", budget_tokens, least=1)
         leaf = (await self._look()).leaf
-        shaping = context_settings_in(await self._backing.log.notes(self.id, BINDING_KINDS))
+        shaping = agent_binding.context_settings_in(
+            await self._backing.log.notes(self.id, agent_binding.BINDING_KINDS)
+        )
         context = None
         if budget_tokens is not None or shaping.compaction.max_messages is not None:
             context = await self._context_of_end(leaf, shaping, budget_tokens)
         if context is None:
-            window = await pinned_window(self._backing.log, self.id, leaf)
+            window = await windows.pinned_window(self._backing.log, self.id, leaf)
             model = await self._model(window)
             with collector_paused():
-                context = build_context(
+                context = build.build_context(
                     window,
                     budget_tokens=budget_tokens,
                     history=shaping.history,
@@ -73,8 +73,11 @@ class ContextReader(SessionReader):
         return context
 
     async def _context_of_end(
-        self, leaf: EntryId | None, shaping: ContextSettings, budget_tokens: int | None
-    ) -> Context | None:
+        self,
+        leaf: EntryId | None,
+        shaping: agent_binding.ContextSettings,
+        budget_tokens: int | None,
+    ) -> build.Context | None:
         """The context within a budget, read from the end of the window; None if that takes all."""
         log, limit = self._backing.log, _FIRST_READ
         pins = await self.pins()
@@ -82,10 +85,10 @@ class ContextReader(SessionReader):
             window = await log.context_window(self.id, leaf, limit)
             if not window.earlier:
                 return None
-            near = await near_pins(log, self.id, from_question(window), pins)
+            near = await windows.near_pins(log, self.id, window_end.from_question(window), pins)
             if near is None:
                 return None
-            context = context_of_end(
+            context = window_end.context_of_end(
                 window,
                 pins,
                 near,
@@ -113,15 +116,15 @@ class ContextReader(SessionReader):
         state, log = await self._look(), self._backing.log
         if state.info.status == "erased":
             return state.info
-        window = await log.context_window(self.id, state.leaf, LOOKED_AT)
+        window = await log.context_window(self.id, state.leaf, agent_binding.LOOKED_AT)
         model = await self._model(window)
         return msgspec.structs.replace(state.info, model=model)
 
     async def pins(self) -> frozenset[EntryId]:
         """The entries that are pinned, on whatever branch."""
-        return pins_of(await self._backing.log.notes(self.id, (Pin.kind,)))
+        return pin_notes.pins_of(await self._backing.log.notes(self.id, (Pin.kind,)))
 
-    async def left_by(self, compaction: EntryRef | None = None) -> LeftContext | None:
+    async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """What `compaction` (default: the one in effect) took out of the context, and what stayed.
 
         Shape: None where no compaction is in effect.
@@ -137,7 +140,7 @@ class ContextReader(SessionReader):
         if end is None:
             return None
         undone = undone_of(await log.notes(self.id, (CompactionUndone.kind,)))
-        left = left_context(await log.branch(self.id, end), undone, await self.pins())
+        left = compactions.left_context(await log.branch(self.id, end), undone, await self.pins())
         if left is None:
             reason = f"{end} is no compaction"
             raise InvalidEntry(reason, told=reason)

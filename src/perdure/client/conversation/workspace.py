@@ -13,13 +13,15 @@ import msgspec
 from perdure.bounds.files import read_named_text
 from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
-from perdure.client.conversation.agent_binding import Binding
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.argument_checks import check_fields
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Scope
 from perdure.workflow.templates import context_names, with_context
+
+if TYPE_CHECKING:
+    from perdure.client.conversation.agent_binding import Binding
 
 _HEAD_BYTES = 4096
 _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")

@@ -35,8 +35,8 @@ from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.portal import Handle, portal_of
 from perdure.client.watch import Watch as AsyncWatch
-from perdure.context.build import Context
-from perdure.context.compaction import LeftContext
+from perdure.context import build
+from perdure.context import compaction as compactions
 from perdure.engine.hooks.points import HookName
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
@@ -229,7 +229,7 @@ class Session(Handle[AsyncSession]):
         """
         return self.portal.call(self.asynchronous.find(prefix))
 
-    def context(self, budget_tokens: int | None = None) -> Context:
+    def context(self, budget_tokens: int | None = None) -> build.Context:
         """What a model would be sent if the conversation went on now, and why.
 
         Of an agent's session it is what that agent is sent, with its `history` and its
@@ -248,7 +248,7 @@ class Session(Handle[AsyncSession]):
         """The entries that are pinned, on whatever branch."""
         return self.portal.call(self.asynchronous.pins())
 
-    def left_by(self, compaction: EntryRef | None = None) -> LeftContext | None:
+    def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """What `compaction` (default: the one in effect) took out of the context, and what stayed.
 
         Shape: None where no compaction is in effect.

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from perdure.engine.hooks.points import Block, HookName, HookPoint
 from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks import takes_declared
+from perdure.stores.access.lazy_modules import Later
 from perdure.tools.callbacks import run_callback
+
+if TYPE_CHECKING:
+    from perdure.engine.hooks import points
+else:
+    points = Later("perdure.engine.hooks.points")
 
 Hook = Callable[[Any], Any]
 """A function of the point, plain or async; what it gives back is the answer, None for none."""
 
-P = TypeVar("P", bound=HookPoint)
+P = TypeVar("P", bound="points.HookPoint")
 
 _log = logging.getLogger(__name__)
 
@@ -40,14 +45,16 @@ class Hooks:
 
     def __init__(self, *before: Hooks | None) -> None:
         self._before = tuple(hooks for hooks in before if hooks is not None)
-        self._hooks: dict[str, list[Registered]] = {name: [] for name in get_args(HookName)}
+        self._hooks: dict[str, list[Registered]] = {}
 
     def __repr__(self) -> str:
         own = {name: len(hooks) for name, hooks in self._hooks.items() if hooks}
         return f"<Hooks {own}>"
 
     @takes_declared
-    def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
+    def on(
+        self, name: points.HookName, hook: Hook, *, is_guard: bool | None = None
+    ) -> Callable[[], None]:
         """Run `hook` at the point `name` from now on.
 
         `is_guard` says whether its failure blocks; None is as the point has it.
@@ -55,18 +62,18 @@ class Hooks:
         Raises: WrongArgument for a point that there is not.
         """
         registered = Registered(hook, is_guard)
-        self._hooks[name].append(registered)
+        self._hooks.setdefault(name, []).append(registered)
 
         def remove() -> None:
             self._hooks[name] = [each for each in self._hooks[name] if each is not registered]
 
         return remove
 
-    def has(self, name: HookName) -> bool:
+    def has(self, name: points.HookName) -> bool:
         """Whether there is a hook at that point."""
         return bool(self.at(name))
 
-    async def tell(self, point: HookPoint) -> None:
+    async def tell(self, point: points.HookPoint) -> None:
         """Run the hooks of a point that takes no answer."""
         await self.ask(point)
 
@@ -85,13 +92,13 @@ class Hooks:
             point = msgspec.structs.replace(point, **{field: answer})
         return point, None
 
-    def at(self, name: HookName) -> tuple[Registered, ...]:
+    def at(self, name: points.HookName) -> tuple[Registered, ...]:
         """The hooks of one point, in the order in which they run."""
         first = (each for hooks in self._before for each in hooks.at(name))
-        return (*first, *self._hooks[name])
+        return (*first, *self._hooks.get(name, ()))
 
 
-async def _answer(registered: Registered, point: HookPoint) -> object:
+async def _answer(registered: Registered, point: points.HookPoint) -> object:
     try:
         answer: object = await run_callback(registered.hook, point)
         if answer is not None and not isinstance(answer, point.takes):
@@ -101,4 +108,4 @@ async def _answer(registered: Registered, point: HookPoint) -> object:
         log_failure(_log, error, "a hook of %s failed", point.name)
         is_guard = point.is_guard if registered.is_guard is None else registered.is_guard
         reason = f"a hook of {point.name} failed ({type(error).__name__})"
-        return Block(reason) if is_guard else None
+        return points.Block(reason) if is_guard else None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 
+from perdure.stores.access.collector import collector_paused
+
 
 class Later:
     """Stands for the module `name`."""
@@ -16,6 +18,8 @@ class Later:
         self._name = name
 
     def __getattr__(self, attribute: str) -> object:
-        value: object = getattr(importlib.import_module(self._name), attribute)
+        with collector_paused():
+            module = importlib.import_module(self._name)
+        value: object = getattr(module, attribute)
         setattr(self, attribute, value)
         return value
