@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+
+from perdure.stores.access.collector import collector_paused
 
 INTERRUPTED = 130
 
@@ -10,10 +13,12 @@ INTERRUPTED = 130
 def run() -> int:
     """Run the command line; the exit code. Ctrl-C while it is being loaded ends it quietly too."""
     try:
-        main = importlib.import_module("perdure.apps.cli.main").main
+        with collector_paused():
+            main = importlib.import_module("perdure.apps.cli.main").main
     except KeyboardInterrupt:
         return INTERRUPTED
     code: int = main()
+    gc.freeze()  # the interpreter looks through all that is loaded once more before it ends
     return code
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,8 +31,10 @@ from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.context.compaction import LeftContext
 from perdure.session.entries import Entry
+
+if TYPE_CHECKING:
+    from perdure.context.compaction import LeftContext
 
 _PREVIEW_CELLS = 60
 

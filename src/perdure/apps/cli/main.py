@@ -26,6 +26,7 @@ from perdure.apps.terminal.output import (
 from perdure.apps.terminal.text import shorten_echoes
 from perdure.errors import PerdureError
 from perdure.secrets.mask import mask_secrets
+from perdure.stores.access.collector import collector_paused
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,9 +85,11 @@ def _is_nowhere() -> bool:
 
 def _run(words: list[str]) -> int:
     set_up_logs(os.environ, sys.stderr)
-    importlib.import_module("perdure.apps.settings.lookup").apply_limits()
     # By name: what reads a command line takes longer to load than this module takes to run.
-    code: int = importlib.import_module("perdure.apps.cli.program").run(words)
+    with collector_paused():
+        importlib.import_module("perdure.apps.settings.lookup").apply_limits()
+        program = importlib.import_module("perdure.apps.cli.program")
+    code: int = program.run(words)
     return code
 
 

@@ -14,6 +14,7 @@ from perdure.apps.cli.surface.page import page_lines
 from perdure.apps.cli.surface.shape import Command, describe_program
 from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
 from perdure.apps.terminal.style import Style
+from perdure.stores.access.collector import collector_paused
 
 _COMPLETION = "perdure.apps.cli.surface.command"
 _ASKED_TO_COMPLETE = "__complete"
@@ -54,7 +55,8 @@ def run(words: Sequence[str]) -> int:
     """
     if words and words[0] == _ASKED_TO_COMPLETE:
         return _complete(words[1:])
-    command = typer.main.get_command(_program(words[0] if words else None))
+    with collector_paused():
+        command = typer.main.get_command(_program(words[0] if words else None))
     if "--help" in words[: words.index("--") if "--" in words else None]:
         show_lines(page_lines(shape_of(command).at(words), width(), out_style()))
         return DONE

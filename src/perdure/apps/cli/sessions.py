@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,6 @@ from perdure.apps.cli.options import (
 from perdure.apps.cli.search import command as search
 from perdure.apps.cli.session_ids import opened_session
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.contexts import context_data, context_lines
 from perdure.apps.terminal.outline import Line, Row, lines_of
 from perdure.apps.terminal.output import (
     local_day,
@@ -32,25 +31,24 @@ from perdure.apps.terminal.output import (
     show_lines,
     width,
 )
-from perdure.apps.terminal.reports import (
-    MOST_READ,
-    children_lines,
-    earlier_line,
-    report_data,
-    report_lines,
-    report_of,
-    row_data,
-)
 from perdure.apps.terminal.tables import Column, table
 from perdure.apps.terminal.text import one_line
 from perdure.apps.terminal.tree_lines import draw
-from perdure.client.conversation.lineage import children_of
 from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.tree import branch_to, index_of, nodes_of, tree_json
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.apps.terminal import contexts, reports
+    from perdure.client.conversation import lineage
+else:
+    contexts = Later("perdure.apps.terminal.contexts")
+    lineage = Later("perdure.client.conversation.lineage")
+    reports = Later("perdure.apps.terminal.reports")
 
 _BY_NAME = (
     "perdure.apps.picker.command",
@@ -131,7 +129,7 @@ def list_sessions(
                 limit or None, scope=scope, cwd=cwd, query=query, subject=subject
             )
         if as_json:
-            show_json([row_data(info) for info in found])
+            show_json([reports.row_data(info) for info in found])
         elif found:
             show_lines(_rows(found))
         else:
@@ -193,12 +191,14 @@ def show_session(
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
-            most = None if as_json else MOST_READ
-            report = await report_of(await opened_session(opened, session), opened.backend, most)
+            most = None if as_json else reports.MOST_READ
+            report = await reports.report_of(
+                await opened_session(opened, session), opened.backend, most
+            )
         if as_json:
-            show_json(report_data(report))
+            show_json(reports.report_data(report))
         else:
-            show_lines(report_lines(report, width(), out_style()))
+            show_lines(reports.report_lines(report, width(), out_style()))
 
     return run(work)
 
@@ -240,17 +240,17 @@ def show_tree(
             last = None if is_all or as_json else limit * _READ_PER_LINE
             entries = await handle.tree_entries(last)
             roots = nodes_of(index_of(entries), await handle.labels())
-            children = await children_of(opened.backend, handle.id, last)
+            children = await lineage.children_of(opened.backend, handle.id, last)
             earlier = await _earlier(handle, opened.backend, entries) if last else 0
         if as_json:
             show_encoded(tree_json(roots, handle.leaf))
             return
         lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
         if earlier:
-            show(earlier_line(earlier, "--all"))
+            show(reports.earlier_line(earlier, "--all"))
         show_lines(draw(lines, handle.id, width(), out_style()))
         show_lines(_foreign(lines, handle.id))
-        show_lines(children_lines(children, out_style()))
+        show_lines(reports.children_lines(children, out_style()))
         if not lines:
             show("Nothing was said in this session yet.")
 
@@ -299,10 +299,10 @@ def show_context(
         async with existing_store(store, namespace) as opened:
             handle = await opened_session(opened, session)
             context = await handle.context(budget)
-            report = await report_of(handle, opened.backend, 1)
+            report = await reports.report_of(handle, opened.backend, 1)
         if as_json:
-            show_json(context_data(context, report.system_prompt))
+            show_json(contexts.context_data(context, report.system_prompt))
         else:
-            show_lines(context_lines(context, report, budget, out_style()))
+            show_lines(contexts.context_lines(context, report, budget, out_style()))
 
     return run(work)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NothingToPick
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
-from perdure.apps.picker.screen import choose
-from perdure.apps.picker.selection import choices_of, first_state
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json
-from perdure.apps.terminal.reports import row_data
 from perdure.client.clock import absolute
 from perdure.client.store import Store
 from perdure.session.info import SessionInfo
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.apps.picker import screen, selection
+    from perdure.apps.terminal import reports
+else:
+    reports = Later("perdure.apps.terminal.reports")
+    screen = Later("perdure.apps.picker.screen")
+    selection = Later("perdure.apps.picker.selection")
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -61,7 +67,7 @@ def pick(
         if info is None:
             return INTERRUPTED
         if as_json:
-            show_json(row_data(info))
+            show_json(reports.row_data(info))
         else:
             show(info.id)
         return DONE
@@ -80,5 +86,7 @@ async def pick_session(
     if not found:
         raise NothingToPick
     # In this thread: a terminal that is raw waits for its person, and nothing else goes on.
-    choice = choose(first_state(choices_of(found), absolute(folder) or "", query))
+    choice = screen.choose(
+        selection.first_state(selection.choices_of(found), absolute(folder) or "", query)
+    )
     return None if choice is None else choice.info

@@ -109,7 +109,7 @@ class ContextReader(SessionReader):
             model = await role_sessions.model_of_role(store, clock, state.header)
             if model is not None:
                 return model
-        return await model_of(self._backing.log, self.id, window)
+        return await agent_binding.model_of(self._backing.log, self.id, window)
 
     async def info(self) -> SessionInfo:
         """Its row in a list of sessions as it is now, and the model that answers in it."""
