@@ -12,11 +12,12 @@ from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
-from perdure.stores.postgres.search import index_query, indexer, parts
-from perdure.stores.postgres.search.parts import forget
+from perdure.stores.postgres.search import service, tables
+from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import SessionStore
 from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.search import indexer
 from tests.conformance.store.building import S, append, create, header, said
 from tests.conformance.store.random_log import check_it_finds_what_memory_finds
 from tests.fakes.samples import sampled
@@ -239,10 +240,10 @@ async def test_a_search_goes_by_the_indexes_under_row_level_security(
     db.execute("SET enable_bitmapscan = off")
     ns, keys, ends = "default", ["number7"], ["number8"]
     for sql, values, condition in (
-        (indexer.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
-        (index_query.EXACT, ([1], keys, ns), "(first <= "),
-        (index_query.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
-        (index_query.SAID, ([1], [7], ns, 0, 2**60), "(number = "),
+        (service.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
+        (tables.EXACT, ([1], keys, ns), "(first <= "),
+        (tables.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
+        (tables.SPOKEN, ([1], [7], ns, 0, 2**60), "(number = "),
     ):
         plan = db.execute(b"EXPLAIN " + sql.encode(), values).fetchall()
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql
@@ -252,7 +253,6 @@ async def test_a_text_too_long_for_any_part_is_found(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexer, "MOST_WORDS", 1_000)
-    monkeypatch.setattr(parts, "MOST_WORDS", 1_000)
     words = [f"w{number:07}" for number in range(1_300)]
     await filled(store)
     await append(store, S, said(" ".join(words)), said("after it w0000007"))

@@ -13,8 +13,8 @@ from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.maintenance.stats import sizes_and_growth
 from perdure.stores.sqlite.orphans import stray_problems
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import indexer
-from perdure.stores.sqlite.search.index_check import index_problems
+from perdure.stores.sqlite.search.log import SqliteLog, progress
+from perdure.stores.sqlite.search.service import index_problems
 from perdure.stores.verification import Steps
 from tests.fakes.streams import create, say
 from tests.integration.sqlite.conftest import Opener
@@ -28,9 +28,9 @@ READS: dict[str, Callable[[Tables], object]] = {
         tables, "small", reads.position(tables, "small") - 6, 1000
     ),
     "position": lambda tables: reads.position(tables, "small"),
-    "search-progress": lambda tables: indexer.progress(tables, 2),
-    "search-first": lambda tables: list(indexer.entries(tables, 2, 0)),
-    "search-titles": lambda tables: list(indexer.titles(tables, 2, 0)),
+    "search-progress": lambda tables: progress(tables, 2),
+    "search-first": lambda tables: list(SqliteLog(tables, 2).entries(0)),
+    "search-titles": lambda tables: list(SqliteLog(tables, 2).titles(0)),
     "verify-strays": lambda tables: list(stray_problems(tables, "small")),
     "verify-index": lambda tables: list(index_problems(tables, "small", Steps(None, 0))),
     "stats": lambda tables: sizes_and_growth(tables, "small", 0),

@@ -21,8 +21,11 @@ from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.search import indexer
+from perdure.stores.search.sqlite_tables import stored_mark, text_count
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import index_query, indexer
+from perdure.stores.sqlite.search import service
+from perdure.stores.sqlite.search.log import progress
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.raw_database import raw_database
@@ -78,15 +81,15 @@ async def test_the_index_grows_in_steps_each_whole(
     marks: list[tuple[int, ...]] = []
     with raw_database(path) as db:
         tables = Tables(db)
-        upto = indexer.progress(tables, 1)
+        upto = progress(tables, 1)
         is_over = False
         while not is_over:
-            step = indexer.build_part(indexer.next_step(tables, 1, upto))
+            step = indexer.with_part(service.next_step(tables, 1, upto))
             db.execute("BEGIN IMMEDIATE")
-            is_over = indexer.put_in(tables, 1, step)
+            is_over = service.put_in(tables, 1, step)
             db.execute("COMMIT")
-            marks.append(indexer.mark_of(tables, 1)[1:])
-            found = index_query.hits(tables, "default", everything, sought_in("word"))
+            marks.append(stored_mark(tables, 1)[1:])
+            found = service.hits(tables, "default", everything, sought_in("word"))
             assert len(found) == expected
             assert len({(hit.stream, hit.entry) for hit in found}) == expected
     assert marks == sorted(marks)
@@ -102,12 +105,12 @@ async def test_a_step_that_was_read_before_an_erasure_is_not_put_in(
     await filled(store)
     with raw_database(path) as db:
         tables = Tables(db)
-        step = indexer.next_step(tables, 1, indexer.progress(tables, 1))
-        indexer.forget(tables, 1, list(indexer.entries_of(tables, 1, 1, (7, 7))))
+        step = service.next_step(tables, 1, progress(tables, 1))
+        service.forget(tables, 1, positions(tables, (7, 7)))
 
-        assert indexer.put_in(tables, 1, step) is False
+        assert service.put_in(tables, 1, step) is False
 
-        assert indexer.texts(tables, "default") == 0
+        assert text_count(tables, 1) == 0
 
 
 async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Opener) -> None:
@@ -307,14 +310,19 @@ def bytes_of(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def positions(tables: Tables, seqs: tuple[int, int]) -> list[int]:
+    sql = "SELECT n FROM entry WHERE stream = 1 AND seq BETWEEN ? AND ?"
+    return [row[0] for row in tables.rows(sql, *seqs)]
+
+
 def forget(path: Path, seqs: tuple[int, int]) -> None:
     """Forget entries as an erasure would, with the store's settings."""
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("BEGIN IMMEDIATE")
         tables = Tables(db)
-        indexer.forget(tables, 1, list(indexer.entries_of(tables, 1, 1, seqs)))
-        indexer.forget(tables, 1, list(indexer.titles(tables, 1, 0, 1)))
+        service.forget(tables, 1, positions(tables, seqs))
+        service.forget(tables, 1, [-1])
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 

@@ -37,7 +37,7 @@ from perdure.stores.postgres.retention import erase as erasure
 from perdure.stores.postgres.retention import policy as retention_policy
 from perdure.stores.postgres.retention import quotas
 from perdure.stores.postgres.rows import is_text
-from perdure.stores.postgres.search import index_query, indexer
+from perdure.stores.postgres.search import service as search_service
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -278,18 +278,13 @@ class _SearchMethods(_Handle):
         # Where the database cannot be written, the search reads what is not indexed.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await index_query.hits(self._db, query, sought)
+        return await search_service.hits(self._db, query, sought)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
-        progress = await indexer.progress(self._db)
-        if progress.is_due:
-            await indexer.index_upto(self._db, progress.horizon, on_progress)
+        await search_service.index(self._db, on_progress)
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        await indexer.clear(self._db)
-        horizon = (await indexer.progress(self._db)).horizon
-        await indexer.index_upto(self._db, horizon, on_progress)
-        return await indexer.texts(self._db)
+        return await search_service.reindex(self._db, on_progress)
 
 
 class _EraseMethods(_Handle):

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from perdure.stores.sqlite.retention import erase as erasure
     from perdure.stores.sqlite.retention import erase_records, quotas
     from perdure.stores.sqlite.retention import policy as retention_policy
-    from perdure.stores.sqlite.search import index_query, index_steps, indexer
+    from perdure.stores.sqlite.search import service as search_service
 else:
     wording = Later("perdure.session.search.query")
     verify = Later("perdure.stores.sqlite.verify")
@@ -72,9 +72,7 @@ else:
     erase_records = Later("perdure.stores.sqlite.retention.erase_records")
     retention_policy = Later("perdure.stores.sqlite.retention.policy")
     erasure = Later("perdure.stores.sqlite.retention.erase")
-    index_steps = Later("perdure.stores.sqlite.search.index_steps")
-    indexer = Later("perdure.stores.sqlite.search.indexer")
-    index_query = Later("perdure.stores.sqlite.search.index_query")
+    search_service = Later("perdure.stores.sqlite.search.service")
     content_gc = Later("perdure.stores.sqlite.maintenance.content_gc")
     stats = Later("perdure.stores.sqlite.maintenance.stats")
     segments = Later("perdure.stores.sqlite.maintenance.segments")
@@ -315,14 +313,13 @@ class _SearchMethods(_Handle):
         # Where the file cannot be written, the search reads what is not indexed.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await self._read(index_query.hits, query, sought)
+        return await self._read(search_service.hits, query, sought)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
-        await index_steps.index(self._open_database(), self.namespace, on_progress)
+        await search_service.index(self._open_database(), self.namespace, on_progress)
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        await index_steps.reindex(self._open_database(), self.namespace, on_progress)
-        return await self._read(indexer.texts)
+        return await search_service.reindex(self._open_database(), self.namespace, on_progress)
 
 
 class _Upkeep(_Handle):

@@ -25,7 +25,7 @@ from perdure.stores.sqlite.log.counts import count_problems
 from perdure.stores.sqlite.orphans import stray_problems
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
-from perdure.stores.sqlite.search.index_check import index_problems, indexed_texts
+from perdure.stores.sqlite.search.service import index_problems, indexed_texts
 from perdure.stores.verification import (
     STEP_BYTES,
     Steps,

@@ -27,7 +27,7 @@ from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.quotas import LIFT, counting
 from perdure.stores.postgres.rows import Row, Stream, Texts, info_of_row, stream_of
-from perdure.stores.postgres.search.parts import forget
+from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import Commit
 from perdure.stores.retention import copies

@@ -1,1 +1,1 @@
-"""Full text in a PostgreSQL database: an index beside the log that follows it, behind a mark."""
+"""The search service over one database: its log, its rows, its threads or connections."""

@@ -43,7 +43,7 @@ from perdure.stores.sqlite.append import append, namespace_number
 from perdure.stores.sqlite.payload.requests import Request, shares_of
 from perdure.stores.sqlite.retention.erase_records import certificates_of, keep_new
 from perdure.stores.sqlite.rows import Stream, Tables
-from perdure.stores.sqlite.search import indexer
+from perdure.stores.sqlite.search.service import forget
 
 _ALL = """
 SELECT s.id, s.status, b.header FROM stream AS s JOIN birth AS b ON b.stream = s.no
@@ -241,8 +241,7 @@ def _close_stream(tables: Tables, namespace: str, plan: Plan) -> bytes:
     number = plan.stream.no
     if plan.taking.is_whole:
         owner = plan.stream.namespace
-        title = list(indexer.titles(tables, owner, number - 1, number))
-        indexer.forget(tables, owner, title)
+        forget(tables, owner, [-number])
         header = encode(redact(plan.stream.state.header))
         tables.run("UPDATE birth SET header = ? WHERE stream = ?", (header, number))
         tables.run(_CLOSE, (number,))

@@ -17,7 +17,7 @@ from perdure.stores.sqlite.maintenance.content_gc import NAME, Blob, Unreference
 from perdure.stores.sqlite.retention.erase_plan import kept_kinds
 from perdure.stores.sqlite.retention.erase_records import Open, certificate_of, keep
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import indexer
+from perdure.stores.sqlite.search.service import forget
 
 BATCH_ENTRIES = 256
 BATCH_BYTES = 2**20
@@ -28,6 +28,8 @@ SELECT no, stream, first, last, is_sweep FROM erasing WHERE erasure = ? ORDER BY
 """
 
 _BODIES = "SELECT seq, body FROM entry WHERE stream = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+
+_POSITIONS = "SELECT n FROM entry WHERE stream = ? AND seq BETWEEN ? AND ? ORDER BY seq"
 
 _KEEP_NAME = "INSERT OR IGNORE INTO erasing_content VALUES (?, ?)"
 
@@ -72,8 +74,7 @@ def _erase_some(tables: Tables, erasure: Open, task: _Task) -> None:
     last = _batch(tables, erasure.no, task)
     place = (task.stream, task.first, last)
     owner = tables.value("SELECT namespace FROM stream WHERE no = ?", task.stream)
-    documents = list(indexer.entries_of(tables, owner, task.stream, (task.first, last)))
-    indexer.forget(tables, owner, documents)
+    texts = forget(tables, owner, [row[0] for row in tables.rows(_POSITIONS, *place)])
     tables.run(
         "UPDATE entry SET salt = NULL, body = x'' WHERE stream = ? AND seq BETWEEN ? AND ?"  # noqa: S608 - numbers only
         f" AND kind NOT IN ({kept_kinds(tables)})",
@@ -87,8 +88,8 @@ def _erase_some(tables: Tables, erasure: Open, task: _Task) -> None:
     else:
         tables.run("DELETE FROM erasing WHERE no = ?", (task.no,))
     certificate = certificate_of(tables, erasure)
-    if certificate is not None and (documents or aliases):
-        removed = certificate.removed.plus(texts=len(documents), foreign_ids=aliases)
+    if certificate is not None and (texts or aliases):
+        removed = certificate.removed.plus(texts=texts, foreign_ids=aliases)
         keep(tables, erasure.no, msgspec.structs.replace(certificate, removed=removed))
 
 

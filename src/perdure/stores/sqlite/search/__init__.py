@@ -1,1 +1,1 @@
-"""Full text in an SQLite file: an index beside the log that follows it, and can be built anew."""
+"""The search service over one database: its log, its rows, its threads or connections."""

@@ -1,0 +1,181 @@
+"""The search service of a PostgreSQL database: its plans run over one connection each.
+
+A step of the index holds the lock on its mark, which no writer takes, from reading to the commit:
+who indexes the same namespace waits, and who erases from it. A search reads all of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import LiteralString, TypeVar
+
+from perdure.session.search.parts import sizes
+from perdure.session.search.query import Sought
+from perdure.session.search.searchable import KINDS
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.session.search.words import VERSION
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
+from perdure.stores.postgres.rows import Row, is_text
+from perdure.stores.postgres.search.log import PostgresLog
+from perdure.stores.postgres.search.tables import MARK, PostgresReader, PostgresWriter, mark_in
+from perdure.stores.protocol import OnProgress, Problem
+from perdure.stores.search import index_check, indexer, search_plan
+from perdure.stores.search.rows import Progress, run_now
+from perdure.stores.verification import Steps
+
+# OFFSET 0 keeps the mark a value, for which the indexes are asked: put in where it is used, it is a
+# query that may leak, and row-level security lets none of those ask an index.
+BEHIND: LiteralString = """
+SELECT (SELECT count(*) FROM (
+    SELECT FROM perdure.entry AS e WHERE e.namespace = %s AND e.n > m.upto AND e.kind = ANY(%s)
+        AND e.n <= current_setting('perdure.horizon')::bigint
+    LIMIT %s
+) AS entries) + (SELECT count(*) FROM (
+    SELECT FROM perdure.birth AS b WHERE b.namespace = %s AND b.n > m.upto
+        AND b.n <= current_setting('perdure.horizon')::bigint
+    LIMIT %s
+) AS births), current_setting('perdure.horizon')::bigint, (
+    SELECT count(*) FROM perdure.search AS t WHERE t.namespace = %s AND t.part = 0
+)
+FROM (SELECT coalesce((
+    SELECT upto FROM perdure.search_mark WHERE namespace = %s AND version = %s
+), 0) AS upto OFFSET 0) AS m
+"""
+
+INDEXED_TEXTS: LiteralString = """
+SELECT coalesce(sum(size), 0) FROM perdure.search_part WHERE namespace = %s
+"""
+"""How many texts the parts of the index hold: each is a step of `index_problems`."""
+
+_COUNT: LiteralString = """
+SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > %s AND n <= %s
+"""
+
+_TEXTS: LiteralString = "SELECT count(*) FROM perdure.search WHERE namespace = %s"
+
+_SETTLE: LiteralString = "SELECT perdure.settle(0)"
+
+# While a part is made the server waits for this program, which on a busy machine takes its time.
+_SOON: LiteralString = """
+SELECT set_config('synchronous_commit', 'off', true),
+    set_config('idle_in_transaction_session_timeout', '60000', true)
+"""
+
+_BEGIN: LiteralString = """
+INSERT INTO perdure.search_mark VALUES (%s, %s, 0, 0) ON CONFLICT DO NOTHING
+"""
+
+_LOCK: LiteralString = "SELECT 1 FROM perdure.search_mark WHERE namespace = %s FOR UPDATE"
+
+_ONE_MOMENT: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+T = TypeVar("T")
+
+
+async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
+    """What ``SearchService.search`` promises."""
+    if query.sessions and not any(map(is_text, query.sessions)):
+        return []
+    async with _one_moment(db) as connected:
+        ask = partial(run_statements, connected, db.namespace)
+        index = PostgresReader(ask, db.namespace)
+        return await search_plan.hits(index, _log(connected, db), query, sought)
+
+
+@asynccontextmanager
+async def _one_moment(db: Database) -> AsyncGenerator[Connected]:
+    async with db.connection() as connected:
+        await connected.execute(_ONE_MOMENT)
+        try:
+            yield connected
+        finally:
+            await connected.rollback()
+
+
+@asynccontextmanager
+async def _locked(db: Database) -> AsyncGenerator[Connected]:
+    """A transaction in which no one else changes the index. It does not wait for the disk."""
+    ns = db.namespace
+    async with db.connection() as connected, connected.transaction():
+        begin, lock = Statement(_BEGIN, (ns, VERSION)), Statement(_LOCK, (ns,))
+        await run_statements(connected, ns, [Statement(_SOON), begin, lock])
+        yield connected
+
+
+def _log(connected: Connected, db: Database) -> PostgresLog:
+    ask = partial(run_statements, connected, db.namespace)
+    return PostgresLog(ask, db.namespace, db.address)
+
+
+async def index(db: Database, on_progress: OnProgress | None = None) -> None:
+    """Index what is after the mark, if a search should not read that itself."""
+    upto = await _progress(db)
+    if upto.is_due:
+        await _index_upto(db, upto, on_progress)
+
+
+async def reindex(db: Database, on_progress: OnProgress | None = None) -> int:
+    """Index everything anew; how many texts can be found."""
+    async with _locked(db) as connected:
+        await indexer.clear(PostgresWriter(connected, db.namespace))
+    await _index_upto(db, await _progress(db), on_progress)
+    (rows,) = await db.ask(Statement(_TEXTS, (db.namespace,)))
+    return int(rows[0][0])
+
+
+async def _progress(db: Database) -> Progress:
+    """How far the index is behind the log; of what is behind, ``sizes.SCANNED`` + 1 are counted."""
+    ns, most = db.namespace, sizes.SCANNED + 1
+    values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
+    _, rows = await db.ask(Statement(_SETTLE), Statement(BEHIND, values))
+    behind, horizon, loose = rows[0]
+    return Progress(behind, horizon, horizon, loose)
+
+
+async def _index_upto(db: Database, upto: Progress, told: OnProgress | None) -> None:
+    total = await _behind(db, upto) if told is not None else 0
+    while not await _is_last_step(db, upto):
+        if told is not None:
+            told(total - await _behind(db, upto), total)
+
+
+async def _behind(db: Database, upto: Progress) -> int:
+    ns = db.namespace
+    (marks,) = await db.ask(Statement(MARK, (ns,)))
+    (rows,) = await db.ask(Statement(_COUNT, (ns, mark_in(marks).usable.entry, upto.entry)))
+    return int(rows[0][0])
+
+
+async def _is_last_step(db: Database, upto: Progress) -> bool:
+    async with _locked(db) as connected:
+        index, log = PostgresWriter(connected, db.namespace), _log(connected, db)
+        step = await indexer.next_step(index.reader, log, upto)
+        if step.is_last and not step.texts:
+            return True
+        step = await log.compute(partial(indexer.with_part, step))
+        return await indexer.put_in(index, step)
+
+
+# ---------------------------------------------------------------- verify, which has no event loop
+
+
+class _BlockingLog(PostgresLog):
+    """The log, read by a thread of its own."""
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        return work()
+
+
+def index_problems(
+    streamed: Callable[[Statement], Iterator[Row]], namespace: str, steps: Steps
+) -> list[Problem]:
+    """Every difference between the index and the log up to its mark."""
+
+    async def ask(statements: Sequence[Statement]) -> list[list[Row]]:
+        return [list(streamed(statement)) for statement in statements]
+
+    index, log = PostgresReader(ask, namespace), _BlockingLog(ask, namespace, "")
+    return run_now(index_check.index_problems(index, log, steps))

@@ -1,0 +1,102 @@
+"""Whether an index says what the log says: the part of ``verify`` about search.
+
+Each part is compared with what would be built from the log; what is in no part, word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from perdure.session.search.parts.builder import Text
+from perdure.session.search.parts.comparison import differing, is_same
+from perdure.session.search.parts.pages import DAMAGE
+from perdure.session.search.words import VERSION
+from perdure.stores.protocol import Problem
+from perdure.stores.scan import Found
+from perdure.stores.search.index_keys import text_of
+from perdure.stores.search.rows import IndexedLog, IndexReader, LooseRow, Mark, PartRow, part_row
+from perdure.stores.verification import Steps
+
+REMEDY = "Store.reindex builds the index anew"
+
+SOME = 500
+"""Texts that are in memory at a time, beside those of a part."""
+
+
+async def index_problems(index: IndexReader, log: IndexedLog, steps: Steps) -> list[Problem]:
+    """Every difference between the index and the log up to its mark."""
+    mark = await index.mark()
+    if mark.version != VERSION:  # the next search builds it
+        return []
+    return await _Check(index, log, mark, steps).problems()
+
+
+class _Check:
+    """One comparison."""
+
+    def __init__(self, index: IndexReader, log: IndexedLog, mark: Mark, steps: Steps) -> None:
+        self._index = index
+        self._log = log
+        self._mark = mark
+        self._steps = steps
+
+    async def problems(self) -> list[Problem]:
+        """Every difference."""
+        wrong = {*await self._index.homeless()}
+        for row in await self._index.part_rows():
+            wrong |= await self._of_part(row)
+        wrong |= await self._of_loose()
+        problems: list[Problem] = []
+        for some in _in_pieces(sorted(wrong)):
+            found = {each.position: each for each in await self._log.texts_at(some)}
+            problems += [_problem(position, found.get(position)) for position in some]
+        async for missing in self._log.missing(self._mark):
+            problems += [_difference(each) for each in missing if each.position not in wrong]
+        return problems
+
+    async def _of_part(self, row: PartRow) -> set[int]:
+        part = await self._index.part(row.number)
+        self._steps.add(len(part.said))
+        positions = {said.position for said in part.said}
+        found = differing(part, await self._expected(positions))
+        return found or (set() if row == part_row(row.number, part) else positions)
+
+    async def _of_loose(self) -> set[int]:
+        wrong: set[int] = set()
+        after = -(2**62)
+        while rows := await self._index.loose_after(after, SOME):
+            after = rows[-1].position
+            log = await self._expected(row.position for row in rows)
+            wrong |= {row.position for row in rows if not _is_as_in(log.get(row.position), row)}
+        return wrong
+
+    async def _expected(self, positions: Iterable[int]) -> dict[int, Text]:
+        """The texts of the log at those of `positions` that are not after the mark."""
+        indexed = [position for position in positions if self._mark.has(position)]
+        return {each.position: text_of(each) for each in await self._log.texts_at(indexed)}
+
+
+def _is_as_in(expected: Text | None, row: LooseRow) -> bool:
+    try:
+        text = row.text
+        return is_same(text, expected) and row.length == len(text.words)
+    except DAMAGE:
+        return False
+
+
+def _in_pieces(positions: list[int]) -> Iterator[Sequence[int]]:
+    return (positions[start : start + SOME] for start in range(0, len(positions), SOME))
+
+
+def _problem(position: int, found: Found | None) -> Problem:
+    if found is not None:
+        return _difference(found)
+    text = f"the search index holds words of what is not in the log (row {position}); {REMEDY}"
+    return Problem(None, None, text)
+
+
+def _difference(found: Found) -> Problem:
+    seq = None if found.entry is None else found.entry.seq
+    what = "its title" if found.entry is None else "it"
+    text = f"{what} is not in the search index as it is in the log; {REMEDY}"
+    return Problem(found.stream, seq, text)

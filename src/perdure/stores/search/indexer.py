@@ -1,0 +1,156 @@
+"""How an index follows the log: in steps, each of which is read, built, and stored in one commit.
+
+The mark moves in the same transaction as the texts, so a process that is killed, or two that index
+at once, leave the index whole. A step is stored only while the mark is what it was when the step
+was read. Texts come in loose; some hundred of them become a part (``session.search.parts``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from perdure.errors import SearchIndexDamaged
+from perdure.session.search.parts import sizes
+from perdure.session.search.parts.builder import Part, Text, make_part, texts_in
+from perdure.session.search.parts.codes import MOST_WORDS
+from perdure.session.search.parts.pages import DAMAGE
+from perdure.session.search.phrase_text import join_terms
+from perdure.session.search.words import VERSION
+from perdure.stores.search.index_keys import text_of
+from perdure.stores.search.rows import (
+    NO_END,
+    IndexedLog,
+    IndexReader,
+    IndexWriter,
+    LooseRow,
+    Mark,
+    NextTexts,
+    Progress,
+    loose_row,
+)
+
+
+class Step(NamedTuple):
+    """What the index gets next, read while the mark was `before`; it is `after` then.
+
+    `texts` are new, or, where `is_of_loose`, loose ones; `part` is what they make together, None
+    where they are too few. `is_last`: nothing is left to do.
+    """
+
+    before: Mark
+    after: Mark
+    texts: list[Text]
+    is_of_loose: bool = False
+    is_last: bool = False
+    part: Part | None = None
+
+
+async def next_step(index: IndexReader, log: IndexedLog, upto: Progress) -> Step:
+    """The texts after the mark; once the mark is at `upto`, loose texts that make a part.
+
+    Raises: SearchIndexDamaged.
+    """
+    stored = await index.mark()
+    before = stored.usable
+    is_there = before.entry >= upto.entry and before.stream >= upto.stream
+    if is_there and stored.version == VERSION:
+        try:
+            return await _step_of_loose(index, log, before)
+        except DAMAGE as error:
+            raise SearchIndexDamaged(log.address) from error
+    texts = await log.next_texts(before)
+    return await log.compute(lambda: _step_of(before, texts))
+
+
+def _step_of(before: Mark, texts: NextTexts) -> Step:
+    """The step of `texts`, as far as they fit into one part."""
+    taken: list[Text] = []
+    words, after = 0, before
+    for found, mark in texts.found:
+        text = text_of(found)
+        words += len(text.words)
+        if taken and words > MOST_WORDS:
+            return Step(before, after, taken)
+        taken.append(text)
+        after = mark
+    return Step(before, texts.end, taken)
+
+
+async def _step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> Step:
+    rows = [row for row in await index.loose((-NO_END, NO_END)) if row.length <= MOST_WORDS]
+    words = sum(row.length for row in rows)
+    found: list[LooseRow] = []
+    if sizes.is_enough(len(rows), min(words, MOST_WORDS)):
+        size = 0
+        for row in sorted(rows)[: sizes.BATCH_ROWS]:
+            size += row.length
+            if size > MOST_WORDS:
+                break
+            found.append(row)
+    texts = await log.compute(lambda: [row.text for row in found])
+    is_last = len(found) == len(rows) or not found
+    return Step(before, before, texts, is_of_loose=True, is_last=is_last)
+
+
+def with_part(step: Step) -> Step:
+    """`step` with its part, if its texts make one. Takes some tenths of a second."""
+    words = sum(len(text.words) for text in step.texts)
+    is_part = bool(step.texts) and (step.is_of_loose or sizes.is_enough(len(step.texts), words))
+    if not is_part:
+        return step
+    return step._replace(part=make_part(step.texts))
+
+
+async def put_in(index: IndexWriter, step: Step) -> bool:
+    """Store `step`; whether that was the last one."""
+    stored = await index.reader.mark()
+    if stored.usable != step.before:  # another was first: read the next step anew
+        return False
+    if stored.version != VERSION:
+        await index.clear()
+    if step.is_of_loose:
+        await index.remove_loose([text.position for text in step.texts])
+    if step.part is not None:
+        await index.add_part(step.part)
+    else:
+        await index.add_loose(_rows_of(step.texts))
+    await index.set_mark(step.after._replace(parts=step.after.parts + (step.part is not None)))
+    return step.is_last
+
+
+async def clear(index: IndexWriter) -> None:
+    """Empty the index, also a damaged one: the next search builds it anew."""
+    stored = await index.reader.mark()
+    await index.clear()
+    await index.set_mark(Mark(VERSION, forgotten=stored.forgotten + 1))
+
+
+async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
+    """Take the texts at `positions` out, with every byte of their words; how many they were.
+
+    The other texts of their parts are loose then. A damaged index is emptied, and so is one by
+    other rules, since the next search builds it anew.
+    """
+    stored = await index.reader.mark()
+    parts = await index.parts_of(positions)
+    if stored.version != VERSION:
+        await clear(index)
+        return sum(parts.values())
+    gone = frozenset(positions)
+    try:
+        for number in sorted(parts.keys() - {0}):
+            texts = list(texts_in(await index.reader.part(number)))
+            await index.remove_part(number)
+            await index.add_loose(_rows_of([each for each in texts if each.position not in gone]))
+    except DAMAGE:
+        await clear(index)
+        return sum(parts.values())
+    await index.remove_loose(positions)
+    if positions:
+        await index.set_mark(stored._replace(forgotten=stored.forgotten + 1))
+    return sum(parts.values())
+
+
+def _rows_of(texts: Sequence[Text]) -> list[LooseRow]:
+    return [loose_row(text, join_terms(text.words)) for text in texts]

@@ -1,0 +1,223 @@
+"""The tables of an index in an SQLite file: texts that are loose, parts, their pages, and the mark.
+
+``stores/sqlite/migrations`` says what the columns mean. The rows of a part number its texts:
+``search_text.id`` is part * 8192 + number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from perdure.session.search.parts.builder import Part, Said
+from perdure.session.search.parts.lookup import Head, Looked, Read, Spoken
+from perdure.session.search.parts.pages import Page, after
+from perdure.session.search.parts.postings import MOST_TEXTS
+from perdure.stores.search.rows import LooseRow, Mark, PartRow, Span, part_row
+
+_MARK = "SELECT version, entry, stream, parts, forgotten FROM search_mark WHERE namespace = ?"
+
+_SET_MARK = """
+INSERT OR REPLACE INTO search_mark (namespace, version, entry, stream, parts, forgotten)
+VALUES (?, ?, ?, ?, ?, ?)
+"""
+
+_LOOSE_COLUMNS = "SELECT n, at, length, filters, said FROM search_loose WHERE namespace = ?"
+_LOOSE = f"{_LOOSE_COLUMNS} AND at >= ? AND at < ?"
+_LOOSE_AFTER = f"{_LOOSE_COLUMNS} AND n > ? ORDER BY n LIMIT ?"
+_ADD_LOOSE = """
+INSERT INTO search_loose (namespace, n, at, length, filters, said) VALUES (?, ?, ?, ?, ?, ?)
+"""
+_REMOVE_LOOSE = "DELETE FROM search_loose WHERE namespace = ? AND n = ?"
+
+_HEADS = """
+SELECT no, size, last FROM search_part WHERE namespace = ? AND last_at >= ? AND first_at < ?
+"""
+_PART_ROWS = """
+SELECT no, size, last, first_at, last_at FROM search_part WHERE namespace = ? ORDER BY no
+"""
+_ADD_PART = """
+INSERT INTO search_part (no, size, last, first_at, last_at, namespace) VALUES (?, ?, ?, ?, ?, ?)
+"""
+_NEXT_PART = "SELECT coalesce(max(no), 0) + 1 FROM search_part"
+_IS_PART = "SELECT 1 FROM search_part WHERE no = ?"
+
+# Those of no namespace are the work of a stranger, and are in the way of others.
+_OWN_PARTS = """
+SELECT no FROM search_part
+WHERE namespace = ? OR NOT EXISTS (SELECT 1 FROM namespace AS a WHERE a.no = search_part.namespace)
+"""
+
+_PAGE = "SELECT body FROM search_page WHERE part = ? AND first <= ? ORDER BY first DESC LIMIT 1"
+_PAGES_FROM = """
+SELECT body FROM search_page WHERE part = ?1 AND first < ?3 AND first >= coalesce((
+    SELECT first FROM search_page WHERE part = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1
+), '')
+"""
+_PAGES = "SELECT first, body FROM search_page WHERE part = ? ORDER BY first"
+_ADD_PAGE = "INSERT INTO search_page VALUES (?, ?, ?)"
+
+_SPOKEN = """
+SELECT id, n, length, said FROM search_text
+WHERE id IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ?
+"""
+_SAID = "SELECT n, at, length, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"
+_ADD_TEXT = "INSERT INTO search_text VALUES (?, ?, ?, ?, ?)"
+_FIRST_TEXT = "SELECT min(id) FROM search_text WHERE id >= ?"
+
+_PLACES = """
+SELECT id FROM search_text WHERE n IN (SELECT value FROM json_each(?2))
+UNION ALL
+SELECT 0 FROM search_loose WHERE namespace = ?1 AND n IN (SELECT value FROM json_each(?2))
+"""
+
+_COUNT = """
+SELECT (SELECT coalesce(sum(size), 0) FROM search_part WHERE namespace = ?1)
+    + (SELECT count(*) FROM search_loose WHERE namespace = ?1)
+"""
+
+_LOOSE_COUNT = "SELECT count(*) FROM search_loose WHERE namespace = ?"
+
+
+class SqlRows(Protocol):
+    """A connection to a file that has the tables."""
+
+    @property
+    def run(self) -> Callable[..., Any]: ...
+
+    @property
+    def run_many(self) -> Callable[..., Any]: ...
+
+    def rows(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]: ...
+
+    def value(self, sql: str, *values: object) -> Any: ...
+
+
+def text_count(db: SqlRows, namespace: int | None) -> int:
+    """How many texts of the namespace are indexed."""
+    return int(db.value(_COUNT, namespace))
+
+
+def loose_count(db: SqlRows, namespace: int) -> int:
+    """How many texts of the namespace are in no part."""
+    return int(db.value(_LOOSE_COUNT, namespace))
+
+
+def stored_mark(db: SqlRows, namespace: int) -> Mark:
+    """The mark as it is stored; of version 0 where nothing was indexed."""
+    return next((Mark(*row) for row in db.rows(_MARK, namespace)), Mark())
+
+
+class SqliteReader:
+    """`IndexReader` of one namespace of a file."""
+
+    def __init__(self, db: SqlRows, namespace: int) -> None:
+        self._db = db
+        self._namespace = namespace
+
+    async def mark(self) -> Mark:
+        return stored_mark(self._db, self._namespace)
+
+    async def heads(self, span: Span) -> list[Head]:
+        return [Head(*row) for row in self._db.rows(_HEADS, self._namespace, *span)]
+
+    async def loose(self, span: Span) -> list[LooseRow]:
+        return [LooseRow(*row) for row in self._db.rows(_LOOSE, self._namespace, *span)]
+
+    async def pages(self, parts: Sequence[int], keys: Sequence[str]) -> list[Looked]:
+        return [
+            Looked(part, key, row[0])
+            for part in parts
+            for key in keys
+            for row in self._db.run(_PAGE, (part, key)).fetchall()
+        ]
+
+    async def pages_from(self, parts: Sequence[int], prefixes: Sequence[str]) -> list[Looked]:
+        return [
+            Looked(part, prefix, row[0])
+            for part in parts
+            for prefix in prefixes
+            for row in self._db.run(_PAGES_FROM, (part, prefix, after(prefix))).fetchall()
+        ]
+
+    async def spoken(self, wanted: Sequence[Read], span: Span) -> Iterator[Spoken]:
+        ids = msgspec.json.encode([each.part * MOST_TEXTS + each.number for each in wanted])
+        rows = self._db.rows(_SPOKEN, ids.decode(), *span)
+        return (Spoken(*divmod(row[0], MOST_TEXTS), *row[1:]) for row in rows)
+
+    async def part(self, number: int) -> Part:
+        said = tuple([Said(*row) for row in self._db.rows(_SAID, *_ids_of(number))])
+        return Part(said, tuple([Page(*row) for row in self._db.rows(_PAGES, number)]))
+
+    async def part_rows(self) -> list[PartRow]:
+        return [PartRow(*row) for row in self._db.rows(_PART_ROWS, self._namespace)]
+
+    async def loose_after(self, position: int, most: int) -> list[LooseRow]:
+        rows = self._db.rows(_LOOSE_AFTER, self._namespace, position, most)
+        return [LooseRow(*row) for row in rows]
+
+    async def homeless(self) -> list[int]:
+        numbers = homeless_parts(self._db)
+        return [said.position for number in numbers for said in (await self.part(number)).said]
+
+
+class SqliteWriter:
+    """`IndexWriter` of one namespace of a file."""
+
+    def __init__(self, db: SqlRows, namespace: int) -> None:
+        self._db = db
+        self._namespace = namespace
+        self.reader = SqliteReader(db, namespace)
+
+    async def set_mark(self, mark: Mark) -> None:
+        self._db.run(_SET_MARK, (self._namespace, *mark))
+
+    async def clear(self) -> None:
+        own = [row[0] for row in self._db.rows(_OWN_PARTS, self._namespace)]
+        for number in (*own, *homeless_parts(self._db)):
+            await self.remove_part(number)
+        self._db.run("DELETE FROM search_loose WHERE namespace = ?", (self._namespace,))
+
+    async def add_loose(self, rows: Iterable[LooseRow]) -> None:
+        self._db.run_many(_ADD_LOOSE, ((self._namespace, *row) for row in rows))
+
+    async def remove_loose(self, positions: Sequence[int]) -> None:
+        self._db.run_many(_REMOVE_LOOSE, ((self._namespace, each) for each in positions))
+
+    async def add_part(self, part: Part) -> None:
+        row = part_row(int(self._db.value(_NEXT_PART)), part)
+        self._db.run(_ADD_PART, (*row, self._namespace))
+        first, _ = _ids_of(row.number)
+        self._db.run_many(_ADD_TEXT, ((id_, *said) for id_, said in enumerate(part.said, first)))
+        self._db.run_many(_ADD_PAGE, ((row.number, *page) for page in part.pages))
+
+    async def remove_part(self, number: int) -> None:
+        self._db.run("DELETE FROM search_text WHERE id >= ? AND id < ?", _ids_of(number))
+        self._db.run("DELETE FROM search_page WHERE part = ?", (number,))
+        self._db.run("DELETE FROM search_part WHERE no = ?", (number,))
+
+    async def parts_of(self, positions: Sequence[int]) -> dict[int, int]:
+        listed = msgspec.json.encode(list(positions)).decode()
+        counts: dict[int, int] = {}
+        for (place,) in self._db.rows(_PLACES, self._namespace, listed):
+            counts[place // MOST_TEXTS] = counts.get(place // MOST_TEXTS, 0) + 1
+        return counts
+
+
+def homeless_parts(db: SqlRows) -> list[int]:
+    """The numbers of parts that have texts and no row. Costs a look for each part of the file."""
+    found: list[int] = []
+    place = db.value(_FIRST_TEXT, -(2**62))
+    while place is not None:
+        number = place // MOST_TEXTS
+        if db.value(_IS_PART, number) is None:
+            found.append(number)
+        place = db.value(_FIRST_TEXT, (number + 1) * MOST_TEXTS)
+    return found
+
+
+def _ids_of(part: int) -> tuple[int, int]:
+    """The ids of the texts of a part: the first, and the one after the last."""
+    return part * MOST_TEXTS, (part + 1) * MOST_TEXTS

@@ -1,0 +1,207 @@
+"""The log of a namespace of an SQLite file as the search service reads it.
+
+The position of a text is that of its entry; of the title that a stream was created with, the
+number of the stream, negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from perdure.session.info import StreamHeader
+from perdure.session.search.parts import sizes
+from perdure.session.search.searchable import KINDS
+from perdure.stores.scan import Found, found_entry, found_title
+from perdure.stores.search.rows import NO_END, Mark, NextTexts, Progress
+from perdure.stores.search.sqlite_tables import loose_count, stored_mark
+from perdure.stores.sqlite.branches import is_on_branch
+from perdure.stores.sqlite.log.spans import AFTER, END
+from perdure.stores.sqlite.rows import Cursor, Row, Tables
+
+AT_ONCE = 200
+"""Texts that are in memory at a time."""
+
+_COLUMNS = "e.n, e.stream, e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body"
+
+_IS_FOUND = "s.namespace = ?1 AND e.kind IN ({kinds}) AND s.kind = 'session' "
+
+# After a position, up to another.
+_ENTRIES = f"""
+SELECT {_COLUMNS} FROM span AS a
+CROSS JOIN entry AS e ON e.n > max(a.first - 1, ?2) AND e.n < min({END}, ?3 + 1)
+CROSS JOIN stream AS s ON s.no = e.stream
+WHERE {AFTER} AND a.first <= ?3 AND {_IS_FOUND}
+"""  # noqa: S608 - put together from constants
+
+_ENTRY_AT = f"""
+SELECT {_COLUMNS} FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
+WHERE e.n = ?2 AND {_IS_FOUND}
+"""  # noqa: S608 - put together from constants
+
+_TITLES = """
+SELECT s.no, s.id, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
+WHERE s.namespace = ? AND s.no > ? AND s.no <= ? AND s.kind = 'session' ORDER BY s.no
+"""
+
+# The position after which nothing is, and the newest stream of the namespace.
+_NEWEST = """
+SELECT (SELECT coalesce(max(n), 0) FROM entry),
+    (SELECT coalesce(max(no), 0) FROM stream WHERE namespace = ?)
+"""
+
+_BEHIND = f"""
+SELECT coalesce(sum(min({END}, ?3 + 1) - max(a.first, ?2 + 1)), 0) FROM span AS a
+WHERE {AFTER} AND a.first <= ?3
+"""  # noqa: S608 - put together from constants
+
+_STREAM_FAR = "SELECT no FROM stream WHERE namespace = ? AND no > ? ORDER BY no LIMIT 1 OFFSET ?"
+
+_STREAMS_BEHIND = "SELECT count(*) FROM stream WHERE namespace = ? AND no > ?"
+
+_HAS_TEXT = """
+EXISTS (
+    SELECT 1 FROM search_text AS t JOIN search_part AS p ON p.no = t.id >> 13
+    WHERE t.n = {n} AND p.namespace = ?1
+)
+OR EXISTS (SELECT 1 FROM search_loose AS t WHERE t.namespace = ?1 AND t.n = {n})
+"""
+
+_IS_MISSING = f"NOT ({_HAS_TEXT.replace('{n}', 'e.n')})"
+
+_HAS_TITLE = f"SELECT {_HAS_TEXT.replace('{n}', '?2')}"
+
+_STREAM = "SELECT no, leaf FROM stream WHERE namespace = ? AND id = ?"
+
+T = TypeVar("T")
+
+_header = msgspec.json.Decoder(StreamHeader)
+
+
+def namespace_number(tables: Tables, namespace: str) -> int | None:
+    """The number of a namespace; None while nothing was written in it."""
+    return tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+
+
+def progress(tables: Tables, namespace: int) -> Progress:
+    """How far the index of the namespace is behind the log."""
+    mark = stored_mark(tables, namespace).usable
+    entry, stream = _newest(tables, namespace)
+    behind = int(tables.value(_BEHIND, namespace, mark.entry, entry))
+    behind += int(tables.value(_STREAMS_BEHIND, namespace, mark.stream))
+    return Progress(behind, entry, stream, loose_count(tables, namespace))
+
+
+def _newest(tables: Tables, namespace: int) -> tuple[int, int]:
+    entry, stream = tables.row(_NEWEST, namespace) or (0, 0)
+    return entry, stream
+
+
+class SqliteLog:
+    """`IndexedLog` of one namespace of a file."""
+
+    def __init__(self, tables: Tables, namespace: int) -> None:
+        self._tables = tables
+        self._namespace = namespace
+
+    @property
+    def address(self) -> str:
+        return self._tables.value("SELECT file FROM pragma_database_list LIMIT 1")
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        return work()  # on the thread of the connection
+
+    async def next_texts(self, mark: Mark) -> NextTexts:
+        newest, newest_stream = _newest(self._tables, self._namespace)
+        upto = self._some_streams(mark.stream, newest_stream)
+        titles = self.titles(mark.stream, upto)
+        texts = [(each, mark._replace(stream=-each.position)) for each in titles]
+        sql, most = _ENTRIES + "ORDER BY a.first, e.n LIMIT ?4", sizes.BATCH_ROWS
+        rows = self._rows(sql, mark.entry, newest, most)
+        read = size = 0
+        after = mark._replace(stream=upto)
+        for row in rows:
+            read += 1
+            after, size = after._replace(entry=row[0]), size + len(row[-1])
+            found = self._found_in(row)
+            if found is not None:
+                texts.append((found, after))
+            if size > sizes.BATCH_BYTES:
+                return NextTexts(texts, after)
+        return NextTexts(texts, after if read == most else after._replace(entry=newest))
+
+    async def behind(self, mark: Mark) -> AsyncIterator[list[Found]]:
+        for texts in (self.entries(mark.entry), self.titles(mark.stream)):
+            while some := list(islice(texts, AT_ONCE)):
+                yield some
+
+    async def missing(self, mark: Mark) -> AsyncIterator[list[Found]]:
+        sql = f"{_ENTRIES} AND {_IS_MISSING} ORDER BY a.first, e.n"
+        entries = self._found(self._rows(sql, 0, mark.entry))
+        titles = (each for each in self.titles(0, mark.stream) if not self._has_title(each))
+        for texts in (entries, titles):
+            while some := list(islice(texts, AT_ONCE)):
+                yield some
+
+    async def texts_at(self, positions: Sequence[int]) -> list[Found]:
+        found: list[Found] = []
+        for position in positions:
+            if position < 0:
+                found += self.titles(-position - 1, -position)
+            else:
+                found += self._found(self._rows(_ENTRY_AT, position).fetchall())
+        return found
+
+    async def on_branch(self, texts: Sequence[Found]) -> list[bool]:
+        return list(map(self._is_on_branch, texts))
+
+    def entries(self, after: int, upto: int = NO_END) -> Iterator[Found]:
+        """The entries at the positions after `after` that can be found."""
+        return self._found(self._rows(_ENTRIES, after, upto))
+
+    def titles(self, after: int, upto: int = NO_END) -> Iterator[Found]:
+        """The titles that streams with numbers after `after` were created with."""
+        for number, stream, header in self._tables.rows(_TITLES, self._namespace, after, upto):
+            try:
+                found = found_title(number, _header.decode(header))
+            except msgspec.MsgspecError as error:
+                raise apsw.CorruptError(f"the header of session {stream} is damaged") from error
+            if found is not None:
+                yield found
+
+    def _some_streams(self, after: int, newest: int) -> int:
+        """The last of the next `BATCH_ROWS` streams; `newest` where there are fewer."""
+        row = self._tables.row(_STREAM_FAR, self._namespace, after, sizes.BATCH_ROWS - 1)
+        return max(after, newest if row is None else int(row[0]))
+
+    def _rows(self, sql: str, *values: int) -> Cursor:
+        tables = self._tables
+        kinds = [number for kind in KINDS if (number := tables.kind_number(kind)) is not None]
+        listed = ", ".join(map(str, kinds))
+        return tables.db.execute(sql.replace("{kinds}", listed), (self._namespace, *values))
+
+    def _found(self, rows: Iterable[Row]) -> Iterator[Found]:
+        return (found for row in rows if (found := self._found_in(row)) is not None)
+
+    def _found_in(self, row: Row) -> Found | None:
+        stream = self._tables.stream_id(row[1])
+        return found_entry(row[0], self._tables.entry(stream, row[2:]))
+
+    def _has_title(self, title: Found) -> bool:
+        return bool(self._tables.value(_HAS_TITLE, self._namespace, title.position))
+
+    def _is_on_branch(self, found: Found) -> bool:
+        target = found.target
+        if target is None:
+            return True
+        tables = self._tables
+        number, leaf = tables.row(_STREAM, self._namespace, found.stream) or (None, None)
+        place = None if number is None else tables.place(number, target)
+        node = None if place is None else tables.node_of(*place)
+        if node is None or leaf is None:
+            return False
+        return is_on_branch(tables, node, tables.node_at(leaf))

@@ -1,0 +1,130 @@
+"""The search service of an SQLite file: its plans run on the threads of the file's connections.
+
+What a step adds to an index is read and built while others write; only storing it takes the
+writer's turn. A step that was stored need not be on the disk: in the write-ahead log it follows
+what it was made of, and the log can tell it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import apsw
+
+from perdure.errors import SearchIndexDamaged
+from perdure.session.search.parts.pages import DAMAGE
+from perdure.session.search.query import Sought
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.protocol import OnProgress, Problem
+from perdure.stores.search import index_check, indexer, search_plan
+from perdure.stores.search.rows import Progress, run_now
+from perdure.stores.search.sqlite_tables import SqliteReader, SqliteWriter, text_count
+from perdure.stores.sqlite.database import Database
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.search.log import SqliteLog, namespace_number, progress
+from perdure.stores.verification import Steps
+
+
+def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> list[Hit]:
+    """What ``SearchService.search`` promises."""
+    number = namespace_number(tables, namespace)
+    if number is None:
+        return []
+    index, log = SqliteReader(tables, number), SqliteLog(tables, number)
+    return run_now(search_plan.hits(index, log, query, sought))
+
+
+async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
+    """Index what is after the mark, if a search should not read that itself."""
+    namespace = await _number(database, name)
+    if namespace is not None:
+        upto = await _progress(database, namespace)
+        if upto.is_due:
+            await _index_upto(database, namespace, upto, on_progress)
+
+
+async def reindex(database: Database, name: str, on_progress: OnProgress | None = None) -> int:
+    """Index everything anew; how many texts can be found."""
+    namespace = await _number(database, name)
+    if namespace is None:
+        return 0
+    await database.write(lambda tables: clear(tables, namespace), "normal", is_composite=True)
+    upto = await _progress(database, namespace)
+    await _index_upto(database, namespace, upto, on_progress)
+    return await database.read(lambda tables: text_count(tables, namespace), is_durable=False)
+
+
+async def _number(database: Database, name: str) -> int | None:
+    return await database.read(lambda tables: namespace_number(tables, name), is_durable=False)
+
+
+async def _progress(database: Database, namespace: int) -> Progress:
+    return await database.read(lambda tables: progress(tables, namespace), is_durable=False)
+
+
+async def _index_upto(
+    database: Database, namespace: int, upto: Progress, told: OnProgress | None
+) -> None:
+    while not await _is_last_step(database, namespace, upto):
+        if told is not None:
+            left = min((await _progress(database, namespace)).behind, upto.behind)
+            told(upto.behind - left, upto.behind)
+
+
+async def _is_last_step(database: Database, namespace: int, upto: Progress) -> bool:
+    step = await database.read(lambda tables: next_step(tables, namespace, upto), is_durable=False)
+    if step.is_last and not step.texts:
+        return True
+    step = await asyncio.to_thread(indexer.with_part, step)
+    # At durability "normal", whatever the handle's: the log can tell it again.
+    return await database.write(
+        lambda tables: put_in(tables, namespace, step), "normal", is_composite=True
+    )
+
+
+# ---------------------------------------------------------------- on the thread of a connection
+
+
+def next_step(tables: Tables, namespace: int, upto: Progress) -> indexer.Step:
+    """``indexer.next_step`` of a namespace."""
+    index, log = SqliteReader(tables, namespace), SqliteLog(tables, namespace)
+    return run_now(indexer.next_step(index, log, upto))
+
+
+def put_in(tables: Tables, namespace: int, step: indexer.Step) -> bool:
+    """``indexer.put_in`` of a namespace. Raises: SearchIndexDamaged."""
+    try:
+        return run_now(indexer.put_in(SqliteWriter(tables, namespace), step))
+    except apsw.ConstraintError as error:
+        raise SearchIndexDamaged(SqliteLog(tables, namespace).address) from error
+
+
+def clear(tables: Tables, namespace: int) -> None:
+    """``indexer.clear`` of a namespace."""
+    run_now(indexer.clear(SqliteWriter(tables, namespace)))
+
+
+def forget(tables: Tables, namespace: int, positions: Sequence[int]) -> int:
+    """``indexer.forget`` of a namespace; how many of the texts a search could find."""
+    found = run_now(SqliteLog(tables, namespace).texts_at(positions))
+    run_now(indexer.forget(SqliteWriter(tables, namespace), positions))
+    return len(found)
+
+
+def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem]:
+    """Every difference between the index and the log up to its mark."""
+    try:
+        number = namespace_number(tables, namespace)
+        if number is None:
+            return []
+        index, log = SqliteReader(tables, number), SqliteLog(tables, number)
+        return run_now(index_check.index_problems(index, log, steps))
+    except (apsw.Error, *DAMAGE) as error:
+        text = f"the search index cannot be read ({error}); {index_check.REMEDY}"
+        return [Problem(None, None, text)]
+
+
+def indexed_texts(tables: Tables, namespace: str) -> int:
+    """How many texts the index holds: each is a step of `index_problems`."""
+    return text_count(tables, namespace_number(tables, namespace))

@@ -1,0 +1,23 @@
+"""The keys that stand for the filters of a text."""
+
+from __future__ import annotations
+
+from perdure.session.ids import StreamId
+from perdure.session.search.searchable import Searchable
+from perdure.session.search.values import SearchQuery
+from perdure.stores.scan import Found
+from perdure.stores.search.index_keys import filters_of, text_of
+
+
+def test_text_has_the_keys_that_a_query_for_it_asks_for() -> None:
+    stream, tool = StreamId("s p a c e"), "t\udc80 ool" * 100
+    found = Found(7, stream, 1, None, Searchable("user", "Some words", (tool,)))
+
+    text = text_of(found)
+
+    wanted = SearchQuery(text="x", sessions=(stream,), roles=("user",), tools=(tool,))
+    assert [text.filters] == [[key for group in filters_of(wanted) for key in group]]
+    assert list(text.words) == ["some", "words"]
+    assert all(" " not in key and len(key) < 40 for key in text.filters)
+    other = SearchQuery(text="x", sessions=(StreamId("other"),))
+    assert filters_of(other)[0] != filters_of(wanted)[0]

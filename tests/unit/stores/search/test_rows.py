@@ -1,0 +1,40 @@
+"""The rows of an index: marks, loose texts, and plans that run without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.session.search.parts.builder import Text
+from perdure.session.search.phrase_text import join_terms
+from perdure.session.search.words import VERSION
+from perdure.stores.search.rows import LooseRow, Mark, loose_row, run_now
+
+
+def test_mark_of_other_rules_is_that_of_an_empty_index_but_for_what_was_forgotten() -> None:
+    assert Mark(VERSION - 1, 7, 3, 2, 5).usable == Mark(VERSION, 0, 0, 0, 5)
+    mark = Mark(VERSION, 7, 3, 2, 5)
+    assert mark.usable == mark
+    assert [mark.has(position) for position in (7, 8, -3, -4)] == [True, False, True, False]
+
+
+def test_loose_row_gives_its_text_back_as_text_or_bytes() -> None:
+    text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"])
+    row = loose_row(text, join_terms(text.words))
+    assert row.text == text
+    assert row._replace(said=str(row.said).encode()).text == text
+    with pytest.raises(UnicodeDecodeError):
+        assert LooseRow(1, 1, 1, "", b"\xff").text
+
+
+def test_plan_runs_at_once_and_one_that_waits_is_refused() -> None:
+    async def plan() -> int:
+        return 7
+
+    async def waiting() -> None:
+        await asyncio.sleep(0)
+
+    assert run_now(plan()) == 7
+    with pytest.raises(RuntimeError, match="waited"):
+        run_now(waiting())
