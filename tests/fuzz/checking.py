@@ -10,8 +10,8 @@ from perdure.context.build import build_context
 from perdure.errors import EntryNotFound, FormatError
 from perdure.interop.exports import export_session
 from perdure.interop.formats.items import source_of
+from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds
-from perdure.interop.imports import PARSERS
 from perdure.interop.reports import ExportFormat, ImportReport
 from perdure.interop.source_files import content_of, originals_of
 from perdure.session.codec import body_of
@@ -31,7 +31,7 @@ PIECES = (BOUNDS, Bounds(0, 1), Bounds(0, 700), Bounds(0, 20_000), Bounds(3_000,
 
 async def check(content: bytes, seed: int) -> None:
     """Assert all that must hold of the file `content`."""
-    for parse in PARSERS.values():
+    for parse in (format.parse for format in FORMATS.values()):
         check_items(parse(content, None))
     bounds, others = (_bounds(content, number) for number in (seed, seed % 7))
     store = empty_store()
@@ -92,7 +92,7 @@ async def _check_lines(store: SessionStore, report: ImportReport, content: bytes
     told = {bisect_right(begins, each.offset) for each in sources if each is not None}
     malformed = {number for part in parts for number in part.malformed}
     opaque = {entry.body for entry in entries if entry.kind == "opaque"}
-    headers = set(PARSERS[report.format](content, None).header_lines)
+    headers = set(FORMATS[report.format].parse(content, None).header_lines)
     for line in lines:
         is_told = line.number in told or line.number in malformed or line.content in opaque
         assert is_told or line.is_blank or line.number in headers, line.number
@@ -119,11 +119,11 @@ async def _check_unchanged_export(
 async def _check_target(store: SessionStore, report: ImportReport, format: ExportFormat) -> None:
     """It can be written in `format`, and what is written for a machine can be read again."""
     exported = await export_session(store, report.session, format)
-    if format not in PARSERS:
+    if format not in FORMATS:
         return
     taken = await _bad_lines(store, report, format)
     lines = [line.content for line in lines_of(exported.content)]
-    malformed = PARSERS[format](exported.content, None).malformed
+    malformed = FORMATS[format].parse(exported.content, None).malformed
     wrong = [each for each in malformed if lines[each.number - 1] not in taken]
     assert wrong == [], wrong
 
@@ -145,4 +145,4 @@ async def _bad_lines(
     if content is None:
         return ()
     lines = [line.content for line in lines_of(content)]
-    return {lines[each.number - 1] for each in PARSERS[format](content, None).malformed}
+    return {lines[each.number - 1] for each in FORMATS[format].parse(content, None).malformed}

@@ -14,21 +14,18 @@ import msgspec
 from perdure.errors import EntryNotFound
 from perdure.interop.formats.items import source_of, with_source, without_source
 from perdure.interop.formats.native import Bundle, blob_names, move_entry
-from perdure.session.codec import body_of, new_side
+from perdure.session.codec import ENTRY_NOTES, body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.notes import (
-    CompactionUndone,
     ImportSource,
-    Label,
     LeafMoved,
     SessionInfoChanged,
 )
 from perdure.stores.protocol import SessionStore, StreamState
 
-_ABOUT_TREE = (Label.kind, CompactionUndone.kind)
-_INHERITED = (*_ABOUT_TREE, ImportSource.kind)
+_INHERITED = (*ENTRY_NOTES, ImportSource.kind)
 
 
 async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
@@ -124,7 +121,7 @@ def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[
         for entry in shared
         if entry.lane == "tree"
         or entry.kind in kinds
-        or (entry.kind in _ABOUT_TREE and entry.about in tree)
+        or (entry.kind in ENTRY_NOTES and entry.about in tree)
     ]
     if has_originals:
         return kept

@@ -11,7 +11,7 @@ becomes a session of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,18 +33,14 @@ from perdure.errors import (
 from perdure.interop.aliases import Traces, foreign_ids, traces_of
 from perdure.interop.append_items import Added, Base, ItemAppend
 from perdure.interop.formats import detection, native
-from perdure.interop.formats.claude_code import reader as claude_code
-from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.items import IMPORT, Item, ParsedSource
 from perdure.interop.formats.logs import LogFile
-from perdure.interop.formats.opencode import reader as opencode
-from perdure.interop.formats.operator import reader as operator
-from perdure.interop.formats.pi import reader as pi
+from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.content import Content, FileContent, Held, first_line
 from perdure.interop.formats.sources.parse_state import Progress
-from perdure.interop.formats.sources.reader import BOUNDS, Bounds, Make, Source, read_source
+from perdure.interop.formats.sources.reader import BOUNDS, Bounds, Source, read_source
 from perdure.interop.matching import session_ids
-from perdure.interop.reports import FormatName, ImportReport, about, still_erased
+from perdure.interop.reports import Format, FormatName, ImportReport, about, still_erased
 from perdure.interop.restore import restore
 from perdure.interop.source_files import FileRelation, Original, originals_of, relation_of
 from perdure.session.clock import Clock, RandomSource
@@ -54,24 +50,8 @@ from perdure.session.notes import ImportSource
 from perdure.stores.protocol import EMPTY, SessionStore, StreamState
 from perdure.stores.retention.erase import is_erased
 
-READERS: Mapping[str, Make] = {
-    pi_words.FORMAT: pi.Reader,
-    claude_code.FORMAT: claude_code.Reader,
-    operator_words.FORMAT: operator.Reader,
-    codex.FORMAT: codex.Reader,
-}
-"""Format -> what reads a file of it line by line."""
-
-PARSERS: Mapping[str, Callable[[bytes, Progress | None], ParsedSource]] = {
-    pi_words.FORMAT: pi.parse,
-    claude_code.FORMAT: claude_code.parse,
-    operator_words.FORMAT: operator.parse,
-    codex.FORMAT: codex.parse,
-    opencode.FORMAT: opencode.parse,
-}
-"""Format -> what reads all of a file at once, but for our own (``formats.native``)."""
-
-_NO_SESSION = "it is no session of perdure, pi, Operator, Claude Code, Codex or opencode"
+_TITLES = ", ".join(format.title for format in FORMATS.values())
+_NO_SESSION = f"not a recognized session file (supported: perdure, {_TITLES})"
 _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
 _WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
 """Formats in which sessions of ours are written, with ids made of ours."""
@@ -121,7 +101,7 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
         return await _import_read(store, work, clock)
 
 
-def _format_of(content: Content, format: FormatName) -> detection.Format:
+def _format_of(content: Content, format: FormatName) -> Format:
     """Return the format of `content`, which is to be `format`. Raises: FormatError."""
     if format == native.FORMAT or (format != "auto" and detection.has_line_of(content, format)):
         return format
@@ -153,11 +133,12 @@ def source_of_format(
     Raises: FormatError when reading it takes too much; LimitExceeded.
     """
     try:
-        if format in READERS:
-            return read_source(content, format, READERS[format], progress, bounds)
+        source = FORMATS[format]
+        if source.reader is not None:
+            return read_source(content, format, source.reader, progress, bounds)
         require_within("import_file_bytes", content.length, content.name)
         whole = Held(content.read(0, content.length), content.name)
-        return Source(whole, PARSERS[format](whole.content, progress))
+        return Source(whole, source.parse(whole.content, progress))
     except (RecursionError, MemoryError) as error:
         reason = f"reading it takes too much ({type(error).__name__})"
         raise FormatError(content.name, reason) from error

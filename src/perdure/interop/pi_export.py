@@ -28,7 +28,7 @@ from perdure.interop.formats.pi import migration, reader
 from perdure.interop.formats.record_lines import RecordLines, changed_labels
 from perdure.interop.reports import Exported
 from perdure.interop.source_files import content_of, originals_of
-from perdure.session.codec import Body, Unknown, readable
+from perdure.session.codec import ENTRY_NOTES, Body, Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
@@ -37,7 +37,6 @@ from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, Part, ToolResultPart
 from perdure.session.notes import (
-    CompactionUndone,
     ImportSource,
     Label,
     LeafMoved,
@@ -45,7 +44,7 @@ from perdure.session.notes import (
 )
 from perdure.stores.protocol import SessionStore, StreamState
 
-_NOTES = (Label.kind, SessionInfoChanged.kind, CompactionUndone.kind, ImportSource.kind)
+_NOTES = (*ENTRY_NOTES, SessionInfoChanged.kind, ImportSource.kind)
 
 
 class _Session(msgspec.Struct, frozen=True):

@@ -12,8 +12,11 @@ from perdure.errors import PerdureError
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 
-FormatName = Literal["auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode"]
-"""What a file to import is; ``auto`` looks at its content."""
+Format = Literal["perdure", "pi", "claude-code", "operator", "codex", "opencode"]
+"""The formats of session files that can be imported."""
+
+FormatName = Literal["auto", Format]
+"""What a file to import is; ``auto`` detects it from the content."""
 
 ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]
 

@@ -85,6 +85,9 @@ _SIDE: tuple[type[SideBody], ...] = (
 BODIES: dict[str, type[TreeBody] | type[SideBody]] = {c.kind: c for c in (*_TREE, *_SIDE)}
 """Kind -> class of its body, for every kind but ``message`` and ``opaque``."""
 
+ENTRY_NOTES = tuple([body.kind for body in _SIDE if body.follows_entry])
+"""Kinds of notes that follow the tree entry they are about into forks, bundles and copies."""
+
 _encoder = msgspec.json.Encoder()
 _object = msgspec.json.Decoder(dict[str, Any])
 

@@ -39,11 +39,16 @@ ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
 
 
 class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What all bodies of the side lane have in common."""
+    """Base of all bodies of the side lane.
+
+    `follows_entry`: forks, bundles and copies take notes of the kind along with the tree entry that
+    they are about.
+    """
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     lane: ClassVar[Lane] = "side"
+    follows_entry: ClassVar[bool] = False
 
 
 class LeafMoved(SideBody, frozen=True):
@@ -70,6 +75,7 @@ class Label(SideBody, frozen=True, omit_defaults=True):
     """A name for the entry it is about; None removes the name."""
 
     kind: ClassVar[str] = "label"
+    follows_entry: ClassVar[bool] = True
 
     text: str | None = None
 
@@ -238,6 +244,7 @@ class CompactionUndone(SideBody, frozen=True):
     """The compaction it is about no longer hides anything."""
 
     kind: ClassVar[str] = "compaction_undone"
+    follows_entry: ClassVar[bool] = True
 
 
 class Queued(SideBody, frozen=True, omit_defaults=True):

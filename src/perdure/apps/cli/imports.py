@@ -44,9 +44,7 @@ from perdure.interop.bulk import Told, import_files, size_of
 from perdure.interop.live_import import SUFFIX, Change, FileId, FolderFollower
 from perdure.interop.reports import FileOutcome, FormatName, ImportReport
 
-ImportFormat = Literal[
-    "auto", "perdure", "pi", "claude-code", "operator", "codex", "opencode", "a-society"
-]
+ImportFormat = Literal[FormatName, "a-society"]
 """The formats of sessions, and that of flows."""
 
 

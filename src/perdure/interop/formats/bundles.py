@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.interop.formats.items import without_source
 from perdure.interop.formats.native import Bundle, move_entry
-from perdure.session.codec import new_side, readable
+from perdure.session.codec import ENTRY_NOTES, new_side, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, entry_id
@@ -19,8 +19,6 @@ from perdure.session.info import trim_title
 from perdure.session.kinds import ModelChange
 from perdure.session.notes import (
     AgentBound,
-    CompactionUndone,
-    Label,
     LeafMoved,
     SessionInfoChanged,
     SessionStarted,
@@ -28,7 +26,6 @@ from perdure.session.notes import (
 )
 from perdure.session.tree import branch_to
 
-_ABOUT_ENTRIES = (Label.kind, CompactionUndone.kind)
 _ABOUT_SESSION = (
     SessionInfoChanged.kind,
     SessionStarted.kind,
@@ -141,5 +138,5 @@ def _in_log_order(bundle: Bundle, tree: set[EntryId]) -> Sequence[Entry]:
         for entry in bundle.entries
         if entry.id in tree
         or entry.kind in _ABOUT_SESSION
-        or (entry.kind in _ABOUT_ENTRIES and entry.about in tree)
+        or (entry.kind in ENTRY_NOTES and entry.about in tree)
     ]

@@ -12,7 +12,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import get_args
+from typing import Final, get_args
 
 import msgspec
 
@@ -24,7 +24,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
 from perdure.session.info import StreamHeader
 
-FORMAT = "perdure"
+FORMAT: Final = "perdure"
 VERSION = 1
 
 _LARGEST = 2**63 - 1

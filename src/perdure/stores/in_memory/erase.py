@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from perdure.session.clock import RandomSource
-from perdure.session.codec import encode
+from perdure.session.codec import ENTRY_NOTES, encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import redact
@@ -18,7 +18,6 @@ from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, notes_in
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.cascade import (
-    KEPT_NOTES,
     Reach,
     StreamErasure,
     VisibleEntries,
@@ -111,7 +110,7 @@ def _takings(heap: Heap, reach: Reach, relations: list[Relation]) -> list[Stream
 
 def _visible_entries(heap: Heap, stream: StreamId) -> VisibleEntries:
     held = heap.streams[stream]
-    return VisibleEntries(tree_in(heap, held), notes_in(heap, held, KEPT_NOTES))
+    return VisibleEntries(tree_in(heap, held), notes_in(heap, held, ENTRY_NOTES))
 
 
 def _is_worth_it(heap: Heap, taking: StreamErasure) -> bool:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from perdure.errors import LeafConflict
-from perdure.session.codec import new_side
+from perdure.session.codec import ENTRY_NOTES, new_side
 from perdure.session.entries import Entry, NewEntry, ParentRef, Ref, Sibling
 from perdure.session.ids import EntryId, entry_id
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction
-from perdure.session.notes import CompactionUndone, Label, LeafMoved
+from perdure.session.notes import LeafMoved
 from perdure.stores.append_rules import ForkOrigin, initial_state
 from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.contents import entries_of, media_of
@@ -95,7 +95,7 @@ class _Copies:
         tree = _visible_seqs(origin, fork)
         for entry in entries_of(origin, tree):
             self._add(entry)
-        for note in reads.notes(origin, (Label.kind, CompactionUndone.kind)):
+        for note in reads.notes(origin, ENTRY_NOTES):
             if note.seq <= fork.head and note.about in self.ids:
                 self._add(note)
         if origin.id_of(tree[-1] if tree else None) != fork.leaf:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perdure.errors import SessionHasForks
-from perdure.session.codec import new_side
+from perdure.session.codec import ENTRY_NOTES, new_side
 from perdure.session.entries import Entry
 from perdure.session.fold import first_kept_by
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import BranchSummary, Compaction
-from perdure.session.notes import CompactionUndone, ContentErased, Label
+from perdure.session.notes import ContentErased
 from perdure.stores.protocol import ErasingWrite, StreamState
 from perdure.stores.retention.erase import (
     ErasedSession,
@@ -28,9 +28,6 @@ from perdure.stores.retention.erase import (
     seqs_in,
     without,
 )
-
-KEPT_NOTES = (Label.kind, CompactionUndone.kind)
-"""Notes on shared entries that a fork goes on seeing."""
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -282,7 +279,7 @@ def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set
         kept |= {
             note.id
             for note in each.notes
-            if note.stream in streams and note.kind in KEPT_NOTES and note.about in tree
+            if note.stream in streams and note.kind in ENTRY_NOTES and note.about in tree
         }
     return kept
 

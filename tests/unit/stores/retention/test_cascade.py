@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from perdure.session.codec import new_side, new_tree
+from perdure.session.codec import ENTRY_NOTES, new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
@@ -17,7 +17,6 @@ from perdure.session.notes import Label
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.cascade import (
-    KEPT_NOTES,
     Reach,
     VisibleEntries,
     kept_for,
@@ -97,7 +96,7 @@ async def forest(chance: random.Random) -> tuple[MemoryStore, list[Relation]]:
 
 
 async def seen_by(store: MemoryStore, stream: StreamId) -> VisibleEntries:
-    return VisibleEntries(await store.tree(stream), await store.notes(stream, KEPT_NOTES))
+    return VisibleEntries(await store.tree(stream), await store.notes(stream, ENTRY_NOTES))
 
 
 def expected(

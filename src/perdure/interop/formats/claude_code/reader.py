@@ -77,6 +77,8 @@ _OWN_ID = re.compile(rb'"uuid":\s*"([\w.-]+)"')
 _PARENT_ID = re.compile(rb'"parentUuid":\s*(?:null|"([\w.-]+)")')
 _IS_SIDECHAIN = re.compile(rb'"isSidechain":\s*true')
 
+_MESSAGE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
+
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The Claude Code transcript in `content`, whatever state it is in."""
@@ -414,3 +416,17 @@ _RECORDS: dict[str, Callable[[Reader, Record, int | None], int | None]] = {
     "system": _system,
     "attachment": _attachment,
 }
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a record of Claude Code."""
+    kind = name_in(fields, "type")
+    if kind is None:
+        return False
+    if "sessionId" in fields and ("uuid" in fields or "parentUuid" in fields or kind in QUIET):
+        return True
+    if kind == "file-history-snapshot":
+        return object_in(fields, "snapshot") is not None
+    if kind in _MESSAGE_TYPES and ("uuid" in fields or "parentUuid" in fields):
+        return True
+    return kind == "summary" and "leafUuid" in fields

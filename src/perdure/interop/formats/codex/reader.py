@@ -53,6 +53,13 @@ _METADATA = (
 )
 _CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: (.+)")
 
+_BARE_FIELDS = {
+    "reasoning": "encrypted_content",
+    "function_call": "call_id",
+    "function_call_output": "call_id",
+}
+_CONTENT = frozenset({"input_text", "output_text", "input_image"})
+
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The Codex rollout in `content`, whatever state it is in."""
@@ -295,3 +302,19 @@ _LINES: dict[str, Callable[[Reader, Record], None]] = {
     "compacted": _on_compacted,
     "unknown": _unknown,
 }
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a record of Codex, also of the versions without envelopes."""
+    kind = name_in(fields, "type")
+    if kind in ENVELOPES:
+        return object_in(fields, "payload") is not None
+    if kind is None:  # the first versions, without envelopes
+        has_header = name_in(fields, "id") is not None and text_in(fields, "timestamp") is not None
+        return name_in(fields, "record_type") == "state" or (
+            has_header and ("instructions" in fields or "git" in fields)
+        )
+    if kind == "message":
+        parts = (fields_of(part) or {} for part in list_in(fields, "content") or ())
+        return any(name_in(part, "type") in _CONTENT for part in parts)
+    return kind in _BARE_FIELDS and _BARE_FIELDS[kind] in fields

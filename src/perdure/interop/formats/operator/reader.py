@@ -40,6 +40,13 @@ _BROKEN = re.compile(
 )
 _METADATA = ("version", "parent_session", "metadata")
 
+_RECORD_TYPES = frozenset(
+    {
+        *("session", "message", "thinking_level_change", "model_change", "compaction"),
+        *("branch_summary", "label", "session_info", "custom", "custom_message", "leaf", "channel"),
+    }
+)
+
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """The Operator session in `content`, whatever state it is in."""
@@ -195,3 +202,18 @@ def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
     node = None if target is None else reader.linker.nodes[target]
     reader.draft.add(record, LeafMoved(None), parent, {"target": node})
     return node
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a record of Operator, also of the first versions."""
+    kind = name_in(fields, "type")
+    if kind == LEGACY_HEADER:
+        return name_in(fields, "id") is not None and "created_at" in fields
+    if kind is None:  # legacy, whose lines are bare messages
+        return name_in(fields, "role") is not None and "contents" in fields
+    if kind == "session_header":
+        return name_in(fields, "id") is not None
+    if kind == "message" and object_in(fields, "message") is None:
+        return False
+    is_snake = "parent_id" in fields or number_in(fields, "timestamp") is not None
+    return is_snake and name_in(fields, "id") is not None and kind in _RECORD_TYPES

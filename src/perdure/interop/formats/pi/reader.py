@@ -18,6 +18,7 @@ from perdure.codecs.fields import (
     name_in,
     number_in,
     object_in,
+    text_in,
     time_in,
 )
 from perdure.codecs.lines import Line, ReadLine
@@ -34,6 +35,20 @@ _BROKEN = re.compile(
     rb'\{"type":"(?!session")[a-z_]+","id":"([\w.-]+)","parentId":(?:null|"([\w.-]+)")[,}]'
 )
 _METADATA = ("version", "parentSession", "branchedFrom", "provider", "modelId", "thinkingLevel")
+
+_RECORD_TYPES = frozenset(
+    {
+        "message",
+        "thinking_level_change",
+        "model_change",
+        "compaction",
+        "branch_summary",
+        "label",
+        "session_info",
+        "custom",
+        "custom_message",
+    }
+)
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
@@ -190,3 +205,15 @@ class Reader:
         if index is not None and 0 <= index < len(self.indexed):
             return self.indexed[int(index)], self.ids[int(index)]
         return 0, name_in(record.fields, "firstKeptEntryId")
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a record of pi; Operator's use snake case and numeric times."""
+    kind = name_in(fields, "type")
+    if text_in(fields, "timestamp") is None or "parent_id" in fields:
+        return False
+    if kind == "session":
+        return name_in(fields, "id") is not None
+    if kind == "message" and "message" not in fields:
+        return False
+    return kind in _RECORD_TYPES and "sessionId" not in fields and "uuid" not in fields

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.errors import SessionNotFound
 from perdure.session.clock import RandomSource
-from perdure.session.codec import encode
+from perdure.session.codec import ENTRY_NOTES, encode
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, StreamHeader, redact
 from perdure.session.notes import KEPT_WHEN_ERASED
@@ -33,7 +33,6 @@ from perdure.stores.protocol import Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.cascade import (
-    KEPT_NOTES,
     Reach,
     StreamErasure,
     VisibleEntries,
@@ -327,7 +326,7 @@ class _Erasure:
 
     async def _visible_entries(self, stream: StreamId) -> VisibleEntries:
         tree = await branches.tree(self._db, stream)
-        return VisibleEntries(tree, await branches.notes(self._db, stream, KEPT_NOTES))
+        return VisibleEntries(tree, await branches.notes(self._db, stream, ENTRY_NOTES))
 
     async def _plan(self, stream: Stream, taking: StreamErasure) -> _Plan:
         sizes = [Statement(_SIZE, (*self._place(taking, each), _KEPT)) for each in taking.erased]

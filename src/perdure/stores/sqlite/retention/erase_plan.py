@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from perdure.session.clock import RandomSource
-from perdure.session.codec import encode
+from perdure.session.codec import ENTRY_NOTES, encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader, redact
@@ -21,7 +21,6 @@ from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.cascade import (
-    KEPT_NOTES,
     Reach,
     StreamErasure,
     VisibleEntries,
@@ -182,7 +181,7 @@ def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan:
 def _visible_entries(tables: Tables, stream: Stream) -> VisibleEntries:
     head = stream.state.head
     tree = branches.tree(tables, stream.no, head)
-    return VisibleEntries(tree, branches.notes(tables, stream.no, head, KEPT_NOTES))
+    return VisibleEntries(tree, branches.notes(tables, stream.no, head, ENTRY_NOTES))
 
 
 def kept_kinds(tables: Tables) -> str:

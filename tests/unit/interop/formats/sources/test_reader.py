@@ -10,14 +10,16 @@ from perdure.errors import FormatError
 from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.items import Item
 from perdure.interop.formats.pi import reader as pi
+from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.content import CHUNK_BYTES, FileContent, Held
 from perdure.interop.formats.sources.parent_links import Linker
 from perdure.interop.formats.sources.reader import Bounds, Source, Stretch, read_source
-from perdure.interop.imports import READERS
 from tests.fakes.sources import claude_file, growing_files, pi_file, spoilt
 
 FILES = growing_files()
 PIECES = Bounds(whole_bytes=0)
+
+READERS = {name: each.reader for name, each in FORMATS.items() if each.reader is not None}
 
 
 def stretches_of(source: Source, piece_bytes: int, begin: int = 0) -> list[Stretch]:

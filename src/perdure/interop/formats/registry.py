@@ -1,0 +1,50 @@
+"""The formats of session files that can be imported, besides perdure's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from perdure.codecs.fields import Fields
+from perdure.codecs.operator import words as operator_words
+from perdure.codecs.pi import words as pi_words
+from perdure.interop.formats.claude_code import reader as claude_code
+from perdure.interop.formats.codex import reader as codex
+from perdure.interop.formats.items import ParsedSource
+from perdure.interop.formats.opencode import reader as opencode
+from perdure.interop.formats.operator import reader as operator
+from perdure.interop.formats.pi import reader as pi
+from perdure.interop.formats.sources.parse_state import Progress
+from perdure.interop.formats.sources.reader import Make
+
+Parse = Callable[[bytes, Progress | None], ParsedSource]
+
+
+class SourceFormat(msgspec.Struct, frozen=True):
+    """How files of one program are recognized and read.
+
+    `parse` reads a whole file, `reader` a file of lines, one line at a time. A file is of the
+    format when `beginning` matches its first bytes or `is_record` accepts one of its lines.
+    """
+
+    title: str
+    parse: Parse
+    reader: Make | None = None
+    is_record: Callable[[Fields], bool] | None = None
+    beginning: re.Pattern[bytes] | None = None
+
+
+FORMATS: Mapping[str, SourceFormat] = {
+    pi_words.FORMAT: SourceFormat("pi", pi.parse, pi.Reader, pi.is_record),
+    claude_code.FORMAT: SourceFormat(
+        "Claude Code", claude_code.parse, claude_code.Reader, claude_code.is_record
+    ),
+    codex.FORMAT: SourceFormat("Codex", codex.parse, codex.Reader, codex.is_record),
+    operator_words.FORMAT: SourceFormat(
+        "Operator", operator.parse, operator.Reader, operator.is_record
+    ),
+    opencode.FORMAT: SourceFormat("opencode", opencode.parse, beginning=opencode.BEGINNING),
+}
+"""Name -> format. Of two formats that accept a line, the first one wins."""

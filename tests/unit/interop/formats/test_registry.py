@@ -1,0 +1,33 @@
+"""The formats that can be imported: one list of them, each with its own records."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from perdure.codecs.fields import Fields, fields_of
+from perdure.codecs.lines import read_line
+from perdure.interop.formats import native
+from perdure.interop.formats.registry import FORMATS
+from perdure.interop.formats.sources.content import Held, lines_in
+from perdure.interop.reports import Format
+from tests.fakes.sources import FILES
+
+
+def test_every_format_has_a_name_users_can_type() -> None:
+    assert {native.FORMAT, *FORMATS} == set(get_args(Format))
+
+
+def test_record_of_a_format_is_accepted_by_no_earlier_format() -> None:
+    seen = set[str]()
+    for name, (files, read) in FILES.items():
+        for line in (each for file in files for each in lines_in(Held(read(file)))):
+            fields = fields_of(read_line(line.content).value)
+            first = None if fields is None else _first_accepting(fields)
+            assert first in (None, name), fields
+            seen.update([first] if first else [])
+    assert seen == {name for name, each in FORMATS.items() if each.is_record is not None}
+
+
+def _first_accepting(fields: Fields) -> str | None:
+    accepting = (n for n, each in FORMATS.items() if each.is_record and each.is_record(fields))
+    return next(accepting, None)
