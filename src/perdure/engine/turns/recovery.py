@@ -6,6 +6,8 @@ newest turn is all that is read, however long the log is.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from perdure.context.build import History
@@ -16,7 +18,7 @@ from perdure.engine.turns.machine import step
 from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
-from perdure.errors import LeaseHeld, TurnOpen
+from perdure.errors import HeadConflict, LeaseHeld, TurnOpen
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -174,11 +176,11 @@ async def give_up(claim: Claim) -> TurnState | None:
     Raises: LeaseHeld while that process is alive.
     """
     async with leading(claim) as leadership:
-        turn = await open_turn(claim.store, claim.stream)
-        if turn is None:
-            return None
-        gone = await lost_effect(claim.store, turn)
-        return await _close_turn(claim, leadership, turn, Aborted(gone.partial))
+        while (turn := await open_turn(claim.store, claim.stream)) is not None:
+            gone = await lost_effect(claim.store, turn)
+            with suppress(HeadConflict):  # others may append while this process leads
+                return await _close_turn(claim, leadership, turn, Aborted(gone.partial))
+    return None
 
 
 async def interrupt(claim: Claim) -> None:
@@ -187,24 +189,26 @@ async def interrupt(claim: Claim) -> None:
     Raises: LeaseHeld while its process is alive.
     """
     async with leading(claim) as leadership:
-        state = await claim.store.state(claim.stream)
-        if state.open_turn is None:
-            return
-        at = claim.clock.now_ms()
-        try:
-            turn = await open_turn(claim.store, claim.stream)
-            assert turn is not None
-            gone = await lost_effect(claim.store, turn)
-            config = TurnConfig(agent="", model="", tools={})
-            happened = Aborted(gone.partial, is_interrupted=True)
-            head, entries = turn.head, step(turn, happened, config, at).entries
-        except Exception:  # noqa: BLE001 - anybody may have written the turn; it ends all the same
-            ended = TurnFinished("interrupted", failure="cancelled", error=NOT_IN_FORCE)
-            head, entries = state.head, (new_side(ended),)
-        write = Write(
-            stream=claim.stream, entries=entries, expected_head=head, lease=leadership.lease
-        )
-        await claim.store.commit(Commit(writes=(write,), at=at))
+        while (state := await claim.store.state(claim.stream)).open_turn is not None:
+            with suppress(HeadConflict):  # others may append while this process leads
+                await _interrupt_turn(claim, leadership, state)
+
+
+async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamState) -> None:
+    """Close the open turn of the session that stands at `state`, whatever it holds."""
+    at = claim.clock.now_ms()
+    try:
+        turn = await open_turn(claim.store, claim.stream)
+        assert turn is not None
+        gone = await lost_effect(claim.store, turn)
+        config = TurnConfig(agent="", model="", tools={})
+        happened = Aborted(gone.partial, is_interrupted=True)
+        head, entries = turn.head, step(turn, happened, config, at).entries
+    except Exception:  # noqa: BLE001 - anybody may have written the turn; it ends all the same
+        ended = TurnFinished("interrupted", failure="cancelled", error=NOT_IN_FORCE)
+        head, entries = state.head, (new_side(ended),)
+    write = Write(stream=claim.stream, entries=entries, expected_head=head, lease=leadership.lease)
+    await claim.store.commit(Commit(writes=(write,), at=at))
 
 
 async def expire(claim: Claim) -> TurnState | None:
@@ -216,10 +220,12 @@ async def expire(claim: Claim) -> TurnState | None:
         return None
     try:
         async with leading(claim) as leadership:
-            turn = await open_turn(claim.store, claim.stream)
-            if turn is None or not _has_expired(turn, claim.clock.now_ms()):
-                return None
-            return await _close_turn(claim, leadership, turn, Expired())
+            while True:
+                turn = await open_turn(claim.store, claim.stream)
+                if turn is None or not _has_expired(turn, claim.clock.now_ms()):
+                    return None
+                with suppress(HeadConflict):  # an answer, or another entry, came first
+                    return await _close_turn(claim, leadership, turn, Expired())
     except LeaseHeld:
         return None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,9 @@ from perdure.engine.turns.recovery import (
     IdleState,
     Recollection,
     carried_state,
+    expire,
     give_up,
+    interrupt,
     lost_effect,
     open_turn,
 )
@@ -30,10 +34,21 @@ from perdure.session.ledger import (
     TurnStarted,
 )
 from perdure.session.messages import Usage, user
-from perdure.stores.protocol import Commit, Write
-from tests.fakes.chats import Stage, calls, says
+from perdure.session.notes import SessionInfoChanged
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, CommitResult, Write
+from perdure.tools.spec import ToolSpec
+from tests.fakes.chats import Stage, calls, says, until
+from tests.fakes.players import Theatre, asks
 
 S = StreamId("s")
+
+
+async def run(call: object) -> Any:
+    raise AssertionError("nobody approved it")
+
+
+STRIKE = ToolSpec("strike", "Strike.", {"type": "object"}, run, action="os", is_gated=True)
 
 
 def claim_of(stage: Stage) -> Claim:
@@ -192,3 +207,45 @@ async def test_where_a_session_stands_is_known_once_a_turn_of_it_is_over() -> No
     assert known.standing is None
     await known.branch.now()
     assert known.standing == IdleState(state.head, state.leaf, 1)
+
+
+def append_before_next_commit(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have another process append an entry right before the next commit."""
+    commit = memory.commit
+
+    async def late(waiting: Commit) -> CommitResult:
+        monkeypatch.undo()
+        await commit(Commit(writes=(Write(stream=S, entries=(new_side(SessionInfoChanged(title="later")),)),), at=0))
+        return await commit(waiting)
+
+    monkeypatch.setattr(memory, "commit", late)
+
+
+@pytest.mark.parametrize("close", [give_up, interrupt])
+async def test_turn_of_dead_process_is_closed_though_another_process_appends_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, close: Callable[[Claim], Awaitable[object]]
+) -> None:
+    stage, _ = await cut_in_mid_answer()
+    append_before_next_commit(stage.memory, monkeypatch)
+    await close(claim_of(stage))
+    assert (await stage.memory.state(S)).open_turn is None
+    assert (await stage.kinds()).count(TurnFinished.kind) == 1
+
+
+async def test_expired_question_ends_its_turn_though_another_process_appends_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre(main=[asks("strike")])
+    chat = await theatre.chat(tools=(STRIKE,), question_expires_s=60.0)
+    chat.send("go")
+
+    async def is_asked() -> bool:
+        return bool(await theatre.store.questions())
+
+    await until(is_asked)
+    await chat.suspend()
+    theatre.clock.advance(60.0)
+    append_before_next_commit(theatre.memory, monkeypatch)
+    closed = await expire(Claim(theatre.memory, S, theatre.clock, "after", 1_000))
+    assert closed is not None
+    assert (await theatre.memory.state(S)).open_turn is None
