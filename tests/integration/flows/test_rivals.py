@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from perdure.client.flows.waker import Waker
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.node_turn import FlowContext
+from perdure.engine.flows.node_turn import FlowContext, NodeTurn
+from perdure.engine.flows.rules.parts import NodePart
 from perdure.engine.flows.rules.people import choose_improvement, reply
 from perdure.engine.flows.runner import LEAST_WAIT_S, MOST_WAIT_S, FlowRunner, Wakes
 from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.errors import FlowRefusal, LeaseHeld
 from perdure.models.scenario import Hang, Reply, Say, When
+from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.flows.kinds import RoleConfigured
+from perdure.session.flows.kinds import NodeParked, RoleConfigured
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
@@ -242,6 +245,104 @@ async def test_a_node_whose_turn_another_process_ends_just_now_is_not_parked(
         entry.body for entry in await place.store.entries(FLOW) if entry.kind == "node_parked"
     ]
     assert [b"prompt-human" in body for body in parked] == [True]
+
+
+async def test_node_that_another_process_ends_and_claims_again_just_now_is_not_parked(
+    tmp_path: Path,
+) -> None:
+    place = Place(tmp_path, owner=[HANGS, ASK])
+    await begun(place.store, place.clock, LINE, tmp_path)
+    first = asyncio.create_task(place.run())
+    again: list[asyncio.Task[FlowState]] = []
+    rival = Roles(place.store, place.clock, {"owner": [HANGS, ASK]})
+
+    async def claims(count: int) -> bool:
+        return (await place.kinds()).count("node_claimed") == count
+
+    class Late(Roles):
+        async def is_open(self, session: StreamId) -> bool:
+            """Between the turn that another process ended, and its next one."""
+            if again:
+                return await super().is_open(session)
+            place.roles.released.set()
+            await first
+            is_open = await super().is_open(session)
+            await place.reply("owner-intake")
+            again.append(asyncio.create_task(place.run(roles=rival)))
+            await until(lambda: claims(2), within_s=PATIENCE_S)
+            return is_open
+
+        async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
+            """The rival lives."""
+            rival.released.set()
+            await again[0]
+
+    await until(lambda: claims(1), within_s=PATIENCE_S)
+    await place.run(never, Late(place.store, place.clock, {"owner": []}))
+    entries = await place.store.entries(FLOW)
+    parked = [body_of(entry) for entry in entries if entry.kind == "node_parked"]
+    assert [each.reason for each in parked if isinstance(each, NodeParked)] == ["prompt-human"] * 2
+
+
+async def test_turn_of_another_node_of_the_role_is_not_recovered_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process ends one node of the role, claims the next, and dies before the other looks."""
+    both = graph("owner-intake>a", "a>b", "b>end", **OWNERS, a="dev", b="dev")
+    place = Place(
+        tmp_path,
+        owner=[hand(tmp_path, "a", name="plan.md")],
+        dev=[HANGS, hand(tmp_path, "b", name="half.md"), HANGS],
+    )
+    await begun(place.store, place.clock, both, tmp_path)
+    first = asyncio.create_task(place.run())
+
+    async def is_at(node: str) -> bool:
+        return node in (await place.journal().state()).run.running_nodes
+
+    async def hang_again() -> None:
+        place.roles.released = asyncio.Event()
+
+    looked: list[StreamId] = []
+
+    class Late(Roles):
+        async def is_open(self, session: StreamId) -> bool:
+            """Once the other process has died in the turn of the next node."""
+            if not looked:
+                place.roles.released.set()
+                await until(lambda: is_at("b"), within_s=PATIENCE_S)
+                first.cancel()
+                await asyncio.wait((first,))
+            looked.append(session)
+            return await super().is_open(session)
+
+    await until(lambda: is_at("a"), within_s=PATIENCE_S)
+    meanwhile(monkeypatch, place.store, "handoff_made", hang_again, is_after=True)
+    state = await place.run(never, Late(place.store, place.clock, {"owner": [], "dev": [ASK]}))
+    assert list(state.run.awaiting_human_nodes) == ["b"]
+    assert (await place.kinds()).count("handoff_made") == 2
+    assert len(looked) == 2
+
+
+async def test_turn_that_another_process_ends_before_its_next_one_is_not_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refusing it would park the node while the other process works in its next turn."""
+    stage = FlowStage(tmp_path, ends("Node `owner-intake`", "prompt-human"))
+    flows = stage.flows("owner", "dev")
+    flow = await flows.start(LINE, workspace=tmp_path, record_folder="record", id="f")
+    await flow.run()
+    journal = Journal(stage.memory, flow.id, stage.clock)
+    context, roles = flows._execution._roles(journal, await journal.state())  # pyright: ignore[reportPrivateUsage] - the roles as the runner has them
+    part = NodePart("owner", "owner-intake", StreamId("f__owner"))
+    turn = NodeTurn(context, part, partial(roles.last_answer, part.session))
+
+    async def begun_since(session: StreamId) -> bool:
+        return True
+
+    monkeypatch.setattr(roles, "is_open", begun_since)
+    await roles.recover(part.session, turn)
+    assert (await stage.memory.state(part.session)).open_turn is None
 
 
 async def test_what_a_person_decides_while_the_flow_moves_is_decided_anew_and_not_lost(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perdure.client.agents.agent import Agent
@@ -201,6 +202,34 @@ async def test_selector_that_another_process_ran_in_between_is_asked_once(
     monkeypatch.setattr(stage.memory, "state", late)
     assert (await flow.run()).status == "awaiting_improvement_choice"
     assert [run.status for run in runs] == ["awaiting_improvement_choice"]
+    assert len(await said_to(stage, "f__owner__selector-1")) == 2
+
+
+async def test_selector_that_another_process_ends_while_this_one_looks_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
+    flow = await begun(stage)
+    there = await flows_of(stage).open("f")
+    read = stage.memory.state
+    rivals: list[FlowRun] = []
+    open_looks = [1, 1]  # where another process has begun its turn: to begin one, and after that
+
+    async def late(stream: StreamId) -> StreamState:
+        found = await read(stream)
+        if stream != "f__owner__selector-1":
+            return found
+        if not rivals:
+            monkeypatch.setattr(stage.memory, "state", read)
+            rivals.append(await there.run())
+            monkeypatch.setattr(stage.memory, "state", late)
+        elif open_looks:
+            return msgspec.structs.replace(found, open_turn=open_looks.pop())
+        return found
+
+    monkeypatch.setattr(stage.memory, "state", late)
+    assert (await flow.run()).status == "awaiting_improvement_choice"
+    assert not open_looks
     assert len(await said_to(stage, "f__owner__selector-1")) == 2
 
 

@@ -181,7 +181,10 @@ class RoleTurns:
                 raise NodeClaimLost(session) from None  # it is to be recovered, not given up
             await give_up(running.environment.claim)
             with self._working(session, companion) as signals:
-                await running.new_turn(user(message), (), signals)
+                try:
+                    await running.new_turn(user(message), (), signals)
+                except TurnOpen:  # another process began one since
+                    raise NodeClaimLost(session) from None
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """See ``Roles``."""
@@ -189,8 +192,8 @@ class RoleTurns:
         with self._working(session, companion) as signals:
             try:
                 await running.lost_turn(signals)
-            except InvalidTransition:  # whose it was has ended it, just now
-                if await self.is_open(session):
+            except InvalidTransition as error:
+                if error.phase != "idle":  # whose it was has ended it, just now
                     raise
 
     async def stop(self, session: StreamId) -> None:

@@ -8,6 +8,7 @@ erased and kept with it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -159,7 +160,8 @@ class Selectors:
             except (TurnOpen, InvalidTransition):
                 # Another process has begun it and died, or has ended it, just now.
                 if (await self._store.state(opened.session)).open_turn is not None:
-                    await running.lost_turn(self._signals(opened))
+                    with suppress(InvalidTransition):  # or ends it while this one looks
+                        await running.lost_turn(self._signals(opened))
             except StoreError:
                 raise
             except PerdureError as error:

@@ -83,10 +83,12 @@ class NodeTurn:
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
         """The claim with the turn's beginning, what follows from it with its end.
 
-        Raises: ClaimLost.
+        Raises: NodeClaimLost.
         """
-        await self._listen(entries)
         is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
+        if self._said is None and not is_begun:
+            await self._check_recovered()
+        await self._listen(entries)
         finished = next((e for e in entries if e.kind == TurnFinished.kind), None)
         if not is_begun and finished is None:
             return CoCommit()
@@ -120,6 +122,14 @@ class NodeTurn:
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal
         return await (journal.state() if is_doubtful else journal.latest_or_read())
+
+    async def _check_recovered(self) -> None:
+        """Refuse the open turn of another part: its process died after it had settled this one.
+
+        Raises: NodeClaimLost.
+        """
+        if not self._part.is_running(await self._ground.journal.state()):
+            raise NodeClaimLost(self._part.role)
 
     async def _listen(self, entries: Sequence[NewEntry]) -> None:
         """Remember what the turn's end will be judged by."""

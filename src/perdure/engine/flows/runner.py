@@ -28,7 +28,7 @@ from perdure.engine.flows.rules.improvement import (
     next_step,
     roles_to_look_back,
 )
-from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
+from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
 from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
@@ -249,6 +249,8 @@ class FlowRunner:
         except LeaseHeld as error:
             self._leave_alone(part.role, error)
             return
+        # Before the look at the session: what ends the turn or begins another moves the flow on.
+        state = await self._journal.state()
         try:
             is_open = bool(part.session) and await self._roles.is_open(part.session)
         except ConfigError as error:
@@ -257,11 +259,10 @@ class FlowRunner:
         if is_open:
             await self._turns(part, None)
             return
-        state = await self._journal.state()
         repair = part.repair(state)
         if repair is not None:
             await self._turns(part, repair.message, repair)
-        elif _is_running(state, part):
+        elif part.is_running(state):
             if part.session and (is_ended or state.is_foreign):
                 again = msgspec.structs.replace(part, is_resumed=True)
                 await self._turns(again, INTERRUPTED)
@@ -334,13 +335,6 @@ def _next_bodies(state: FlowState) -> tuple[SideBody, ...]:
     node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
     node = node or state.graph.nodes[0]
     return (NodeParked(node.id, node.role, "autonomous-abort", why),)
-
-
-def _is_running(state: FlowState, part: TurnPart) -> bool:
-    if isinstance(part, NodePart):
-        return part.node in state.run.running_nodes
-    phase = state.run.improvement_phase
-    return phase is not None and part.role in phase.running_roles
 
 
 def _error_text(error: Exception) -> str:

@@ -85,10 +85,10 @@ def kinds_of(write: Write) -> list[str]:
 
 async def test_only_a_turns_beginning_and_end_concern_the_flow(tmp_path: Path) -> None:
     turn = await Place().turn(tmp_path)
-    assert (await turn.beside([new_side(ModelCalled(1, "m"))])).writes == ()
     (begin,) = (await turn.beside(STARTED)).writes
     assert kinds_of(begin) == ["node_claimed"]
     assert begin.expected_head == 0
+    assert (await turn.beside([new_side(ModelCalled(1, "m"))])).writes == ()
 
 
 async def test_a_claim_that_somebody_else_made_first_is_given_up(tmp_path: Path) -> None:

@@ -41,6 +41,10 @@ class TurnPart(Protocol):
         """Where the files it names lie."""
         ...
 
+    def is_running(self, state: FlowState) -> bool:
+        """Whether it was claimed, and its end is not in the log."""
+        ...
+
     def claim(self, state: FlowState) -> SideBody | None:
         """What its beginning makes of the flow; None when the work is not there as it was seen."""
         ...
@@ -87,11 +91,15 @@ class NodePart(msgspec.Struct, frozen=True):
         """What is handed over lies in the record folder."""
         return "record"
 
+    def is_running(self, state: FlowState) -> bool:
+        """Whether the node runs."""
+        return self.node in state.run.running_nodes
+
     def claim(self, state: FlowState) -> SideBody | None:
         """The claim, if a pass over `state` would choose the same work."""
         if self.is_resumed:
-            is_running = self.node in state.run.running_nodes
-            return NodeClaimed(self.node, self.role, self.session, "resume") if is_running else None
+            resumed = NodeClaimed(self.node, self.role, self.session, "resume")
+            return resumed if self.is_running(state) else None
         work = self.work
         if work is None or work not in runnable(state):
             return None
@@ -127,7 +135,7 @@ class NodePart(msgspec.Struct, frozen=True):
 
     def repair(self, state: FlowState) -> RepairAsked | None:
         """The node's, while it runs."""
-        return state.repairs.get(self.node) if self.node in state.run.running_nodes else None
+        return state.repairs.get(self.node) if self.is_running(state) else None
 
     def paths(self, state: FlowState) -> tuple[str, ...]:
         """The artifacts that its claim delivers."""
@@ -149,12 +157,16 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         """Findings lie in the record folder, feedback in the workspace."""
         return "workspace" if self.role == FEEDBACK_ROLE else "record"
 
+    def is_running(self, state: FlowState) -> bool:
+        """Whether the role looks back."""
+        phase = state.run.improvement_phase
+        return phase is not None and self.role in phase.running_roles
+
     def claim(self, state: FlowState) -> SideBody | None:
         """The claim, if the role could still begin with the same."""
         if self.is_resumed:
-            phase = state.run.improvement_phase
-            is_running = phase is not None and self.role in phase.running_roles
-            return ImprovementClaimed(self.role, self.session) if is_running else None
+            resumed = ImprovementClaimed(self.role, self.session)
+            return resumed if self.is_running(state) else None
         work = self.work
         if work is None or work not in roles_to_look_back(state):
             return None
@@ -180,6 +192,4 @@ class ReflectionPart(msgspec.Struct, frozen=True):
 
     def repair(self, state: FlowState) -> RepairAsked | None:
         """The role's, while it runs."""
-        phase = state.run.improvement_phase
-        is_running = phase is not None and self.role in phase.running_roles
-        return state.repairs.get(self.role) if is_running else None
+        return state.repairs.get(self.role) if self.is_running(state) else None
