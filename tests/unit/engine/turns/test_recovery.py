@@ -215,7 +215,12 @@ def append_before_next_commit(memory: MemoryStore, monkeypatch: pytest.MonkeyPat
 
     async def late(waiting: Commit) -> CommitResult:
         monkeypatch.undo()
-        await commit(Commit(writes=(Write(stream=S, entries=(new_side(SessionInfoChanged(title="later")),)),), at=0))
+        await commit(
+            Commit(
+                writes=(Write(stream=S, entries=(new_side(SessionInfoChanged(title="later")),)),),
+                at=0,
+            )
+        )
         return await commit(waiting)
 
     monkeypatch.setattr(memory, "commit", late)
