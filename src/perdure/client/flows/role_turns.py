@@ -180,11 +180,7 @@ class RoleTurns:
             if _is_running(await self._journal.state(), session):
                 raise NodeClaimLost(session) from None  # it is to be recovered, not given up
             await give_up(running.environment.claim)
-            with self._working(session, companion) as signals:
-                try:
-                    await running.new_turn(user(message), (), signals)
-                except TurnOpen:  # another process began one since
-                    raise NodeClaimLost(session) from None
+            raise NodeClaimLost(session) from None  # the next pass begins it, if it is still there
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """See ``Roles``."""
