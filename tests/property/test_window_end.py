@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import msgspec
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from perdure.context.build import Context, History, build_context
-from perdure.context.emission import ContextMessage
+from perdure.context.build import History, build_context
 from perdure.context.pins import has_partners, with_pins
 from perdure.context.window_end import context_of_end, from_question
 from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import (
-    Message,
-    Part,
-    ToolCallPart,
-    ToolResultPart,
     Usage,
     assistant,
     tool_call,
     tool_result,
     user,
 )
+from tests.fakes.contexts import with_numbered_calls
 from tests.fakes.random_logs import random_logs
 from tests.fakes.tree_log import TreeLog
 
@@ -42,28 +37,6 @@ def _belonging(
 
 
 HISTORIES: list[History] = ["full", "full", "text_only"]
-
-
-def with_numbered_calls(context: Context) -> Context:
-    """`context` with its calls numbered: ids only have to differ among what is sent."""
-    numbers: dict[str, str] = {}
-
-    def numbered(part: Part) -> Part:
-        if isinstance(part, ToolCallPart):
-            number = numbers.setdefault(part.id, str(len(numbers)))
-            return msgspec.structs.replace(part, id=number)
-        if isinstance(part, ToolResultPart):
-            return msgspec.structs.replace(part, call_id=numbers[part.call_id])
-        return part
-
-    def message(each: Message) -> Message:
-        return msgspec.structs.replace(each, parts=tuple(numbered(part) for part in each.parts))
-
-    messages = tuple(
-        ContextMessage(message(each.message), each.entry_id, each.merged)
-        for each in context.messages
-    )
-    return msgspec.structs.replace(context, messages=messages)
 
 
 @given(

@@ -142,8 +142,8 @@ def _summary_of(window: ContextWindow) -> tuple[ContextMessage, ...]:
 
 def _retained_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
     entry = window.state.compaction
-    if entry is None:
-        return ()
+    if entry is None or (window.earlier and _position(window.entries, entry) < 0):
+        return ()  # they stand before all entries of the window that were read
     kept = retained_messages(window) or ()
     return tuple(ContextMessage(_without_usage(message), entry.id) for message in kept)
 

@@ -17,6 +17,7 @@ from perdure.context.build import (
     Context,
     History,
     context_of,
+    end_of_turns,
     leading,
     text_only,
     trim_history,
@@ -47,16 +48,16 @@ def context_of_end(
     branch before `from_question(window)`, with what belongs to them. The rest is as for
     `build_context`.
     """
-    if retained_messages(window):
-        return None  # they stand between the summary and the entries
     end = from_question(window)
     if not end.entries:
         return None
     joined = _with_pins(end, pins, near)
+    if _has_hidden_ties(joined, frozenset(entry.id for entry in end.entries)):
+        return None
     said = emit(joined)
     known = {entry.id for entry in end.entries}
     own = [each for each in said.messages if each.entry_id in known]
-    if history == "text_only" and near:
+    if history == "text_only" and near and not end_of_turns(own):
         return None  # which turns before the end are over is not known, and so what is dropped
     if _has_result_without_call(own if history == "full" else text_only(own)):
         return None
@@ -98,6 +99,22 @@ def _with_pins(
         entries=(*earlier, *end.entries),
         earlier=end.earlier - len(earlier),
     )
+
+
+def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
+    """Whether what is in the context before the entries `known` depends on what is not read.
+
+    So it is with messages that a compaction retains instead of entries, where it or one of those is
+    pinned, or it is among `known`; and with a pinned answer that failed, which the answer behind it
+    replaces.
+    """
+    compaction = joined.state.compaction
+    is_inside = compaction is not None and compaction.id in known
+    if retained_messages(joined) is not None and (is_inside or len(joined.entries) > len(known)):
+        return True
+    before = (entry for entry in (*joined.pinned, *joined.entries) if entry.id not in known)
+    said = (readable_body(entry) for entry in before)
+    return any(isinstance(each, Message) and each.stop_reason == "error" for each in said)
 
 
 def _first_question(window: ContextWindow) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -11,13 +12,17 @@ import pytest
 
 import perdure
 from perdure.apps.terminal.reports import MOST_READ, report_of
+from perdure.client.agents.chat import Chat
 from perdure.client.session import Session
 from perdure.client.store import Store
+from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
+from perdure.models.scripted import ScriptedModel
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, assistant, tool_call, tool_result, user
 from perdure.stores.sqlite.rows import Tables
+from perdure.tools.decorator import tool
 
 SIZES = (2_000, 12_000)
 Act = Callable[[], Awaitable[object]]
@@ -62,6 +67,29 @@ async def say(session: Session, size: int) -> None:
         await session.append_many(messages)
 
 
+@tool(effect="read")
+async def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {where}"
+
+
+AGENT = perdure.Agent("reader", model="scripted:test", tools=(look,))
+
+
+@asynccontextmanager
+async def working(store: Store, session: Session) -> AsyncGenerator[Chat]:
+    """An agent of which each turn calls two tools, in `session`; its answers report all usage."""
+
+    def calling(number: int) -> Reply:
+        call = ScriptedCall("look", f'{{"where": "place {number}"}}')
+        return Reply(when=When(round=number), steps=(Say("hm"), CallTools((call,))))
+
+    rules = (calling(1), calling(2), Reply(steps=(Say("nothing"),)))
+    model = ScriptedModel(Scenario(name="test", rules=rules), clock=store.outside.clock)
+    async with perdure.Runtime(store, models=model) as runtime:
+        yield await runtime.resume(session.id, AGENT)
+
+
 async def looks(store: Store, session: Session, size: int) -> dict[str, Act]:
     middle = f"{session.id}/{size // 2}"
     await session.label(middle, "here")
@@ -76,14 +104,19 @@ async def looks(store: Store, session: Session, size: int) -> dict[str, Act]:
     }
 
 
+@pytest.mark.parametrize("has_worked", [False, True])
 async def test_looks_at_long_session_read_same_rows_at_any_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_worked: bool
 ) -> None:
     counts = Counts(monkeypatch)
     found: dict[str, list[tuple[int, int]]] = {}
     for size in SIZES:
         async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:
             session = await long_session(store, size)
+            if has_worked:
+                async with working(store, session) as chat:
+                    await chat.send("go on")
+                    await chat.send("and?")
             for name, look in (await looks(store, session, size)).items():
                 found.setdefault(name, []).append(await counts.of(look))
     for name, (small, large) in found.items():
@@ -91,6 +124,38 @@ async def test_looks_at_long_session_read_same_rows_at_any_length(
         assert max(large) < SIZES[0] * 3, name
     assert max(found["context"][0]) < 800
     assert max(found["labels"][0]) < 10
+
+
+@pytest.mark.parametrize("pinned", ["none", "shown", "hidden"])
+async def test_turn_with_two_tools_reads_and_keeps_same_at_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pinned: str
+) -> None:
+    counts = Counts(monkeypatch)
+    found: list[tuple[int, int]] = []
+    peaks: list[int] = []
+    for size in SIZES:
+        async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:
+            session = await long_session(store, size)
+            if pinned != "none":
+                await session.pin(f"{session.id}/5")
+            if pinned == "hidden":
+                await session.append(Compaction("gist", EntryId(f"{session.id}/{size - 20}")))
+            async with working(store, session) as chat:
+                for _ in range(4):
+                    await chat.send("go on")
+                found.append(await counts.of(partial(settled, chat)))
+                tracemalloc.start()
+                await settled(chat)
+                peaks.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.stop()
+    small, large = peaks
+    assert found[0] == found[1]
+    assert found[0][0] == 0
+    assert large < small * 1.3 + 50_000
+
+
+async def settled(chat: Chat) -> None:
+    await chat.send("again")
 
 
 async def test_context_with_old_pins_reads_pins_and_end_at_any_length(

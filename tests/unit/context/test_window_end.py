@@ -143,6 +143,45 @@ def test_summary_stays_before_end() -> None:
     assert "so far" in found.messages[0].message.text
 
 
+def test_pinned_failed_answer_needs_the_answer_behind_it() -> None:
+    log = TreeLog()
+    failed = assistant("oops", stop_reason="error")
+    _, pinned, *_ = log.extend(user("hello"), failed, assistant("fine"), *exchanges(50))
+    window, pins = log.window(), frozenset({pinned})
+    near = [Placed(depth, entry) for depth, entry in enumerate(window.entries[:6])]
+    whole = build_context(with_pins(window, window.entries, pins), budget_tokens=BUDGET)
+    assert pinned not in [each.entry_id for each in whole.messages]
+    assert context_of_end(end_of(window, 16), pins, near, budget_tokens=BUDGET) is None
+
+
+def test_texts_of_long_window_with_old_pin_need_end_only() -> None:
+    log = TreeLog()
+    asked, called, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
+    log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))
+    window, pins = log.window(), frozenset({asked, called})
+    near = [Placed(depth, entry) for depth, entry in enumerate(window.entries[:4])]
+    whole = build_context(
+        with_pins(window, window.entries, pins), budget_tokens=BUDGET, history="text_only"
+    )
+    found = context_of_end(
+        end_of(window, 16), pins, near, budget_tokens=BUDGET, history="text_only"
+    )
+    assert found == whole
+    assert whole.messages[0].entry_ids[0] == asked
+
+
+def test_messages_that_compaction_retains_stay_before_end() -> None:
+    log = TreeLog()
+    log.extend(*exchanges(2))
+    log.append(Compaction("so far", None, retained=(user("kept"), assistant("as it was"))))
+    log.extend(*exchanges(50))
+    assert needed(log) < 16
+    found = at_limit(log, 20)
+    assert found is not None
+    assert "so far" in found.messages[0].message.text
+    assert "as it was" not in "".join(each.message.text for each in found.messages)
+
+
 def test_usage_from_before_compaction_taken_back_does_not_count() -> None:
     log = TreeLog()
     log.extend(*exchanges(2))
