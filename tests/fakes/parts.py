@@ -9,7 +9,7 @@ from perdure.session.search.bm25 import Candidate
 from perdure.session.search.matches import counts_in
 from perdure.session.search.parts.builder import Part, Text
 from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read, Spoken
-from perdure.session.search.parts.pages import after
+from perdure.session.search.parts.pages import SESSION, after
 from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.query import sought_in
 
@@ -17,8 +17,9 @@ Filters = Sequence[Sequence[str]]
 
 
 def text(position: int, words: str, *filters: str) -> Text:
-    """A text of `words` at a position, from that moment."""
-    return Text(position, position, words.split(), filters)
+    """A text of `words` at a position, from that moment, at that place of a session of its own."""
+    own = () if any(key.startswith(SESSION) for key in filters) else (f"{SESSION}own",)
+    return Text(position, position, words.split(), (*filters, *own), abs(position))
 
 
 def found_in(

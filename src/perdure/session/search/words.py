@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-VERSION = 3
+VERSION = 4
 """Of the words an index holds, what they are made of (``searchable``), its form (``parts``)."""
 
 LONGEST = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from perdure.session.search.parts.builder import Text
-from perdure.session.search.parts.pages import FILTER, role_key
+from perdure.session.search.parts.pages import FILTER, SESSION, role_key
 from perdure.session.search.values import SearchQuery
 from perdure.session.search.words import terms
 from perdure.stores.scan import Found
@@ -15,7 +15,8 @@ def text_of(found: Found) -> Text:
     """`found` as it is indexed."""
     what = found.what
     filters = [session_key(found.stream), role_key(what.role), *map(tool_key, what.tools)]
-    return Text(found.position, found.at, terms(what.text), filters)
+    place = 0 if found.entry is None else found.entry.seq + 1
+    return Text(found.position, found.at, terms(what.text), filters, place)
 
 
 def filters_of(query: SearchQuery) -> list[list[str]]:
@@ -29,7 +30,7 @@ def filters_of(query: SearchQuery) -> list[list[str]]:
 
 def session_key(stream: str) -> str:
     """The key of a session."""
-    return f"{FILTER}s{_hash(stream)}"
+    return f"{SESSION}{_hash(stream)}"
 
 
 def tool_key(tool: str) -> str:

@@ -21,6 +21,8 @@ T = TypeVar("T")
 NO_END = 2**62
 """After every position, every number and every moment."""
 
+_PLACE = "@"
+
 Span = tuple[int, int]
 """The first moment, and the one after the last. Units: Unix milliseconds."""
 
@@ -63,7 +65,10 @@ class Progress(NamedTuple):
 
 
 class LooseRow(NamedTuple):
-    """A text that is in no part: its filters with a space between them, its words joined."""
+    """A text that is in no part: its filters with a space between them, its words joined.
+
+    The first of `filters` is the text's place in its session, which begins with "@".
+    """
 
     position: int
     at: int
@@ -79,12 +84,14 @@ class LooseRow(NamedTuple):
     @property
     def text(self) -> Text:
         """The text. Raises: ValueError, AttributeError for a damaged row."""
-        return Text(self.position, self.at, self.words.split(), self.filters.split())
+        place, *filters = self.filters.split()
+        words = self.words.split()
+        return Text(self.position, self.at, words, filters, int(place.removeprefix(_PLACE)))
 
 
 def loose_row(text: Text, joined_words: str) -> LooseRow:
     """The row of a text that is in no part."""
-    filters = " ".join(text.filters)
+    filters = " ".join([f"{_PLACE}{text.place}", *text.filters])
     return LooseRow(text.position, text.at, len(text.words), filters, joined_words)
 
 

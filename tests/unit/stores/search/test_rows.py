@@ -20,12 +20,14 @@ def test_mark_of_other_rules_is_that_of_an_empty_index_but_for_what_was_forgotte
 
 
 def test_loose_row_gives_its_text_back_as_text_or_bytes() -> None:
-    text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"])
+    text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"], 5)
     row = loose_row(text, join_terms(text.words))
     assert row.text == text
     assert row._replace(said=str(row.said).encode()).text == text
     with pytest.raises(UnicodeDecodeError):
-        assert LooseRow(1, 1, 1, "", b"\xff").text
+        assert LooseRow(1, 1, 1, "@1", b"\xff").text
+    with pytest.raises(ValueError, match="literal"):
+        assert LooseRow(1, 1, 1, "#ruser", "x").text
 
 
 def test_plan_runs_at_once_and_one_that_waits_is_refused() -> None:

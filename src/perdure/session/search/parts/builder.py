@@ -14,9 +14,11 @@ from typing import NamedTuple
 from zlib import crc32
 
 from perdure.session.search.parts.codes import codes_of
+from perdure.session.search.parts.occurrences import pack_frequencies, pack_places, places
 from perdure.session.search.parts.pages import (
     FILTER,
     PAIR,
+    SESSION,
     Kept,
     Page,
     everything,
@@ -36,12 +38,16 @@ _Places = dict[str, list[int]]
 
 
 class Text(NamedTuple):
-    """A text as it is indexed: where in the log it is, its words, and keys for the filters."""
+    """A text as it is indexed: where in the log it is, its words, and keys for the filters.
+
+    `place` is where in its session it is: the seq of its entry + 1; 0 of a title.
+    """
 
     position: int
     at: int
     words: Sequence[str]
     filters: Sequence[str]
+    place: int
 
 
 class Said(NamedTuple):
@@ -66,16 +72,25 @@ def make_part(texts: Iterable[Text]) -> Part:
     size = len(ordered)
     codes = codes_of(Counter(chain.from_iterable(text.words for text in ordered)))
     postings: defaultdict[str, list[int]] = defaultdict(list)
+    repeated: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for number, text in enumerate(ordered):
-        for key in {*text.words, *text.filters}:
+        for word, count in Counter(text.words).items():
+            if count > 1:
+                repeated[word].append((len(postings[word]), count))
+            postings[word].append(number)
+        for key in set(text.filters):
             postings[key].append(number)
     frequent = [word for word in codes if is_frequent(len(postings[word]), size)]
+    values = {word: pack_frequencies(found) for word, found in repeated.items()}
+    for key, found in postings.items():
+        if key.startswith(SESSION):
+            values[key] = pack_places(ordered[number].place for number in found)
     kept = {
-        key: Kept(key, codes.get(key, ""), pack_numbers(found, size))
+        key: Kept(key, codes.get(key, ""), pack_numbers(found, size), values.get(key, b""))
         for key, found in postings.items()
     }
-    for key, places in _pairs(ordered, codes, frequent).items():
-        kept[key] = Kept(key, "", pack_numbers(places, size * PLACES))
+    for key, begun in _pairs(ordered, codes, frequent).items():
+        kept[key] = Kept(key, "", pack_numbers(begun, size * PLACES))
     said = tuple([_word_places(text, codes) for text in ordered])
     return Part(said, tuple(pages_of(kept[key] for key in sorted(kept))))
 
@@ -138,12 +153,15 @@ def texts_in(part: Part) -> Iterator[Text]:
     """
     words: dict[str, str] = {}
     filters: defaultdict[int, list[str]] = defaultdict(list)
+    where: dict[int, int] = {}
     for kept in chain.from_iterable(everything(page.body) for page in part.pages):
         if is_word(kept.key):
             words[kept.code] = kept.key
         elif kept.key.startswith(FILTER):
             for number in numbers(bits(kept.posting, len(part.said))):
                 filters[number].append(kept.key)
+            if kept.key.startswith(SESSION):
+                where.update(places(kept, len(part.said)))
     for number, said in enumerate(part.said):
         spoken = [words[code] for code in said.codes.decode()]
-        yield Text(said.position, said.at, spoken, filters[number])
+        yield Text(said.position, said.at, spoken, filters[number], where[number])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from perdure.session.search.parts.builder import Part, Text, make_part, texts_in
-from perdure.session.search.parts.pages import DAMAGE, PAIR, everything
+from perdure.session.search.parts.occurrences import frequencies, places
+from perdure.session.search.parts.pages import DAMAGE, PAIR, SESSION, Kept, everything
 from perdure.session.search.parts.postings import PLACES, bits, numbers
 
 
@@ -36,7 +36,7 @@ def is_same(kept: Text, expected: Text | None) -> bool:
     """
     return (
         expected is not None
-        and kept.at == expected.at
+        and (kept.at, kept.place) == (expected.at, expected.place)
         and list(kept.words) == list(expected.words)
         and sorted(kept.filters) == sorted(set(expected.filters))
     )
@@ -48,18 +48,30 @@ def _found_wrongly(part: Part, texts: Sequence[Text]) -> set[int]:
     if again == part:
         return set()
     size = len(part.said)
-    ours, theirs = _postings(part, size), _postings(again, size)
+    ours, theirs = _kept(part), _kept(again)
     found: set[int] = set()
     for key in {*ours, *theirs}:
-        differing = ours.get(key, 0) ^ theirs.get(key, 0)
-        step = PLACES if key.startswith(PAIR) else 1
-        found.update(part.said[number // step].position for number in numbers(differing))
+        one, other = ours.get(key), theirs.get(key)
+        if one != other:
+            found |= {part.said[number].position for number in _texts_differing(one, other, size)}
     return found or {said.position for said in part.said}
 
 
-def _postings(part: Part, size: int) -> dict[str, int]:
-    kept = chain.from_iterable(everything(page.body) for page in part.pages)
-    return {
-        each.key: bits(each.posting, size * PLACES if each.key.startswith(PAIR) else size)
-        for each in kept
-    }
+def _kept(part: Part) -> dict[str, Kept]:
+    return {each.key: each for page in part.pages for each in everything(page.body)}
+
+
+def _texts_differing(one: Kept | None, other: Kept | None, size: int) -> set[int]:
+    """The numbers of the texts of which one says what the other does not."""
+    return {number for number, _ in _occurrences(one, size) ^ _occurrences(other, size)}
+
+
+def _occurrences(kept: Kept | None, size: int) -> set[tuple[int, int]]:
+    if kept is None:
+        return set()
+    if kept.key.startswith(PAIR):
+        found = numbers(bits(kept.posting, size * PLACES))
+        return {divmod(each, PLACES) for each in found}
+    if kept.key.startswith(SESSION):
+        return set(places(kept, size).items())
+    return set(frequencies(kept, size).items())

@@ -2,7 +2,8 @@
 
 A page is found by its first key. Keys are words, and what stands beside them: pairs of neighbours
 and filters, which begin with a character no word has and come before all words. What is kept of a
-key is its code (of a word) and its posting, bytes that ``postings`` reads.
+key is its code (of a word), its posting, bytes that ``postings`` reads, and numbers beside it
+(``occurrences``): of a word how often it occurs, of a session where its texts are.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ PAGE_BYTES = 1_280
 PAIR, FILTER = "!", "#"
 """What keys of pairs and filters begin with."""
 
+SESSION = f"{FILTER}s"
+"""What the key of a session begins with; every text has one."""
+
 DAMAGE = (LookupError, ValueError, TypeError, AttributeError, error, msgspec.MsgspecError)
 """What reading a part may raise that is not as it was written; in a row of it may be anything."""
 
@@ -34,20 +38,25 @@ class Page(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept of `key`; `code` is empty where it is no word."""
+    """What is kept of `key`; `code` is empty where it is no word. `values`: see ``occurrences``."""
 
     key: str
     code: str
     posting: bytes
+    values: bytes = b""
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True):
-    """Keys, a line each; codes, one each or none; where postings end, in 2 or 4 bytes each."""
+    """Keys, a line each; codes, one each or none; where postings end, in 2 or 4 bytes each.
+
+    `values` are those that are not empty, by the place of their key.
+    """
 
     keys: str
     codes: str
     ends: bytes
     postings: bytes
+    values: dict[int, bytes]
 
 
 _decoder = msgspec.msgpack.Decoder(_Body)
@@ -74,7 +83,7 @@ def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
     held: list[Kept] = []
     size = 0
     for each in kept:
-        more = len(each.key) + len(each.posting) + 6
+        more = len(each.key) + len(each.posting) + len(each.values) + 6
         if held and (size + more > PAGE_BYTES or bool(held[0].code) != bool(each.code)):
             yield _page(held)
             held, size = [], 0
@@ -93,7 +102,8 @@ def _page(held: list[Kept]) -> Page:
     form = f"<{len(ends)}{'H' if end < 2**16 else 'I'}"
     postings = b"".join([each.posting for each in held])
     keys, codes = "\n".join([each.key for each in held]), "".join([each.code for each in held])
-    return Page(held[0].key, _encode(_Body(keys, codes, pack(form, *ends), postings)))
+    values = {place: each.values for place, each in enumerate(held) if each.values}
+    return Page(held[0].key, _encode(_Body(keys, codes, pack(form, *ends), postings, values)))
 
 
 def kept_in(body: bytes, key: str) -> Kept | None:
@@ -134,5 +144,5 @@ def _page_entries(page: _Body, keys: list[str], first: int, behind: int) -> Iter
     begin = 0 if first == 0 else unpack_from(form[0] + form[-1], page.ends, (first - 1) * size)[0]
     for place, end in enumerate(unpack_from(form, page.ends, first * size), first):
         code = page.codes[place] if page.codes else ""
-        yield Kept(keys[place], code, page.postings[begin:end])
+        yield Kept(keys[place], code, page.postings[begin:end], page.values.get(place, b""))
         begin = end

@@ -10,7 +10,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamHeader
 from perdure.session.search.parts.builder import Text
-from perdure.session.search.parts.pages import FILTER, role_key, tool_key
+from perdure.session.search.parts.pages import SESSION, role_key, tool_key
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.words import terms
 from perdure.stores.jsonl.contents import entries_of
@@ -56,8 +56,8 @@ def indexed_text(log: Log, found: Found, number: int) -> IndexedText:
     if found.entry is None:
         raise ValueError("a title stands in no line of its own")
     filters = [session_key(number), role_key(found.what.role), *map(tool_key, found.what.tools)]
-    text = Text(found.position, found.at, terms(found.what.text), filters)
     seq = found.entry.seq
+    text = Text(found.position, found.at, terms(found.what.text), filters, seq + 1)
     return IndexedText(text, _place(number, seq, target_of(log, found), log.rows[seq]))
 
 
@@ -116,4 +116,4 @@ def found_at(shelf: SessionIndex, known: Known, written: Written) -> Found | Non
 
 def session_key(number: int) -> str:
     """What stands for the session that has `number`."""
-    return f"{FILTER}s{number}"
+    return f"{SESSION}{number}"

@@ -31,8 +31,8 @@ def test_texts_come_back_in_the_order_of_their_positions() -> None:
 
 
 def test_pairs_are_kept_of_frequent_words_only() -> None:
-    assert keys_of(3) == {"#ruser", "a", "b"}
-    assert keys_of(30) == {"#ruser", "a", "b", pair_key("a", "b")}
+    assert keys_of(3) == {"#ruser", "#sown", "a", "b"}
+    assert keys_of(30) == {"#ruser", "#sown", "a", "b", pair_key("a", "b")}
 
 
 def test_the_key_of_a_pair_is_short_and_knows_which_is_first() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from perdure.session.search.parts.builder import Part, Text, make_part, texts_in
 from perdure.session.search.parts.comparison import differing, is_same
+from perdure.session.search.parts.occurrences import pack_frequencies, pack_places
 from perdure.session.search.parts.pages import Page, everything, pages_of
 from tests.fakes.parts import text
 
@@ -51,10 +52,30 @@ def test_of_a_part_that_cannot_be_read_all_texts_are_named() -> None:
 
 
 def test_keys_for_filters_have_no_order() -> None:
-    text = Text(1, 2, ("a",), ("#n1", "#s1", "#ruser"))
+    text = Text(1, 2, ("a",), ("#n1", "#s1", "#ruser"), 5)
     again = next(iter(texts_in(make_part([text]))))
 
     assert again.filters != text.filters
     assert is_same(again, text)
     assert not is_same(again, text._replace(filters=("#n1", "#s1")))
+    assert not is_same(again, text._replace(place=6))
     assert not is_same(again, None)
+
+
+def test_frequencies_and_places_that_are_otherwise_are_named() -> None:
+    texts = [text(number, "tide " * (1 + number % 3) + f"number{number}") for number in range(40)]
+    part = make_part(texts)
+
+    def changed(key: str, values: bytes) -> Part:
+        kept = [each for page in part.pages for each in everything(page.body)]
+        others = [each._replace(values=values) if each.key == key else each for each in kept]
+        return part._replace(pages=tuple(pages_of(others)))
+
+    assert differing(changed("number7", pack_frequencies([(0, 2)])), by_position(texts)) == {7}
+    wrong = [(number, 4 if number == 8 else 1 + number % 3) for number in range(40) if number % 3]
+    assert differing(changed("tide", pack_frequencies(wrong)), by_position(texts)) == {8}
+    moved = pack_places(99 if number == 9 else number for number in range(40))
+    assert differing(changed("#sown", moved), by_position(texts)) == {9}
+    for cut in (b"\x80", b"\x01"):
+        assert differing(changed("#sown", cut), by_position(texts)) == set(range(40))
+    assert differing(changed("tide", b"\xff\x7f"), by_position(texts)) == set(range(40))
