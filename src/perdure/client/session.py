@@ -231,7 +231,7 @@ class Session(Appender):
         """Take back `compaction` (default: the one in effect): what it hid is in the context again.
 
         Shape: None when it was taken back already.
-        Raises: EntryNotFound; InvalidEntry when there is no compaction to take back.
+        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
         if compaction is None:
             leaf = (await self._look()).leaf
@@ -240,7 +240,7 @@ class Session(Appender):
         else:
             target = await self._backing.log.entry(self.id, await self._resolve(compaction))
         if target is None or target.kind != Compaction.kind:
-            reason = "there is no compaction to take back"
+            reason = "there is no compaction to undo"
             raise InvalidEntry(reason, told=f"{reason} in session {self.id}")
         undone = undone_of(await self._backing.log.notes(self.id, (CompactionUndone.kind,)))
         return None if target.id in undone else await self._note(CompactionUndone(), target.id)

@@ -125,7 +125,7 @@ def test_nothing_more_to_take_back_is_told_as_it_is(sample: World) -> None:
         pass
     ended = sample.run("sessions", "uncompact", "0196")
     assert ended.code == 2
-    assert ended.err.startswith("perdure: there is no compaction to take back in session")
+    assert ended.err.startswith("perdure: there is no compaction to undo in session")
 
 
 def test_a_store_in_memory_has_no_file_to_tell_about(world: World) -> None:

@@ -24,7 +24,7 @@ AgentOption = Annotated[
     typer.Option(
         "--agent",
         metavar="AGENT",
-        help="The agent to talk with: its file, or its id (`perdure agents list`).",
+        help="The agent: its file or its id (`perdure agents list`).",
     ),
 ]
 

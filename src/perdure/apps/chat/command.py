@@ -55,27 +55,27 @@ PromptOption = Annotated[
         "--prompt",
         metavar="TEXT",
         callback=only_text,
-        help="Say this, print the answer, and leave.",
+        help="Send this message, print the answer, and exit.",
     ),
 ]
 SessionOption = Annotated[
     str | None,
     typer.Option(
-        metavar="ID", help="Go on with this session: its id, how that begins, or a file of it."
+        metavar="ID", help="Continue this session: its id, the beginning of its id, or its file."
     ),
 ]
 ContinueOption = Annotated[
-    bool, typer.Option("--continue", help="Go on with the newest session of the folder.")
+    bool, typer.Option("--continue", help="Continue the newest session of the folder.")
 ]
 PickOption = Annotated[
-    bool, typer.Option("--pick", help="Choose the session to go on with, with the keyboard.")
+    bool, typer.Option("--pick", help="Choose the session to continue interactively.")
 ]
 FolderOption = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
         parser=stored_path,
-        help="The folder the agent works in. A session moves there.",
+        help="The folder in which the agent works; an existing session moves there.",
     ),
 ]
 VariablesOption = Annotated[
@@ -83,11 +83,11 @@ VariablesOption = Annotated[
     typer.Option(
         "--var",
         metavar="NAME=VALUE",
-        help="What {{ctx.NAME}} in the agent's instructions stands for.",
+        help="A value for {{ctx.NAME}} in the agent's instructions.",
     ),
 ]
 ScenarioOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Let the scripted model act a scenario.")
+    Path | None, typer.Option(metavar="FILE", help="Use the scripted model with this scenario.")
 ]
 
 
@@ -126,28 +126,27 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Talk with a model.
+    """Chat with a model.
 
-    Everything said is in the log before it is acted upon. The model is that of -m, of
-    $PERDURE_MODEL, or chat.model of your settings; scripted:echo works offline. A turn that was
-    interrupted runs on first. --json prints the events, one a line; those of a new session begin
-    with session:started.
+    Messages are logged before they are processed. The model is the one of -m, $PERDURE_MODEL, or
+    chat.model of your settings; scripted:echo works offline. An interrupted turn is resumed first.
+    --json prints one event per line; a new session begins with session:started.
 
-    Ctrl-C stops the turn, and what was said so far is kept; a second one leaves, and the turn runs
-    on when the session is resumed.
+    Ctrl-C stops the turn and stores the partial answer. A second Ctrl-C exits; the turn continues
+    when you resume the session.
 
     Examples:
         perdure chat -m anthropic:claude-opus-4-5
         perdure chat --continue           # the newest session of this folder
         perdure chat --agent helper       # an agent of .perdure/agents, or of your own
         perdure chat --session 01jd --cwd ../other --var shop=tea  # it moves to that folder
-        perdure chat --pick               # choose the session with the keyboard
+        perdure chat --pick               # choose the session interactively
         perdure chat -p "What changed in README.md?" --json
         perdure chat --approve accept-edits --allow-command "pytest tests/*"
 
     Exit codes:
         1    the turn failed, or waits for an answer (`perdure inbox`)
-        2    no model was chosen, or it cannot be called here
+        2    no model is set, or it cannot be called
         4    another process runs a turn of the session
         130  stopped with Ctrl-C
     """

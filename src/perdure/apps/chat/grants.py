@@ -17,7 +17,7 @@ from perdure.client.agents.session_usage import revoke as revoke_grant
 from perdure.client.agents.session_usage import standing_of
 
 grants = typer.Typer(
-    help="""What tools may do in a session without asking again.
+    help="""List and revoke the grants of a session.
 
 Examples:
     perdure grants list 01jd
@@ -40,10 +40,10 @@ def list_grants(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List what was answered with "always" in a session.
+    """List the grants of a session: approvals answered with "always".
 
-    Each is a tool and exactly what it may do: this content to this file, this command with
-    these scripts, this request.
+    A grant allows one tool exactly one thing: this content in this file, this command with these
+    scripts, or this request.
 
     Examples:
         perdure grants list 01jd
@@ -81,15 +81,17 @@ def revoke(
     session: SessionArgument,
     grant: Annotated[
         str | None,
-        typer.Argument(metavar="GRANT", help="As `grants list` shows it, or its beginning."),
+        typer.Argument(
+            metavar="GRANT", help="The grant as `grants list` prints it, or the beginning of it."
+        ),
     ] = None,
     *,
-    is_all: Annotated[bool, typer.Option("--all", help="Everything that was granted.")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="Revoke all grants.")] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Take back a grant: from the next call on it is asked for again, also in a running turn.
+    """Revoke a grant: the next call needs approval again, also in a running turn.
 
     Examples:
         perdure grants revoke 01jd "run_command git status"

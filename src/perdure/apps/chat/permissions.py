@@ -21,7 +21,7 @@ ApproveOption = Annotated[
     typer.Option(
         "--approve",
         metavar="MODE",
-        help="What is asked before: ask, plan (change nothing), accept-edits, auto.",
+        help="The approval mode: ask, plan (change nothing), accept-edits, auto.",
     ),
 ]
 CommandsOption = Annotated[
@@ -29,17 +29,19 @@ CommandsOption = Annotated[
     typer.Option(
         "--allow-command",
         metavar="LINE",
-        help="A command it may run, e.g. 'pytest tests/*'.",
+        help="A command that the agent can run, e.g. 'pytest tests/*'.",
     ),
 ]
 DomainsOption = Annotated[
     list[str] | None,
-    typer.Option("--allow-domain", metavar="HOST", help="A host it may ask."),
+    typer.Option("--allow-domain", metavar="HOST", help="A host that the agent can contact."),
 ]
 ScopeOption = Annotated[
     Scope | None,
     typer.Option(
-        "--scope", metavar="TIER", help="Where its file tools may go: sandboxed, project, full."
+        "--scope",
+        metavar="TIER",
+        help="The folders that file tools can use: sandboxed, project, full.",
     ),
 ]
 

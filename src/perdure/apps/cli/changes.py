@@ -74,7 +74,7 @@ def _focus(text: str | None) -> str | None:
 
 FocusOption = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", callback=_focus, help="What the summary must keep."),
+    typer.Option(metavar="TEXT", callback=_focus, help="What the summary must contain."),
 ]
 
 
@@ -83,7 +83,7 @@ def branch(
     entry: EntryArgument,
     *,
     is_summarised: Annotated[
-        bool, typer.Option("--summarize", help="Tell at ENTRY what the left branch was.")
+        bool, typer.Option("--summarize", help="Add a summary of the abandoned branch at ENTRY.")
     ] = False,
     focus: FocusOption = None,
     model: ModelOption = None,
@@ -91,14 +91,14 @@ def branch(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Go on from another entry.
+    """Continue from another entry.
 
-    The next message is appended there. Nothing is deleted: the branch that is left stays in the
-    tree, and one can go back to it. "root" is the place before the first entry. With --summarize a
-    model writes a summary of the branch that is left, which the conversation goes on from.
+    The next message is appended there. Nothing is deleted: the old branch stays in the tree, and
+    you can return to it. "root" is the position before the first entry. With --summarize a model
+    summarizes the old branch, and the conversation continues after that summary.
 
     Examples:
-        perdure sessions branch 01jd 12    # go on from entry 12
+        perdure sessions branch 01jd 12    # continue from entry 12
         perdure sessions branch 01jd root  # start over in the same session
         perdure sessions branch 01jd 12 --summarize --focus "what did not work"
 
@@ -147,7 +147,7 @@ def fork(
         ),
     ] = None,
     title: Annotated[
-        str | None, typer.Option(metavar="TITLE", callback=only_text, help="A title of its own.")
+        str | None, typer.Option(metavar="TITLE", callback=only_text, help="The title of the fork.")
     ] = None,
     cwd: Annotated[
         Path | None,
@@ -157,14 +157,14 @@ def fork(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Make a new session that shares this one.
+    """Fork a session into a new one.
 
-    Nothing is copied: both sessions read the same entries up to the fork, and each goes on by
-    itself. An open turn is not shared.
+    Nothing is copied: both sessions share the entries up to the fork, and each continues
+    separately. The fork does not get an open turn.
 
     Examples:
         perdure sessions fork 01jd --title "Second try"
-        perdure sessions fork 01jd --at 12  # only what leads to entry 12
+        perdure sessions fork 01jd --at 12  # only the path to entry 12
     """
     if at == ROOT:
         raise UsageMistake(
@@ -192,20 +192,22 @@ def label(
     entry: EntryArgument,
     text: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT", callback=only_text, help="Its name; left out: none."),
+        typer.Argument(
+            metavar="TEXT", callback=only_text, help="The label; without it, the label is removed."
+        ),
     ] = None,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Give an entry a name, or take its name away.
+    """Label an entry, or remove its label.
 
-    Names are shown in the tree and found by a search. An entry has one name at a time.
+    The tree shows labels, and a search finds them. An entry has one label at a time.
 
     Examples:
         perdure sessions label 01jd 12 "before the refactoring"
-        perdure sessions label 01jd 12  # takes it away
+        perdure sessions label 01jd 12  # removes the label
     """
     if entry == ROOT:
         raise UsageMistake(
@@ -226,16 +228,16 @@ def rename(
     session: SessionArgument,
     title: Annotated[
         str,
-        typer.Argument(metavar="TITLE", callback=only_text, help='The title; "" takes it away.'),
+        typer.Argument(metavar="TITLE", callback=only_text, help='The title; "" removes it.'),
     ],
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Give a session a title, or take it away.
+    """Set or remove the title of a session.
 
-    A session without a title is called by how its first user message begins.
+    Without a title, lists show the beginning of the first user message.
 
     Examples:
         perdure sessions rename 01jd "Trip to Lisbon"
@@ -260,10 +262,10 @@ def pin(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Keep an entry in what the model is sent.
+    """Keep an entry in the context of the model.
 
-    It stays as it was said, whatever a compaction hides or a budget leaves out; a tool call brings
-    its results along, and a result its call. `perdure sessions unpin` lets it go again.
+    No compaction hides a pinned entry, and no budget leaves it out. A pinned tool call includes its
+    results, and a result its call. `perdure sessions unpin` removes the pin.
 
     Examples:
         perdure sessions pin 01jd 12
@@ -279,9 +281,9 @@ def unpin(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Let a pinned entry leave what the model is sent.
+    """Remove the pin of an entry.
 
-    From then on a compaction may hide it like any other.
+    A compaction can hide the entry again.
 
     Examples:
         perdure sessions unpin 01jd 12
@@ -318,9 +320,9 @@ def compact(
 ) -> int:
     """Summarize older messages to shorten the context.
 
-    A model writes the summary, which is sent from then on instead of the messages. What is old
-    depends on the session's own strategy: a role of a flow keeps what the flow knows of its node.
-    The log keeps all messages: `perdure sessions uncompact` takes the summary back.
+    A model writes the summary, which replaces the messages in the context. The strategy of the
+    session decides which messages are old; for a role of a flow, the flow adds facts about its
+    node. The log keeps all messages: `perdure sessions uncompact` undoes the compaction.
 
     Examples:
         perdure sessions compact 01jd --focus "the decisions about the schema"
@@ -386,16 +388,16 @@ def uncompact(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Take the newest compaction back.
+    """Undo the newest compaction.
 
-    What its summary stood for is sent again. The compaction before it, if there is one, is then in
-    effect, and can be taken back as well.
+    The summarized messages are in the context again. An earlier compaction takes effect again, and
+    can be undone too.
 
     Examples:
         perdure sessions uncompact 01jd
 
     Exit codes:
-        2  there is no compaction to take back
+        2  there is no compaction to undo
     """
 
     async def work(handle: Session, _: Store) -> Told:
@@ -415,10 +417,10 @@ def abandon(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Give up a turn that was interrupted.
+    """End an interrupted turn.
 
-    What was said of it stays, and nothing more of it is done. `perdure chat --session ID` goes on
-    with it instead.
+    Its messages stay, and the turn does not continue. To continue it instead, use `perdure chat
+    --session ID`.
 
     Examples:
         perdure sessions abandon 01jd
@@ -440,7 +442,7 @@ def end(
     *,
     reason: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", callback=only_text, help="Why; kept in the log."),
+        typer.Option(metavar="TEXT", callback=only_text, help="The reason, stored in the log."),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -448,7 +450,7 @@ def end(
 ) -> int:
     """Close a session.
 
-    It stays as it is, and its next turn opens it again.
+    The session stays in the store, and its next turn opens it again.
 
     Examples:
         perdure sessions end 01jd --reason "merged"

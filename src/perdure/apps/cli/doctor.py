@@ -72,16 +72,16 @@ def doctor(
 ) -> int:
     """Check the set-up and the store.
 
-    The installation, who may read the store, its journal, its hashes (of a large store only with
-    `perdure store verify`), free space, encryption, the models and MCP servers that are set up.
-    Every finding says what to do. Nothing is changed.
+    Checks the installation, the permissions of the store, its journal, its hashes (of a large store
+    use `perdure store verify`), free space, encryption, and the configured models and MCP servers.
+    Prints what to do about each problem. Changes nothing.
 
     Examples:
         perdure doctor
         perdure doctor --json --store sqlite:///agents.db
 
     Exit codes:
-        1  something is broken
+        1  a check failed
     """
 
     async def work() -> int:

@@ -90,22 +90,24 @@ PathsArgument = Annotated[
 ]
 FormatOption = Annotated[
     ImportFormat,
-    typer.Option(help="What the files are; auto looks at each. a-society: folders of flows."),
+    typer.Option(help="The format of the files; auto detects it. a-society: folders of flows."),
 ]
 WatchOption = Annotated[
-    bool, typer.Option("--watch", help="Go on with what is written to them, until Ctrl-C.")
+    bool, typer.Option("--watch", help="Keep importing new lines until Ctrl-C.")
 ]
 SubjectOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         callback=only_subject,
-        help="Whom new sessions are about; see `sessions erase`.",
+        help="The subject of new sessions; see `sessions erase`.",
     ),
 ]
 AgainOption = Annotated[
     bool,
-    typer.Option("--again", help="Import erased sessions too, under new ids; flows under theirs."),
+    typer.Option(
+        "--again", help="Import erased sessions again: sessions with new ids, flows with their own."
+    ),
 ]
 WorkspaceOption = Annotated[
     Path | None,
@@ -129,25 +131,25 @@ def import_sessions(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Import recorded sessions.
 
-    Of perdure, pi, Operator, Claude Code, Codex or opencode. Importing again adds nothing, and an
-    erased session stays erased.
+    Of perdure, pi, Operator, Claude Code, Codex or opencode. Importing a file again adds only what
+    is new. Erased sessions are not imported again.
 
-    Every line is kept. A file that cannot be imported does not stop the others; the exit code is
-    then 1. Where one file alone is named it is that of its error: 2 when it is no session. --json
-    prints one object a session. --watch prints a line a change; a session that is in the middle of
-    a turn here goes on when the turn has ended.
+    Every line is stored. If a file cannot be imported, the others still are, and the exit code is
+    1. For a single file it is the code of its error: 2 if it is not a session. --json prints one
+    object per session. --watch prints a line per change; a session with a running turn is imported
+    after the turn.
 
     Examples:
         perdure import ~/.claude/projects          # all sessions of Claude Code
         perdure import session.jsonl --json
-        perdure import ~/.pi/agent/sessions --watch  # and what is added, until Ctrl-C
+        perdure import ~/.pi/agent/sessions --watch  # and new lines, until Ctrl-C
         perdure import ~/trips --format a-society  # the flows of a workspace
-        perdure import chats --subject ann  # so that all about ann can be erased
+        perdure import chats --subject ann  # to erase everything about ann later
 
     Exit codes:
         1  some files could not be imported
-        2  the one file named is no session
-        3  there was nothing to import
+        2  the file is not a session
+        3  nothing to import
     """
     _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
 

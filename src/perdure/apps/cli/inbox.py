@@ -55,10 +55,10 @@ def inbox_itself(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List what waits for a person, and answer it.
+    """List open questions, and answer them.
 
-    Approvals of tools, outcomes nobody knows, what an agent asks, what a flow waits for: every
-    session's, in one list.
+    One list for all sessions and flows: approvals of tool calls, calls with an unknown outcome,
+    questions of agents, and what flows wait for.
 
     Examples:
         perdure inbox
@@ -85,9 +85,9 @@ def list_questions(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List the questions nobody has answered, oldest first.
+    """List the open questions, oldest first.
 
-    Each with the session it is of, and the command that answers it.
+    Each with its session and the command that answers it.
 
     Examples:
         perdure inbox list
@@ -110,14 +110,14 @@ def list_questions(
 @inbox.command("show")
 def show_question(
     question: Annotated[
-        str, typer.Argument(metavar="ID", help="The question: its id, or how it begins.")
+        str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
     ],
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Print one question in full: whole arguments, what the answer is bound to, the whole diff.
+    """Print one question in full: all arguments, the whole diff, and what the answer covers.
 
     Examples:
         perdure inbox show 01jd/17
@@ -145,24 +145,26 @@ def show_question(
 @inbox.command("answer")
 def answer(
     question: Annotated[
-        str, typer.Argument(metavar="ID", help="The question: its id, or how it begins.")
+        str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
     ],
     choice: Annotated[
         str,
         typer.Argument(
             metavar="ANSWER",
             callback=only_text,
-            help="One of its choices; where it has none, your words.",
+            help="One of the choices; if there are none, your text.",
         ),
     ],
     *,
     note: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", callback=only_text, help="Kept with the answer."),
+        typer.Option(metavar="TEXT", callback=only_text, help="A note stored with the answer."),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(metavar="NAME", callback=only_text, help="Who answers; you, if left out."),
+        typer.Option(
+            metavar="NAME", callback=only_text, help="The person who answers; default: you."
+        ),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -170,9 +172,9 @@ def answer(
 ) -> int:
     """Answer a question.
 
-    The first answer counts, whoever gives it. The turn, or the flow, goes on when it is resumed,
-    here or elsewhere. What a role asks to do is answered allow, allow-flow (and so for the rest of
-    the flow) or deny; what it asks in words, in words.
+    The first answer counts. The turn or flow continues when it is resumed, on any machine. Answer a
+    tool call of a role with allow, allow-flow (also for the rest of the flow) or deny. Answer a
+    question in words with text.
 
     Examples:
         perdure inbox answer 01jd/17 allow

@@ -60,9 +60,9 @@ def add_to(program: typer.Typer) -> None:
 
 @models_commands.callback()
 def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> int:
-    """List the providers of models: configured, or what each one is missing.
+    """List the model providers, and what each needs to work.
 
-    Calls nobody. A key is found in the environment or in the system's keyring, and never shown.
+    Makes no call. Keys are read from the environment or the keyring of the system, and never shown.
 
     Examples:
         perdure models
@@ -89,7 +89,7 @@ def try_model(
 ) -> int:
     """Make one small call to a model, and show how long it took and what it used.
 
-    It may cost money. It is given up when no whole answer comes within a minute.
+    The call may cost money. It fails if the answer is not complete within a minute.
 
     Examples:
         perdure models test scripted:echo  # offline, free
@@ -97,7 +97,7 @@ def try_model(
 
     Exit codes:
         1  the model does not answer
-        2  there is no such provider, or its key is missing
+        2  unknown provider, or its key is missing
     """
 
     async def work() -> None:

@@ -96,7 +96,7 @@ StoreOption = Annotated[
         "--store",
         metavar="ADDRESS",
         help="The store: sqlite:///FILE, jsonl:///FOLDER, postgresql://USER@HOST/DATABASE or "
-        "memory:; left out: $PERDURE_STORE, else as configured, else a file in your data folder.",
+        "memory:; default: $PERDURE_STORE, or as configured, or a file in your data folder.",
     ),
 ]
 NamespaceOption = Annotated[
@@ -125,14 +125,14 @@ SessionArgument = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The session: its id, how that begins, or a file it was imported from.",
+        help="The session: its id, the beginning of its id, or the file it was imported from.",
     ),
 ]
 EntryArgument = Annotated[
     str,
     typer.Argument(
         metavar="ENTRY",
-        help="The entry: its number, its id, or how that begins; also a foreign id.",
+        help="The entry: its number, its id or the beginning of it, or a foreign id.",
     ),
 ]
 

@@ -123,10 +123,10 @@ def _perdure(
         ),
     ] = False,
 ) -> None:
-    """Sessions for AI agents that last: one durable log, from a recorded session to a resumed turn.
+    """Store, run and continue the sessions of AI agents in a durable log.
 
-    Every command works on a store: --store, else $PERDURE_STORE, else a file in your data folder.
-    What a program may read goes to stdout, with --json as JSON; everything else goes to stderr.
+    Every command works on a store: --store, or $PERDURE_STORE, or a file in your data folder.
+    Results go to stdout, with --json as JSON; everything else goes to stderr.
 
     `perdure COMMAND --help` tells about a command, `perdure sessions COMMAND --help` about one of a
     group.

@@ -64,14 +64,14 @@ TREE_LINES = 200
 _READ_PER_LINE = 5
 """Entries that `sessions tree` reads for each line."""
 
-HELP = """Look at sessions, and change where they go on.
+HELP = """List, show, search and change sessions.
 
-A session is named by its id, by how that begins, or by a file it was imported from; an entry by its
-number in the session, as `perdure sessions tree` shows it.
+Name a session by its id, by the beginning of its id, or by the file it was imported from. Name an
+entry by its number, which `perdure sessions tree` shows.
 
 Examples:
     perdure sessions list
-    perdure sessions pick  # choose one with the keyboard
+    perdure sessions pick  # choose one interactively
 """
 
 sessions = typer.Typer(help=HELP, no_args_is_help=True)
@@ -90,18 +90,19 @@ def add_to(program: typer.Typer) -> None:
 def list_sessions(
     *,
     limit: Annotated[
-        int, typer.Option(min=0, max=MOST, metavar="N", help="At most this many; 0: all.")
+        int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number; 0: all.")
     ] = 50,
     query: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only where title or id contain this.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Only sessions whose title or id contains this."),
     ] = None,
     cwd: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Only those of this folder.")
+        str | None, typer.Option(metavar="DIR", help="Only sessions of this folder.")
     ] = None,
     subject: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", callback=only_subject, help="Only those about this person or thing."
+            metavar="NAME", callback=only_subject, help="Only sessions about this person or thing."
         ),
     ] = None,
     is_all: Annotated[
@@ -113,8 +114,8 @@ def list_sessions(
 ) -> int:
     """List sessions, newest activity first.
 
-    A session's activity is its newest user or assistant message. `perdure sessions pick` chooses
-    one with the keyboard, `perdure sessions search` finds what was said in them.
+    The activity of a session is its newest user or assistant message. To choose a session
+    interactively, use `perdure sessions pick`; to search messages, `perdure sessions search`.
 
     Examples:
         perdure sessions list --cwd .             # those of this folder
@@ -175,18 +176,18 @@ def show_session(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show a session and the branch it is on.
+    """Show a session and its current branch.
 
-    Its title, folder, times, how much was said, what it used, what waits for an answer, and the
-    messages of the branch that the conversation goes on from, the older ones folded. Of a long
-    branch the newest 400 entries are read; --json has all of it.
+    Prints the title, folder, times, number of messages, usage, open questions, and the messages of
+    the current branch, with older ones collapsed. Of a long branch only the newest 400 entries are
+    read; --json prints all.
 
     Examples:
         perdure sessions show 01jd                # by the beginning of its id
         perdure sessions show ~/old/session.jsonl  # by a file that was imported
 
     Exit codes:
-        3  no session of that name, or a file that was not imported
+        3  session not found, or the file was not imported
     """
 
     async def work() -> None:
@@ -207,16 +208,19 @@ def show_session(
 def show_tree(
     session: SessionArgument,
     *,
-    is_all: Annotated[bool, typer.Option("--all", help="Fold nothing.")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="Show every entry.")] = False,
     limit: Annotated[
         int,
         typer.Option(
-            min=1, max=MOST, metavar="LINES", help="Fold until it fits about this many lines."
+            min=1,
+            max=MOST,
+            metavar="LINES",
+            help="Collapse entries until the tree has about this many lines.",
         ),
     ] = TREE_LINES,
     depth: Annotated[
         int | None,
-        typer.Option(min=0, max=MOST, metavar="N", help="Fold branches that lie deeper than this."),
+        typer.Option(min=0, max=MOST, metavar="N", help="Collapse branches below this depth."),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -224,14 +228,13 @@ def show_tree(
 ) -> int:
     """Draw the tree of a session.
 
-    It shows every branch, label and compaction, of a long session those among its newest entries
-    (five for each line); --all shows every entry. The straight line is the branch the conversation
-    goes on from; the others stand right of it. The numbers are what other commands call the
-    entries.
+    Shows every branch, label and compaction; of a long session only those among the newest entries
+    (five for each line). --all shows every entry. The straight line is the current branch; other
+    branches are to the right of it. Use the numbers to name entries in other commands.
 
     Examples:
         perdure sessions tree 01jd
-        perdure sessions tree 01jd --all  # every entry, nothing folded
+        perdure sessions tree 01jd --all  # every entry
     """
 
     async def work() -> None:
@@ -279,16 +282,16 @@ def show_context(
     *,
     budget: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST, metavar="TOKENS", help="What it has to fit into."),
+        typer.Option(min=1, max=MOST, metavar="TOKENS", help="The maximum size of the context."),
     ] = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show what a model would be sent now, and why.
+    """Show the context that a model would receive now.
 
-    Every message with its size and the entries it comes from; what a compaction hides, and what a
-    budget leaves out.
+    Prints every message with its size and its entries, and what a compaction hides or a budget
+    leaves out.
 
     Examples:
         perdure sessions context 01jd

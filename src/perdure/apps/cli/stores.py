@@ -18,7 +18,7 @@ from perdure.apps.terminal.text import safe
 from perdure.errors import CorruptLog, StoreCorrupt
 from perdure.stores.protocol import Problem, StoreInfo, Verification
 
-HELP = """Look at a store as a whole, check it, and take care of it.
+HELP = """Verify, back up, repair, copy and measure a store.
 
 Examples:
     perdure store info
@@ -43,17 +43,16 @@ def info(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show where the store is, what is in it, and how it is kept.
+    """Show the location, contents and encryption of the store.
 
-    Counts and sizes are those of the namespace; the size of the store is that of the whole file or
-    database.
+    Counts and sizes are for the namespace; the size of the store is for the whole file or database.
 
     Examples:
         perdure store info
         perdure store info --json --store sqlite:///agents.db
 
     Exit codes:
-        3  there is no store yet
+        3  the store does not exist
     """
 
     async def work() -> None:
@@ -122,15 +121,15 @@ def verify(
 ) -> int:
     """Check every hash, parent and count.
 
-    Reads the whole namespace and changes nothing. Damage is named by session and entry.
+    Reads the whole namespace and changes nothing. Reports damage with session and entry.
 
     Examples:
         perdure store verify
         perdure store verify --json | jq .problems
 
     Exit codes:
-        1  something is wrong
-        3  there is no store yet
+        1  errors were found
+        3  the store does not exist
     """
 
     async def work() -> int:
@@ -164,9 +163,9 @@ def reindex(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Build the search index anew from the log.
+    """Rebuild the search index from the log.
 
-    For an index that a search calls damaged. Searches find the same before and afterwards.
+    Use it if a search reports a damaged index. It does not change the results of searches.
 
     Examples:
         perdure store reindex

@@ -35,15 +35,16 @@ from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.workflow_export import session as workflow
 
 LeafOption = Annotated[
-    str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends there.")
+    str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends at ENTRY.")
 ]
 DialectOption = Annotated[
-    Dialect | None, typer.Option(help="The form of a workflow: perdure (default) or relavium.")
+    Dialect | None, typer.Option(help="The dialect of a workflow: perdure (default) or relavium.")
 ]
 AllBranchesOption = Annotated[
     bool,
     typer.Option(
-        "--all-branches", help="Every branch: in Markdown too, and with --leaf standing there."
+        "--all-branches",
+        help="Every branch, also in Markdown; with --leaf, ENTRY is the current entry.",
     ),
 ]
 RedactOption = Annotated[
@@ -53,7 +54,7 @@ RedactOption = Annotated[
 
 OutputOption = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Where; left out, or -: stdout."),
+    typer.Option("-o", "--output", metavar="FILE", help="The output file; default, or -: stdout."),
 ]
 _STDOUT = Path("-")
 
@@ -77,20 +78,20 @@ def export(  # noqa: PLR0913 - each is an option of the command
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Write a session as a file for perdure, pi or Operator, as Markdown, HTML, or a workflow.
+    """Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.
 
-    An unchanged import of pi or Operator gives its own bytes. What the format cannot hold, and
-    what --redact replaced, is told on stderr, or with --json on stdout. A workflow is one branch,
-    as in `perdure export ID --format workflow -o .`, which names the file after the session.
+    An unchanged import from pi or Operator is exported byte for byte. Data that the format cannot
+    contain, and what --redact replaced, is listed on stderr, or with --json on stdout. A workflow
+    has one branch. `perdure export ID --format workflow -o .` names the file after the session.
 
     Examples:
         perdure export 01jd --format html -o trip.html
         perdure export 01jd --format markdown --leaf 12 --redact secrets,paths
-        perdure export 01jd -o trip.jsonl  # all of it, for perdure elsewhere
+        perdure export 01jd -o trip.jsonl  # everything, for another perdure
 
     Exit codes:
-        2  the format cannot hold the session
-        4  the file exists already, and --force is not given
+        2  the format cannot express the session
+        4  the file exists, and --force is not given
     """
     if as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")

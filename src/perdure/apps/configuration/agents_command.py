@@ -26,7 +26,7 @@ agents = typer.Typer(no_args_is_help=True)
 AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id, or its file.")]
 FilesArgument = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE", help="Agent files; left out: all that are found."),
+    typer.Argument(metavar="FILE", help="Agent files; default: all that are found."),
 ]
 
 
@@ -37,9 +37,9 @@ def add_to(program: typer.Typer) -> None:
 
 @agents.callback()
 def agents_itself() -> None:
-    """Look at agents: the files .perdure/agents/*.agent.yaml of the project, and your own.
+    """List, show and validate agents: files .perdure/agents/*.agent.yaml, and your own.
 
-    Your own are in ~/.config/perdure/agents. `perdure chat --agent ID` talks with one.
+    Your own agents are in ~/.config/perdure/agents. `perdure chat --agent ID` uses one.
 
     Examples:
         perdure agents list
@@ -50,7 +50,7 @@ def agents_itself() -> None:
 
 @agents.command("list")
 def list_agents(*, as_json: JsonOption = False) -> int:
-    """List the agents that can be named here, the project's first.
+    """List the available agents, those of the project first.
 
     Examples:
         perdure agents list
@@ -68,14 +68,14 @@ def list_agents(*, as_json: JsonOption = False) -> int:
 
 @agents.command("show")
 def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
-    """Show an agent whole: every setting, its tools by name, as a file that says the same.
+    """Print an agent as an agent file: all settings, and its tools by name.
 
     Examples:
         perdure agents show helper
         perdure agents show ./helper.agent.yaml --json
 
     Exit codes:
-        2  no or several agents have that id, or its file has faults
+        2  no agent or several agents have that id, or its file has errors
     """
     found = _find_agent(agent)
     if as_json:
@@ -89,15 +89,15 @@ def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
 
 @agents.command("validate")
 def validate(files: FilesArgument = None, *, as_json: JsonOption = False) -> int:
-    """Check agent files: every fault, each with its line.
+    """Validate agent files, and report every error with its line.
 
     Examples:
         perdure agents validate
         perdure agents validate helper.agent.yaml --json
 
     Exit codes:
-        1  a file has faults, or two files have the same id
-        3  a file is not there
+        1  a file has errors, or two files have the same id
+        3  a file does not exist
     """
     found = agents_here(Path(), os.environ) if not files else tuple(map(_read_agent_file, files))
     told = [{**_row(filed), "faults": list(_faults(filed, found))} for filed in found]

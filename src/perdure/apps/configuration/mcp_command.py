@@ -36,10 +36,10 @@ def add_to(program: typer.Typer) -> None:
 
 @mcp.callback()
 def mcp_itself() -> None:
-    """Look at MCP servers: those of your settings, and those that stand in agent files.
+    """List and test MCP servers of your settings and of agent files.
 
-    A server of the settings is [mcp.servers.NAME]; agents name it, and `chat.mcp_servers` gives it
-    to the agent of every chat.
+    Define a server in the settings as [mcp.servers.NAME]. Agents refer to it by name;
+    `chat.mcp_servers` gives it to every chat without an agent file.
 
     Examples:
         perdure mcp list
@@ -49,9 +49,9 @@ def mcp_itself() -> None:
 
 @mcp.command("list")
 def list_servers(*, as_json: JsonOption = False) -> int:
-    """List the servers there are, and where each is configured. Starts and asks none.
+    """List the servers and where each is configured, without connecting to them.
 
-    One that cannot be used is listed, too, with every fault and its line.
+    An invalid server is listed too, with every error and its line.
 
     Examples:
         perdure mcp list
@@ -72,7 +72,9 @@ def list_servers(*, as_json: JsonOption = False) -> int:
 
 @mcp.command("test")
 def try_server(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The server, as it is listed.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of the server in the list.")
+    ],
     *,
     agent: Annotated[
         Path | None,
@@ -80,17 +82,17 @@ def try_server(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Connect to a server, and show which of its tools an agent gets, and which not and why.
+    """Connect to a server, and show which tools an agent gets, and which not and why.
 
-    It is started, or asked, as for a session in this folder, and ended again. No tool is called.
+    Connects as for a session in this folder, and disconnects. Calls no tool.
 
     Examples:
         perdure mcp test git
         perdure mcp test docs --agent helper.agent.yaml --json
 
     Exit codes:
-        1  it cannot be used
-        2  there is no such server, or several, or its settings have faults
+        1  the server cannot be used
+        2  no server or several servers have that name, or its settings have errors
     """
     configuration = Configuration(Path(), os.environ, is_lenient=True)
     if agent is None:

@@ -23,7 +23,7 @@ config = typer.Typer(no_args_is_help=True)
 
 KeyArgument = Annotated[
     str | None,
-    typer.Argument(metavar="KEY", help="The setting, such as chat.model; left out: all."),
+    typer.Argument(metavar="KEY", help="The setting, such as chat.model; default: all."),
 ]
 
 
@@ -34,10 +34,11 @@ def add_to(program: typer.Typer) -> None:
 
 @config.callback()
 def config_itself() -> None:
-    """Show which settings count, and where they come from.
+    """Show the settings in force, and where they come from.
 
     Settings are read from your file, the project's file and the environment; options on the command
-    line go before all of them. A project's file may only name a namespace and lower what you allow.
+    line override all of them. A project's file can only set a namespace and restrict what you
+    allow.
 
     Examples:
         perdure config explain
@@ -48,14 +49,14 @@ def config_itself() -> None:
 
 @config.command("explain")
 def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> int:
-    """Show the value of each setting, the file and line it comes from, and what it goes before.
+    """Show the value of each setting, its file and line, and the values that it overrides.
 
     Examples:
         perdure config explain
         perdure config explain chat.model --json
 
     Exit codes:
-        2  there is no such setting, or a file holds what nobody reads
+        2  unknown setting, or a file with unknown keys
     """
     configuration = Configuration(Path(), os.environ)
     keys = list(BUILT_IN) if key is None else [key]
@@ -69,7 +70,7 @@ def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> int:
 
 @config.command("path")
 def path(*, as_json: JsonOption = False) -> int:
-    """Show the files that settings and agents are read from, whether they are there or not.
+    """Show the paths of settings and agent files, also of missing ones.
 
     Examples:
         perdure config path

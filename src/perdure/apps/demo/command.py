@@ -28,18 +28,19 @@ def add_to(program: typer.Typer) -> None:
 def demo(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="A recorded session; left out: the sample."),
+        typer.Argument(metavar="PATH", help="A recorded session; default: the sample."),
     ] = None,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show what perdure does, on a recorded session.
+    """Demonstrate perdure with a recorded session.
 
-    It imports it, goes on with it in a process that is killed inside a tool call, resumes,
-    branches, forks and searches; offline, in a new temporary folder, which it keeps, or in the
-    store named. Every claim it prints is checked. --json prints the claims.
+    The demo imports the session, continues it in a process that is killed inside a tool call,
+    resumes it, and then branches, forks and searches. It runs offline, in a new temporary folder
+    that is not deleted, or in the store that you name. Every claim that it prints is checked.
+    --json prints the claims.
 
     Examples:
         perdure demo
@@ -47,8 +48,8 @@ def demo(
         perdure demo --store postgresql://me@db.example/perdure
 
     Exit codes:
-        1  a claim does not hold
-        2  the file is no recorded session
+        1  a claim is false
+        2  the file is not a recorded session
     """
     file = path or SAMPLE
     if file.exists() and not file.is_file():

@@ -24,14 +24,15 @@ flow = typer.Typer(no_args_is_help=True)
 
 @flow.callback()
 def flow_itself() -> None:
-    """Run workflows in which roles hand work to each other, and people are in the loop.
+    """Run workflows in which roles hand work to each other, with people in the loop.
 
-    A workflow is a file, a flow a run of it: a log, so it goes on whatever happens to the process.
+    A workflow is a file; a flow is a run of it. A flow is stored as a log, so it continues after
+    any crash.
 
     Examples:
-        perdure flow init                        # lay a project out
+        perdure flow init                        # create a project
         perdure flow run workflow.yaml --watch   # begin a flow
-        perdure flow show 20260527T14            # how it stands, and what waits for you
+        perdure flow show 20260527T14            # its state, and what waits for you
     """
 
 

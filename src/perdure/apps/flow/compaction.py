@@ -35,12 +35,12 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Replace a role's context by a summary of its work at its node.
+    """Replace the context of a role with a summary of its work at its node.
 
-    The role's model writes the summary, or the one named with -m or --scenario, which is not the
-    role's afterwards. The flow adds role, node, record, edges, the node's
-    contract and inputs, and a message that is not answered yet. The log keeps all messages:
-    `perdure sessions uncompact FLOW__ROLE` takes the summary back.
+    The model of the role writes the summary. -m or --scenario names another model for this summary
+    only. The flow adds role, node, record, edges, the contract and inputs of the node, and an
+    unanswered message. The log keeps all messages: `perdure sessions uncompact FLOW__ROLE` undoes
+    the compaction.
 
     Examples:
         perdure flow compact 20260527T14 developer_2

@@ -44,25 +44,25 @@ def _decide(
 
 def reply(
     flow: FlowArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", callback=only_text, help="Your words.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", callback=only_text, help="Your reply.")],
     *,
     to: Annotated[
         str | None,
-        typer.Option(metavar="NODE", help="A node or a role; left out: the only one that waits."),
+        typer.Option(metavar="NODE", help="A node or a role; default: the only one that waits."),
     ] = None,
     by: ByOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Reply to a node that asks, stopped, or waits for a handoff.
+    """Reply to a node that asks, has stopped, or waits for a handoff.
 
     Examples:
         perdure flow reply 20260527T14 "Take the night train."
         perdure flow reply 20260527T14 "Go on." --to build
 
     Exit codes:
-        4  it does not wait for a reply, or has one
+        4  the node does not wait for a reply, or already has one
     """
     if not text.strip():
         raise UsageMistake("the reply is empty; write it in quotes")
@@ -79,7 +79,8 @@ def reply(
 def approve(
     flow: FlowArgument,
     node: Annotated[
-        str | None, typer.Argument(metavar="NODE", help="Left out: the only one that waits.")
+        str | None,
+        typer.Argument(metavar="NODE", help="The node; default: the only one that waits."),
     ] = None,
     *,
     is_declined: Annotated[
@@ -100,7 +101,7 @@ def approve(
         perdure flow approve 20260527T14 plan --decline --note "Ask the hotel first."
 
     Exit codes:
-        4  no handoff of it waits
+        4  no handoff of the node waits for approval
     """
     if note is not None and not is_declined:
         raise UsageMistake("--note is the reason for declining a handoff: add --decline")
@@ -129,7 +130,7 @@ def stop(
         perdure flow stop 20260527T14 build
 
     Exit codes:
-        4  it is not at work
+        4  the node is not at work
     """
     return _decide(
         store,
@@ -184,7 +185,7 @@ def feedback(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Decide whether feedback is written from what the roles found.
+    """Allow or deny feedback written from the findings of the roles.
 
     Examples:
         perdure flow feedback 20260527T14 deny
@@ -225,9 +226,9 @@ def consent(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Change what the roles of a flow may do without asking.
 
-    no-access: ask for everything. partial-access: roles write files, and run commands and tools of
-    MCP servers that were allowed, to the letter. full-access: ask for nothing. Open questions that
-    the change allows are answered with it.
+    no-access: roles ask for everything. partial-access: roles write files, and run exactly those
+    commands and MCP tools that were allowed. full-access: roles ask for nothing. The change also
+    answers open questions that it allows.
 
     Examples:
         perdure flow consent 20260527T14 partial-access
@@ -236,7 +237,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
         perdure flow consent 20260527T14 --allow-command "make test" --revoke
 
     Exit codes:
-        2  no role can run it, the mode ignores it, or it is revoked and was not allowed
+        2  no role can run the command, the mode ignores it, or the grant to revoke does not exist
     """
     _check_named(commands, "--allow-command")
     _check_named(tools, "--allow-tool")
@@ -277,7 +278,7 @@ def configure(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     tools: Annotated[
         list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Only this of its tools."),
+        typer.Option("--tool", metavar="NAME", help="Only this tool of the role."),
     ] = None,
     skills: Annotated[
         list[str] | None,
@@ -291,12 +292,12 @@ def configure(  # noqa: PLR0913 - each is an option of the command
     """Set the model, tools and skills of a role, from its next turn on.
 
     Choose skills before the role begins: they are part of its first prompt. Without options the
-    role works as its agent and its own files say.
+    role uses the settings of its agent and its own files.
 
     Examples:
         perdure flow configure 20260527T14 developer_2 -m openai:gpt-5
         perdure flow configure 20260527T14 reviewer --tool read_file --skill careful-reading
-        perdure flow configure 20260527T14 reviewer  # as it is, where it waits for that
+        perdure flow configure 20260527T14 reviewer  # keep the defaults, if it waits for a choice
 
     Exit codes:
         2  unknown skill, tool or model

@@ -29,7 +29,7 @@ def export(
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", metavar="DIR", parser=named_path, help="The folder to make."
+            "-o", "--output", metavar="DIR", parser=named_path, help="The folder to create."
         ),
     ],
     format: Annotated[
@@ -40,7 +40,7 @@ def export(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Write a flow as a folder: its state, each role's transcript and feed, its record.
+    """Export a flow as a folder: its state, the transcript and feed of each role, its record.
 
     The record is the workflow, the artifacts and the findings. `perdure import DIR --format
     a-society` reads the folder, on any machine.
@@ -49,7 +49,7 @@ def export(
         perdure flow export 20260527T14 -o flows/trip
 
     Exit codes:
-        4  a file is there already, and --force is not given
+        4  a file exists, and --force is not given
     """
 
     async def work() -> None:
@@ -90,27 +90,28 @@ def delete(
     flow: FlowArgument,
     *,
     is_with_record: Annotated[
-        bool, typer.Option("--with-record", help="Remove its record folder, too.")
+        bool, typer.Option("--with-record", help="Also remove the record folder.")
     ] = False,
     is_sure: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask; there is no way back.")
+        bool,
+        typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone."),
     ] = False,
     by: ByOption = None,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Take a flow and the sessions of its roles and selectors out of the store, for good.
+    """Permanently delete a flow with the sessions of its roles and selectors.
 
-    Its record folder stays, the files in it are yours; with --with-record it is removed, unless
-    something else is in it. A flow at work is not deleted.
+    The record folder stays. With --with-record it is removed too, unless it contains other files. A
+    flow at work is not deleted.
 
     Examples:
         perdure flow delete 20260527T14 --yes
         perdure flow delete 20260527T14 --with-record --yes
 
     Exit codes:
-        2  nobody said that it is meant
+        2  not confirmed
         4  a role is at work, or the record folder cannot be removed
     """
 

@@ -24,19 +24,19 @@ def init(
     ] = Path(),
     *,
     is_greenfield: Annotated[
-        bool, typer.Option("--greenfield", help="Begin a flow in which a new project is set up.")
+        bool, typer.Option("--greenfield", help="Begin a flow that sets up a new project.")
     ] = False,
     is_takeover: Annotated[
-        bool, typer.Option("--takeover", help="Begin a flow in which an existing one is read.")
+        bool, typer.Option("--takeover", help="Begin a flow that analyzes an existing project.")
     ] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Lay out a project for flows: a workflow, its roles, what they have to read.
+    """Create a project for flows: a workflow, its roles, and their readings.
 
-    What is there already is kept as it is. The workflow runs at once, offline, with the scenario
-    beside it; with --greenfield or --takeover a flow is begun in which the owner writes better ones
+    Existing files are not changed. The workflow runs offline with the scenario beside it. With
+    --greenfield or --takeover a flow begins in which the owner role writes the workflow and roles
     with you.
 
     Examples:

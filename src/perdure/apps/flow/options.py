@@ -27,11 +27,13 @@ from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
 
 FlowArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The flow: its id, or how that begins.")
+    str, typer.Argument(metavar="ID", help="The flow: its id or the beginning of it.")
 ]
 ByOption = Annotated[
     str | None,
-    typer.Option("--by", metavar="NAME", callback=only_text, help="Who decides; left out: you."),
+    typer.Option(
+        "--by", metavar="NAME", callback=only_text, help="The person who decides; default: you."
+    ),
 ]
 WorkspaceOption = Annotated[
     Path | None,
@@ -39,13 +41,13 @@ WorkspaceOption = Annotated[
         "--workspace",
         metavar="DIR",
         parser=stored_path,
-        help="Where the flow's workspace is now.",
+        help="The folder of the workspace on this machine.",
     ),
 ]
 ProjectOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", callback=only_text, help="The project; left out: the folder's name."
+        metavar="NAME", callback=only_text, help="The project; default: the name of the folder."
     ),
 ]
 RoleCommandsOption = Annotated[
@@ -53,8 +55,8 @@ RoleCommandsOption = Annotated[
     typer.Option(
         "--allow-command",
         metavar="LINE",
-        help="Limit roles to this command, e.g. 'pytest tests/*'; left out: as configured, else "
-        "any command.",
+        help="Limit roles to this command, e.g. 'pytest tests/*'; default: as "
+        "configured, or any command.",
     ),
 ]
 RoleDomainsOption = Annotated[
@@ -62,19 +64,24 @@ RoleDomainsOption = Annotated[
     typer.Option(
         "--allow-domain",
         metavar="HOST",
-        help="A host that roles may contact; left out: as configured.",
+        help="A host that roles can contact; default: as configured.",
     ),
 ]
 ScenarioOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", parser=stored_path, help="Let the scripted model act a scenario."),
+    typer.Option(
+        metavar="FILE", parser=stored_path, help="Use the scripted model with this scenario."
+    ),
 ]
 WatchOption = Annotated[
-    bool, typer.Option("--watch", help="Draw the graph as it changes; lines without a terminal.")
+    bool,
+    typer.Option(
+        "--watch", help="Redraw the graph when it changes; print lines without a terminal."
+    ),
 ]
 WaitOption = Annotated[
     bool,
-    typer.Option("--wait", help="Stay, and continue as people answer, until it is completed."),
+    typer.Option("--wait", help="Wait for answers and continue until the flow is completed."),
 ]
 
 

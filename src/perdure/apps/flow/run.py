@@ -74,7 +74,9 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 
 ConsentOption = Annotated[
     ConsentMode,
-    typer.Option(metavar="MODE", help="What roles may do unasked: no-, partial-, full-access."),
+    typer.Option(
+        metavar="MODE", help="What roles can do without asking: no-, partial-, full-access."
+    ),
 ]
 
 ConfiguringOption = Annotated[
@@ -83,8 +85,9 @@ ConfiguringOption = Annotated[
         "--configure",
         metavar="WHO",
         help=(
-            "Who says what roles work with: given (agents and files), ask (you), auto (a model, "
-            "then you); or each: model=auto,skills=ask."
+            "Who chooses the model and skills of roles: given (agents and "
+            "files), ask (you), auto (a model, then you); or separately: "
+            "model=auto,skills=ask."
         ),
     ),
 ]
@@ -94,7 +97,7 @@ RolesOption = Annotated[
     typer.Option(
         "--role",
         metavar="WORDS",
-        help='What a role works with: "ROLE model=NAME skills=A,B".',
+        help='The model and skills of a role: "ROLE model=NAME skills=A,B".',
     ),
 ]
 
@@ -113,7 +116,7 @@ RecordOption = Annotated[
     typer.Option(
         metavar="DIR",
         parser=stored_path,
-        help="The folder of what is handed over; left out: .perdure/records/ID in the workspace.",
+        help="The record folder; default: .perdure/records/ID in the workspace.",
     ),
 ]
 
@@ -123,12 +126,12 @@ def begin(  # noqa: PLR0913 - each is an option of the command
     *,
     workspace: Annotated[
         Path,
-        typer.Option(metavar="DIR", parser=stored_path, help="The folder the roles work in."),
+        typer.Option(metavar="DIR", parser=stored_path, help="The folder in which the roles work."),
     ] = Path(),
     record: RecordOption = None,
     project: ProjectOption = None,
     id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The flow's id; left out: a new one.")
+        str | None, typer.Option("--id", metavar="ID", help="The flow's id; default: a new one.")
     ] = None,
     consent: ConsentOption = "no-access",
     configuring: ConfiguringOption = "given",
@@ -161,7 +164,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
 
     Exit codes:
         0  the flow is completed
-        1  it waits for a person: `perdure flow show` says for what
+        1  it waits for a person: see `perdure flow show`
         2  an error in the workflow, or in a file it refers to
     """
     if not file.is_file():

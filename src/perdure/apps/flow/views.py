@@ -48,7 +48,7 @@ FolderOption = Annotated[
         "--workspace",
         metavar="DIR",
         parser=named_path,
-        help="The folder the roles would work in.",
+        help="The folder in which the roles would work.",
     ),
 ]
 
@@ -64,9 +64,9 @@ def list_flows(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List the flows, the newest first, each with what it waits for.
+    """List flows, newest first, each with what it waits for.
 
-    A flow that a newer perdure wrote is listed too, as one that cannot be opened here.
+    Flows of a newer perdure are listed too, but cannot be opened.
 
     Examples:
         perdure flow list
@@ -100,24 +100,25 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
         bool, typer.Option("--feed", help="With --json: the feed, not the session.")
     ] = False,
     after: Annotated[
-        str | None, typer.Option(metavar="ITEM", help="Of the feed what comes after this item.")
+        str | None, typer.Option(metavar="ITEM", help="Only items of the feed after this one.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Of the feed at most so many items.")
+        int | None, typer.Option(min=1, max=MOST, help="Maximum number of items of the feed.")
     ] = None,
     is_watching: WatchOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show how a flow stands, or what one of its roles does.
+    """Show the state of a flow, or the feed of a role.
 
-    --json is the flow's state; with --role the role's session, with --feed too its feed.
+    --json prints the state of the flow; with --role the session of the role; with --role and --feed
+    its feed.
 
     Examples:
         perdure flow show 20260527T14
         perdure flow show 20260527T14 --watch         # while another process runs it
-        perdure flow show 20260527T14 --role owner    # what it thought, said and did
+        perdure flow show 20260527T14 --role owner    # its thinking, messages and tool calls
         perdure flow show 20260527T14 --role owner --json
     """
     if role is None and (is_feed or after is not None or limit is not None):
@@ -228,12 +229,12 @@ class RoleNotFound(SessionNotFound):
 def graph(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow, or the file of a workflow.")],
     *,
-    format: Annotated[GraphFormat, typer.Option(help="How it is drawn.")] = "text",
+    format: Annotated[GraphFormat, typer.Option(help="The output format.")] = "text",
     workspace: FolderOption = Path(),
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
 ) -> int:
-    """Draw the graph of a flow as it stands, or that of a workflow file.
+    """Draw the graph of a flow or of a workflow file.
 
     Examples:
         perdure flow graph workflow.yaml
@@ -260,15 +261,15 @@ def validate(
     project: ProjectOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say everything that is wrong with a workflow, with lines; draw it where nothing is.
+    """Report all errors of a workflow with their lines, or draw it if it has none.
 
-    What its nodes and roles have to read is looked up too, in the project's index.
+    Also checks the readings of nodes and roles against the index of the project.
 
     Examples:
         perdure flow validate workflow.yaml
 
     Exit codes:
-        2  something is wrong
+        2  errors were found
     """
     if not file.is_file():
         raise PathNotFound(str(file))

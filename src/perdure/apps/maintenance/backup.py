@@ -31,18 +31,16 @@ def _folder(text: str) -> Path:
 def backup(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="FOLDER", parser=_folder, help="A new folder that becomes the backup."
-        ),
+        typer.Argument(metavar="FOLDER", parser=_folder, help="A new folder for the backup."),
     ],
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Back the store up into a new folder while others write to it, and check every hash of it.
+    """Back up the store to a new folder and verify every hash, while others write.
 
-    Of an SQLite store all namespaces, encrypted with its own key; of others this namespace.
+    A backup of an SQLite store has all namespaces and its key; of other stores, this namespace.
 
     Examples:
         perdure store backup backups/2026-11-21
@@ -71,18 +69,18 @@ def restore(
         typer.Option(
             "--until",
             metavar="WHEN",
-            help="As it was then: a time such as 2026-11-21T14:30, or the id of an entry.",
+            help="Restore the state at this time (2026-11-21T14:30) or entry id.",
         ),
     ] = None,
     is_forced: Annotated[
-        bool, typer.Option("--force", help="Set the store that is there aside.")
+        bool, typer.Option("--force", help="Move an existing store aside.")
     ] = False,
     is_trusting: TrustOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Make a backup a store again, checked against its manifest. It replaces nothing by itself.
+    """Create a store from a backup, and verify it. Replaces nothing without --force.
 
     Permissions and open turns that your perdure wrote stay in force.
 

@@ -41,9 +41,9 @@ def vacuum(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Remove media and import originals that nothing refers to, and give free space back.
+    """Remove media and import originals that nothing refers to, and free space.
 
-    No entry is touched. Others may go on using the store meanwhile.
+    No entry changes. Other processes can use the store meanwhile.
 
     Examples:
         perdure store vacuum
@@ -65,15 +65,15 @@ def vacuum(
 def migrate(
     *,
     is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Try it and take it back; change nothing.")
+        bool, typer.Option("--dry-run", help="Try the migration and roll it back.")
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Bring the store to the schema of this program, as any command that opens it does.
+    """Migrate the store to the schema of this version, as every command does on opening it.
 
     Examples:
-        perdure store migrate --dry-run  # what would be done, tried and taken back
+        perdure store migrate --dry-run  # try the migration and roll it back
         perdure store migrate
     """
     address = existing_address(store)

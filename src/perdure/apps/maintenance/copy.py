@@ -32,7 +32,7 @@ def copy(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="Where to: sqlite:///FILE, jsonl:///FOLDER or postgresql://USER@HOST/DATABASE.",
+            help="The target: sqlite:///FILE, jsonl:///FOLDER or postgresql://USER@HOST/DATABASE.",
         ),
     ],
     *,
@@ -42,7 +42,7 @@ def copy(
     ] = None,
     target_namespace: Annotated[
         str | None,
-        typer.Option("--target-namespace", metavar="NAME", help="The namespace there, if another."),
+        typer.Option("--target-namespace", metavar="NAME", help="The namespace in the target."),
     ] = None,
     target_key_file: Annotated[
         Path | None,
@@ -53,9 +53,10 @@ def copy(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Copy all sessions to another store of any kind, checked by their hashes.
+    """Copy all sessions to another store of any kind, and verify their hashes.
 
-    Writers go on meanwhile; run it again to go on after a kill, or to add what is new.
+    Other processes can write meanwhile. Run it again to continue after a kill, or to add new
+    entries.
 
     Examples:
         perdure store copy postgresql://me@host/agents --store sqlite:///agents.db

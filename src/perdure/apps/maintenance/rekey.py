@@ -80,29 +80,30 @@ def rekey(
         bool,
         typer.Option(
             "--generate",
-            help="Make a new key, for the system's keyring or, with --new-key-file, that file.",
+            help="Create a new key in the keyring, or in the file of --new-key-file.",
         ),
     ] = False,
     is_plain: Annotated[
-        bool, typer.Option("--plain", help="Take the encryption away: anybody can read it then.")
+        bool,
+        typer.Option("--plain", help="Remove the encryption. Anyone can then read the file."),
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Encrypt the store, give it another key, or make it plain.
+    """Encrypt or decrypt the store, or change its key.
 
-    Nobody else may have it open. A plain store takes the key that PERDURE_KEY or PERDURE_KEY_FILE
-    holds when no other is named. An encrypted copy takes the store's place in one step; killed
-    before, nothing has changed.
+    No other process may have the store open. Without options, a plain store gets the key in
+    PERDURE_KEY or PERDURE_KEY_FILE. A copy with the new key replaces the store in one step; if the
+    command is killed before, nothing has changed.
 
     Examples:
-        perdure store rekey --generate  # a new key, kept in the system's keyring
+        perdure store rekey --generate  # a new key in the keyring of the system
         perdure store rekey --new-key-file ~/.perdure.key
-        perdure store rekey --plain     # take the encryption away
+        perdure store rekey --plain     # remove the encryption
 
     Exit codes:
         2  the key is missing or wrong
-        4  somebody has the store open
+        4  another process has the store open
     """
     address = existing_address(store)
     wanted = Wanted(new_key_file, is_generated, is_plain)

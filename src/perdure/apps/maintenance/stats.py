@@ -23,13 +23,13 @@ _SHOWN_DAYS = 7
 def stats(
     *,
     days: Annotated[
-        int, typer.Option("--days", min=1, max=3650, help="How far back growth is looked at.")
+        int, typer.Option("--days", min=1, max=3650, help="The number of days of growth to show.")
     ] = DAYS,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show how much the namespace holds, what is largest, how it grows, and where space goes.
+    """Show the size of the namespace, its largest sessions, its growth, and the use of space.
 
     The sizes of an SQLite file are those of all its namespaces together.
 

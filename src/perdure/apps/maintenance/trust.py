@@ -21,7 +21,7 @@ TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Keep permissions and open turns also where your perdure did not write them.",
+        help="Trust permissions and open turns that your perdure did not write.",
     ),
 ]
 
@@ -29,7 +29,9 @@ TrustOption = Annotated[
 def trust(
     store: Annotated[
         str | None,
-        typer.Argument(metavar="STORE", help="A store's address or file; left out: list them."),
+        typer.Argument(
+            metavar="STORE", help="The address or file of a store; without it, list trusted stores."
+        ),
     ] = None,
     *,
     namespace: NamespaceOption = NAMESPACE,
@@ -43,7 +45,7 @@ def trust(
     sessions never are.
 
     Examples:
-        perdure store trust                       # what was trusted, and when
+        perdure store trust                       # list trusted stores
         perdure store trust sqlite:///received.db
         perdure store trust ~/from-my-laptop.db
     """

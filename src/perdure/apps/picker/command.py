@@ -33,7 +33,7 @@ def add_to(sessions: typer.Typer) -> None:
 def pick(
     *,
     query: Annotated[
-        str, typer.Option(metavar="TEXT", callback=only_text, help="What is typed already.")
+        str, typer.Option(metavar="TEXT", callback=only_text, help="The initial text.")
     ] = "",
     is_all: Annotated[
         bool, typer.Option("--all", help="Also sessions of roles and subagents.")
@@ -42,13 +42,12 @@ def pick(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Choose a session with the keyboard, and print its id.
+    """Choose a session interactively, and print its id.
 
-    Type to narrow the list: words fit fuzzily in a session's title, id or folder, all of them
-    must; "words in quotes" fit only letter for letter. The arrow keys (or Ctrl-P, Ctrl-N) move,
-    Enter chooses, Esc leaves, Ctrl-U clears what was typed. Where sessions of this folder are, only
-    those are offered; Tab changes that. It is drawn on the terminal itself, so that its output can
-    go into another command.
+    Type to filter by title, id or folder. All words must match, fuzzily; "words in quotes" match
+    exactly. Arrow keys (or Ctrl-P, Ctrl-N) move, Enter selects, Esc cancels, Ctrl-U clears the
+    text. If this folder has sessions, only those are listed; Tab switches to all. The list is drawn
+    on the terminal, so you can use the output in another command.
 
     Examples:
         perdure sessions pick
@@ -58,7 +57,7 @@ def pick(
     Exit codes:
         2    there is no terminal
         3    there are no sessions
-        130  left without choosing
+        130  cancelled
     """
 
     async def work() -> int:

@@ -43,26 +43,25 @@ def init(
     name: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The namespace of its sessions; left out: the folder's name."
+            metavar="NAME", help="The namespace of its sessions; default: the name of the folder."
         ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Make a folder a project: its sessions are kept apart from all others.
+    """Turn a folder into a project whose sessions have their own namespace.
 
-    Writes .perdure/config.toml, which names the namespace that every command started in the folder
-    or below it then works in, a .gitignore beside it, and an agent file as an example. The
-    sessions themselves stay in your own store, so that nothing is lost with the folder. What is
-    there already is kept as it is, and said; running it again changes nothing.
+    Writes .perdure/config.toml, a .gitignore and an example agent file. The configuration names the
+    namespace for every command in the folder or below it. The sessions stay in your own store, so
+    deleting the folder deletes no session. Existing files are not changed, only reported.
 
     Examples:
         perdure init
         perdure init ~/code/tidepool --name tides
 
     Exit codes:
-        2  the name cannot be a namespace, or the folder is your home folder
-        3  the folder is not there
+        2  the name is not a valid namespace, or the folder is your home folder
+        3  the folder does not exist
     """
     if not folder.is_dir():
         raise PathNotFound(str(folder))

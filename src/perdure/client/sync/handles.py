@@ -434,7 +434,7 @@ class Session(Handle[AsyncSession]):
         """Take back `compaction` (default: the one in effect): what it hid is in the context again.
 
         Shape: None when it was taken back already.
-        Raises: EntryNotFound; InvalidEntry when there is no compaction to take back.
+        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
         return self.portal.call(self.asynchronous.uncompact(compaction))
 

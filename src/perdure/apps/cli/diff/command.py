@@ -33,31 +33,31 @@ def add_to(sessions: typer.Typer) -> None:
 
 def diff(
     session: SessionArgument,
-    first: Annotated[
-        str, typer.Argument(metavar="LEAF_A", help="The entry that one branch ends with.")
-    ],
+    first: Annotated[str, typer.Argument(metavar="LEAF_A", help="The last entry of one branch.")],
     second: Annotated[
         str,
         typer.Argument(
             metavar="LEAF_B",
-            help="The entry that the other one ends with; left out: where the session is now.",
+            help="The last entry of the other branch; default: the current entry.",
         ),
     ] = "",
     *,
-    is_all: Annotated[bool, typer.Option("--all", help="Show every entry of both.")] = False,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Show every entry of both branches.")
+    ] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Hold two branches of a session against each other.
+    """Compare two branches of a session.
 
-    What they share, the entry after which they part, and what each has of its own. An entry is
-    named by its number, its id, how that begins, or a foreign id; it need not be the end of a
-    branch. "root" is the place before the first entry.
+    Prints the shared entries, the last shared entry, and the entries of each branch. Name an entry
+    by its number, its id, the beginning of its id, or a foreign id; it can be inside a branch.
+    "root" is the position before the first entry.
 
     Examples:
         perdure sessions diff 01jd 12 20
-        perdure sessions diff 01jd 12  # against the branch it is on
+        perdure sessions diff 01jd 12  # with the current branch
         perdure sessions diff 01jd 12 20 --json
     """
 

@@ -40,7 +40,9 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("erasures")(erasures)
 
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; there is no way back.")]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone.")
+]
 
 
 def erase(  # noqa: PLR0913 - one parameter for each option
@@ -50,13 +52,13 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     *,
     subject: Annotated[
         str | None,
-        typer.Option(callback=only_subject, help="All sessions about or with whom this names."),
+        typer.Option(callback=only_subject, help="All sessions about this person or thing."),
     ] = None,
     is_everything: Annotated[
         bool, typer.Option("--everything", help="All sessions of the namespace.")
     ] = False,
     is_kept_for_forks: Annotated[
-        bool, typer.Option("--keep-for-forks", help="Leave forks what they share with it.")
+        bool, typer.Option("--keep-for-forks", help="Keep the entries that forks share.")
     ] = False,
     is_with_forks: Annotated[
         bool, typer.Option("--with-forks", help="Erase its forks too.")
@@ -66,17 +68,19 @@ def erase(  # noqa: PLR0913 - one parameter for each option
         typer.Option(metavar="FILE", help="Write the certificate into this new file."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(callback=only_text, help="Who asks; left out: you.")
+        str | None,
+        typer.Option(callback=only_text, help="The person who requests it; default: you."),
     ] = None,
     is_sure: YesOption = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Take sessions out of the store, for good: what was said, and all that was made of it.
+    """Permanently delete sessions and everything derived from them.
 
-    The log goes on verifying. A certificate says what was removed, and where copies may remain.
-    Killed in between, the same command finishes it, as does whoever opens the store next.
+    The log can still be verified. A certificate lists what was deleted, and where copies may
+    remain. If the process is killed, run the command again; the next program that opens the store
+    also finishes the deletion.
 
     Examples:
         perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --certificate erased.json
@@ -230,7 +234,7 @@ def erasures(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """List what was erased: the certificates of the namespace, the oldest first.
+    """List the certificates of erasures, oldest first.
 
     Examples:
         perdure sessions erasures --json

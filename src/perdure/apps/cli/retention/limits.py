@@ -27,13 +27,13 @@ _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _BYTES = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _NONE = "none"
 
-_RETENTION = """How long sessions are kept: look, set, carry out.
+_RETENTION = """Show, set and apply the retention policy.
 
 Examples:
     perdure store retention set --max-idle 90d
     perdure store retention apply
 """
-_QUOTA = """How much a namespace may hold.
+_QUOTA = """Show and set the quota of a namespace.
 
 Examples:
     perdure store quota set --max-bytes 2GB
@@ -51,21 +51,25 @@ def add_to(store_commands: typer.Typer) -> None:
 
 AgeOption = Annotated[
     str | None,
-    typer.Option("--max-age", metavar="TIME", help="Since it was made: 90d, 12h; or none."),
+    typer.Option("--max-age", metavar="TIME", help="Maximum age of a session: 90d, 12h; or none."),
 ]
 IdleOption = Annotated[
     str | None,
-    typer.Option("--max-idle", metavar="TIME", help="Since its newest message; or none."),
+    typer.Option(
+        "--max-idle", metavar="TIME", help="Maximum time since the newest message; or none."
+    ),
 ]
 SessionsOption = Annotated[
     str | None,
-    typer.Option("--max-sessions", metavar="N", help="So many sessions; or none."),
+    typer.Option("--max-sessions", metavar="N", help="Maximum number of sessions; or none."),
 ]
 EntriesOption = Annotated[
-    str | None, typer.Option("--max-entries", metavar="N", help="So many entries; or none.")
+    str | None,
+    typer.Option("--max-entries", metavar="N", help="Maximum number of entries; or none."),
 ]
 BytesOption = Annotated[
-    str | None, typer.Option("--max-bytes", metavar="SIZE", help="So much: 500MB, 2GB; or none.")
+    str | None,
+    typer.Option("--max-bytes", metavar="SIZE", help="Maximum size: 500MB, 2GB; or none."),
 ]
 
 
@@ -76,7 +80,7 @@ def show_retention(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show how long the namespace keeps its sessions.
+    """Show the retention policy of the namespace.
 
     Examples:
         perdure store retention show
@@ -101,7 +105,7 @@ def set_retention(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Set how long sessions are kept; what is not named stays as it is. Removes nothing yet.
+    """Set the retention policy. Options that you omit do not change. Deletes nothing yet.
 
     Examples:
         perdure store retention set --max-idle 90d --max-bytes 5GB
@@ -127,16 +131,19 @@ def set_retention(
 def apply_retention(
     *,
     is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would go, and what is held.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Only list what would be deleted, and what would stay and why."
+        ),
     ] = False,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Remove the sessions that are to go, while others write, and give the space back.
+    """Delete the sessions that the retention policy selects, and free their space.
 
-    A session goes whole. One that a fork shares stays, as does one in which a turn is open or a
-    question waits.
+    Other processes can write meanwhile. Sessions that a fork shares, and sessions with an open turn
+    or question, are not deleted.
 
     Examples:
         perdure store retention apply
@@ -182,7 +189,7 @@ def show_quota(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Show what the namespace may hold, and what it holds.
+    """Show the quota of the namespace and its current size.
 
     Examples:
         perdure store quota show --json
@@ -206,7 +213,7 @@ def set_quota(
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> int:
-    """Set what the namespace may hold; what is not named stays as it is.
+    """Set the quota of the namespace. Options that you omit do not change.
 
     Examples:
         perdure store quota set --max-sessions 10000 --max-bytes 2GB

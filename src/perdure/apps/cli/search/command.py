@@ -49,7 +49,8 @@ UntilOption = Annotated[
 BranchOption = Annotated[
     bool | None,
     typer.Option(
-        "--on-branch/--off-branch", help="Only what is on its session's branch, or is not."
+        "--on-branch/--off-branch",
+        help="Only entries on the current branch of their session, or only others.",
     ),
 ]
 
@@ -69,7 +70,7 @@ def search(  # noqa: PLR0913 - each is an option of the command
     until: UntilOption = None,
     on_branch: BranchOption = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=MOST, metavar="N", help="At most this many hits.")
+        int, typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of hits.")
     ] = HITS,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -77,8 +78,9 @@ def search(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Search every branch of every session, the best hits first.
 
-    Words are sought all together; "words in quotes" side by side; begin* finds all words that
-    begin so; OR takes either; NOT leaves out. Letter case and accents do not count.
+    A hit contains all words; "words in quotes" must be next to each other. begin* finds all words
+    with this beginning. OR finds either word, NOT excludes a word. Letter case and accents are
+    ignored.
 
     Examples:
         perdure sessions search 'which hotel'
@@ -86,7 +88,7 @@ def search(  # noqa: PLR0913 - each is an option of the command
         perdure sessions search TODO --session 01jd --json
 
     Exit codes:
-        2  the query cannot be read
+        2  the query is invalid
     """
     roles = _roles(role or ())
 

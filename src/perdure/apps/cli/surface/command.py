@@ -30,14 +30,14 @@ def completion(
     shell: Annotated[
         Shell | None,
         typer.Argument(
-            metavar="SHELL", help="The shell: bash, zsh or fish; left out: that of $SHELL."
+            metavar="SHELL", help="The shell: bash, zsh or fish; default: that of $SHELL."
         ),
     ] = None,
 ) -> int:
-    """Print what makes a shell complete perdure's commands, options, sessions and entries.
+    """Print a script for shell completion of commands, options, sessions and entries.
 
-    Sessions are completed by the beginning of their id, and found by any part of their title;
-    entries by their number. Completing looks into the store, and changes nothing.
+    Completes a session by the beginning of its id or any part of its title, and an entry by its
+    number. Completion reads the store and changes nothing.
 
     Examples:
         eval "$(perdure completion bash)"  # in ~/.bashrc

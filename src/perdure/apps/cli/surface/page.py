@@ -14,9 +14,9 @@ WIDEST = 100
 EXIT_CODES: Mapping[int, str] = {
     0: "done",
     1: "the work failed",
-    2: "the words on the command line, or what they name, cannot be used",
-    3: "what is named is not there",
-    4: "a conflict: somebody works in it, it moved, or it exists already",
+    2: "invalid command line or invalid input",
+    3: "not found",
+    4: "conflict: in use, changed concurrently, or already exists",
     130: "interrupted",
 }
 """What the exit codes of all commands mean."""
