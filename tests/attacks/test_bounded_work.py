@@ -292,9 +292,9 @@ async def test_thousands_of_tools_do_not_stop_the_loop(
 
     async def watch() -> None:
         while True:
-            begun = time.monotonic()
+            begun = time.thread_time()  # of the loop: other processes take no part in it
             await asyncio.sleep(0.005)
-            longest[0] = max(longest[0], time.monotonic() - begun)
+            longest[0] = max(longest[0], time.thread_time() - begun)
 
     watching = asyncio.create_task(watch())
     try:
