@@ -164,6 +164,7 @@ CALLS: dict[str, list[Call]] = {
     "holdings": [lambda s, _: s.holdings()],
     "holder": [lambda s, id: s.holder(id)],
     "idle_sessions": [lambda s, _: s.idle_sessions(START_MS * 2)],
+    "open_turns": [lambda s, _: s.open_turns()],
     "index": [lambda s, _: s.index()],
     "info": [lambda s, _: s.info()],
     "is_due": [

@@ -190,6 +190,7 @@ async def use_store(path: Path, do: Calls) -> None:
             ("is_due", store.is_due(Retention(max_idle_s=1, max_age_s=1, max_sessions=1))),
             ("questions", store.open_questions_of_all()),
             ("idle", store.idle_sessions(MOST)),
+            ("open turns", store.open_turns()),
             ("info", store.info()),
             ("verify", store.verify()),
             ("say", say(store, "more", stream=FIRST)),

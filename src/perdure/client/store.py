@@ -29,6 +29,7 @@ from perdure.client.inbox.lookup import FLOW_KINDS, stream_asking
 from perdure.client.lookup.identifiers import find_entry, find_flow, find_stream
 from perdure.client.lookup.session_files import find_file
 from perdure.client.reads import OpenQuestion, open_questions
+from perdure.client.records.sessions import interrupted_sessions
 from perdure.client.session import Session
 from perdure.client.session_fields import place_of, require_header, require_subject
 from perdure.client.titles import title_of
@@ -55,7 +56,14 @@ from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import Origin, SessionInfo, SessionScope, Status, StreamHeader
+from perdure.session.info import (
+    Origin,
+    SessionInfo,
+    SessionScope,
+    Sought,
+    SoughtStatus,
+    StreamHeader,
+)
 from perdure.session.media.inline import HANDLE, SCHEME, InlineMedia
 from perdure.session.messages import MediaPart
 from perdure.session.records import (
@@ -282,7 +290,7 @@ class Store:
         subject: str | None = None,
         metadata: Mapping[str, object] | None = None,
         source: str | None = None,
-        status: Status | None = None,
+        status: SoughtStatus | None = None,
         id_prefix: str | None = None,
         after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
@@ -290,23 +298,29 @@ class Store:
 
         `subject` selects those about it, `metadata` those that have each of its values, `source`
         imports of one program ("claude-code"), `status` one state, `id_prefix` ids that begin so.
-        `after` continues behind a session of an earlier list, or its `cursor`.
+        `after` continues behind a session of an earlier list, or its `cursor`. The status
+        "interrupted" selects sessions with an open turn that no process runs: its process died, or
+        it was suspended. Reads the sessions with an open turn only.
         Raises: ValueError when `limit` is negative, or greater than any store can count;
         WrongArgument for an `after` that is no cursor.
         """
         amount("limit", limit)
         require_subject(subject)
-        return await self.backend.sessions(
-            limit=limit,
-            scope=scope,
-            cwd=absolute(cwd),
-            query=query,
+        sought = Sought(
             subject=subject,
             metadata=metadata,
             source=source,
-            status=status,
             id_prefix=id_prefix,
             after=None if after is None else place_of(after),
+        )
+        folder = absolute(cwd)
+        if status == "interrupted":
+            return await interrupted_sessions(
+                self.backend, limit=limit, scope=scope, cwd=folder, query=query, sought=sought
+            )
+        sought["status"] = status
+        return await self.backend.sessions(
+            limit=limit, scope=scope, cwd=folder, query=query, **sought
         )
 
     async def search(  # noqa: PLR0913 - each is a filter, and has a default

@@ -32,6 +32,9 @@ Origin = Literal["user", "role", "subagent", "import"]
 Status = Literal["active", "importing", "exported", "ended", "erased"]
 """``importing``: a file is being read into it, or was when the import was cut off."""
 
+SoughtStatus = Literal[Status, "interrupted"]
+"""A status that lists can select. ``interrupted``: a turn is open, and no process runs it."""
+
 LISTED_STATUSES: tuple[Status, ...] = ("active", "importing", "exported", "ended")
 """Status of the sessions that lists show: erased ones are in none."""
 
@@ -145,6 +148,19 @@ class SessionInfo(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The title on one line, else how its first user message begins, else ""."""
         return one_line(self.title) or self.first_text or ""
+
+    def __str__(self) -> str:
+        """Return id, status, counts and name on one printable line."""
+        turn = ", turn open" if self.open_turn is not None else ""
+        line = f"{self.id}  {self.status}{turn}, {self.messages} messages  {self.name}"
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line).rstrip()
+
+
+class OpenTurn(msgspec.Struct, frozen=True):
+    """A session whose turn is open. `holder` owns its lease; None: the lease is free or ran out."""
+
+    info: SessionInfo
+    holder: str | None
 
 
 def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionInfo:

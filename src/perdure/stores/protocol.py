@@ -27,7 +27,7 @@ from perdure.errors import ConfigError
 from perdure.session.entries import Entry, NewEntry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo, SessionScope, Sought, StreamHeader
+from perdure.session.info import OpenTurn, SessionInfo, SessionScope, Sought, StreamHeader
 from perdure.session.search.values import Hit, SearchQuery
 
 EMPTY = -1
@@ -212,9 +212,8 @@ class LogWriter(Protocol):
         ``turn_started`` without lease, a sibling that does not come earlier, two writes of one
         stream, a fork beyond its origin's head); IdempotencyMismatch when the key was used for
         other content; QuotaExceeded; ValueError for an id no stream can have; StoreReadOnly,
-        StoreFull, StoreCorrupt, StoreUnavailable.
-        Unsupported for several writes where the backend has no ``multi_stream_commit``.
-        Whatever is raised, nothing was appended, but for StoreUnavailable, where nobody can know.
+        StoreFull, StoreCorrupt; Unsupported for several writes without ``multi_stream_commit``;
+        StoreUnavailable, after which the commit may have happened. Else nothing was appended.
         """
         ...
 
@@ -230,10 +229,7 @@ class LogWriter(Protocol):
         ...
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        """The same lease, held for longer; also after it ran out, if nobody took it.
-
-        Raises: LeaseLost when somebody did.
-        """
+        """Extend `lease`, also after it ran out. Raises: LeaseLost when another owner took it."""
         ...
 
     async def release_lease(self, lease: Lease) -> None:
@@ -394,6 +390,10 @@ class NamespaceReader(Protocol):
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
         """Active sessions of any origin without activity after `upto`, newest activity first."""
+        ...
+
+    async def open_turns(self) -> list[OpenTurn]:
+        """Return sessions of any origin with an open turn, in any order. Costs what it returns."""
         ...
 
     async def open_questions_of_all(self) -> list[Entry]:

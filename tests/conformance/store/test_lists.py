@@ -14,8 +14,18 @@ from perdure.session.notes import (
 )
 from perdure.stores.protocol import SessionStore
 from tests.conformance.store.backends import Backend
-from tests.conformance.store.building import append, create, fork, header, said
+from tests.conformance.store.building import (
+    TTL_MS,
+    append,
+    create,
+    fork,
+    header,
+    said,
+    turn_finished,
+    turn_started,
+)
 from tests.conformance.store.scanned import ASKED, STEPS, carried_out
+from tests.fakes.clock import ManualClock
 
 
 @pytest.mark.full_only
@@ -32,6 +42,31 @@ async def test_lists_and_counts_follow_each_step(backend: Backend) -> None:
     acts = "create create ask say move ask close fork flow end ask withdraw reopen name erase"
     steps = [(act, number) for number, act in enumerate(acts.split())]
     await carried_out(backend, [*steps, ("create", 7), ("remove", 5), ("say", 1)])
+
+
+async def test_open_turns_name_the_holder_while_its_lease_runs(
+    store: SessionStore, clock: ManualClock
+) -> None:
+    for stream in ("idle", "runs", "expired", "free", "ended"):
+        await create(store, stream, said("a"))
+    await create(store, header("flow", kind="flow"))
+    leases = {
+        each: await store.acquire_lease(StreamId(each), f"of {each}", TTL_MS)
+        for each in ("runs", "expired", "free", "ended", "flow")
+    }
+    for each, lease in leases.items():
+        await append(store, StreamId(each), turn_started(), lease=lease)
+    await append(store, StreamId("ended"), turn_finished(), lease=leases["ended"])
+    await store.release_lease(leases["free"])
+    clock.advance(TTL_MS + 1)
+    await store.renew_lease(leases["runs"], TTL_MS)
+
+    turns = await store.open_turns()
+
+    held = {turn.info.id: turn.holder for turn in turns}
+    assert held == {"runs": "of runs", "expired": None, "free": None}
+    listed = {info.id: info for info in await store.sessions()}
+    assert [turn.info for turn in turns] == [listed[turn.info.id] for turn in turns]
 
 
 async def test_answer_of_a_fork_closes_no_question_of_its_origin(store: SessionStore) -> None:

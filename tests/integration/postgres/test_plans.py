@@ -129,6 +129,7 @@ LISTS: dict[str, Operation] = {
     "of a folder": lambda store: store.sessions(limit=5, cwd="/folder/1"),
     "of a folder without any": lambda store: store.sessions(cwd="/nowhere"),
     "idle": lambda store: store.idle_sessions(START_MS - 1),
+    "open turns": lambda store: store.open_turns(),
     "questions": lambda store: store.open_questions_of_all(),
     "questions of a session": lambda store: store.open_questions(StreamId("s1")),
     "due by age": lambda store: store.is_due(Retention(max_age_s=10**6)),

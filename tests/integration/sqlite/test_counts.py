@@ -134,6 +134,8 @@ def reads(store: Store, runtime: perdure.Runtime) -> dict[str, Callable[[], Awai
         "of a folder": lambda: store.recent(5, cwd="/folder/1"),
         "of a folder without any": lambda: store.recent(cwd="/nowhere"),
         "continue": lambda: store.continue_recent("/nowhere"),
+        "interrupted": lambda: store.recent(status="interrupted"),
+        "resume all": runtime.resume_all,
         "questions": store.questions,
         "end idle": runtime.end_idle,
         "quota": lambda: retention.quota(store),

@@ -61,6 +61,7 @@ async def test_open_turn_and_alias_survive_migration(
     with raw_database(path) as db:
         indexes = db.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
     assert ("alias_name",) in indexes
+    assert [turn.info.id for turn in await (await open_store()).open_turns()] == ["open"]
 
 
 def test_each_is_of_the_schema_it_is_called_after() -> None:

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from perdure.client.agents.chat import Chat
-from perdure.client.records.sessions import newest_sessions
+from perdure.client.processes import this_process
+from perdure.client.records.sessions import sessions_with_open_turn
 from perdure.errors import LeaseHeld, PerdureError
 from perdure.stores.protocol import SessionStore
 
@@ -24,8 +25,8 @@ async def resume_interrupted(
     cannot be resumed; without it a warning is logged.
     """
     resumed: list[Chat] = []
-    async for info in newest_sessions(store, scope="listed"):
-        if info.open_turn is None:
+    for info, holder in await sessions_with_open_turn(store, "listed"):
+        if holder is not None and not holder.endswith(this_process()):
             continue
         try:
             chat = await resume(info.id)

@@ -221,7 +221,7 @@ class Runtime:
         which another process, or this runtime, runs the turn are skipped. So are roles of flows and
         invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
         a session that cannot be resumed, for example ConfigError when no agent is in force;
-        without it a warning is logged. Reads the list of all sessions once.
+        without it a warning is logged. Reads the sessions with an open turn only.
         """
         return await resume_interrupted(self._store.backend, self.resume, on_error)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from perdure.client.processes import is_gone
 from perdure.errors import SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo
+from perdure.session.info import ORIGINS, SessionInfo, Sought, is_found, is_sought
 from perdure.stores.protocol import SessionScope, SessionStore
 
 _FIRST = 64
@@ -37,6 +38,39 @@ async def newest_sessions(
         if len(found) < limit:
             return
         limit *= _GROWTH
+
+
+async def sessions_with_open_turn(
+    store: SessionStore, scope: SessionScope
+) -> list[tuple[SessionInfo, str | None]]:
+    """Return sessions with an open turn and the live process that holds it, newest activity first.
+
+    The process is None where no process holds the lease, or the one that does is certainly dead.
+    """
+    found = [
+        (turn.info, None if turn.holder is None or is_gone(turn.holder) else turn.holder)
+        for turn in await store.open_turns()
+        if turn.info.origin in ORIGINS[scope]
+    ]
+    return sorted(found, key=lambda each: (each[0].updated_at, each[0].id), reverse=True)
+
+
+async def interrupted_sessions(
+    store: SessionStore,
+    *,
+    limit: int | None,
+    scope: SessionScope,
+    cwd: str | None,
+    query: str | None,
+    sought: Sought,
+) -> list[SessionInfo]:
+    """Return sessions with an open turn that no live process holds, newest activity first."""
+    found = [
+        info
+        for info, holder in await sessions_with_open_turn(store, scope)
+        if holder is None and is_found(info, cwd, query) and is_sought(info, sought)
+    ]
+    return found[:limit]
 
 
 async def own_entries(

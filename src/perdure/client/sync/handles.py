@@ -57,7 +57,7 @@ from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import Origin, SessionInfo, SessionScope, Status
+from perdure.session.info import Origin, SessionInfo, SessionScope, SoughtStatus
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
 from perdure.session.media.inline import InlineMedia
@@ -661,7 +661,7 @@ class Store(Handle[AsyncStore]):
         subject: str | None = None,
         metadata: Mapping[str, object] | None = None,
         source: str | None = None,
-        status: Status | None = None,
+        status: SoughtStatus | None = None,
         id_prefix: str | None = None,
         after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
@@ -669,7 +669,9 @@ class Store(Handle[AsyncStore]):
 
         `subject` selects those about it, `metadata` those that have each of its values, `source`
         imports of one program ("claude-code"), `status` one state, `id_prefix` ids that begin so.
-        `after` continues behind a session of an earlier list, or its `cursor`.
+        `after` continues behind a session of an earlier list, or its `cursor`. The status
+        "interrupted" selects sessions with an open turn that no process runs: its process died, or
+        it was suspended. Reads the sessions with an open turn only.
         Raises: ValueError when `limit` is negative, or greater than any store can count;
         WrongArgument for an `after` that is no cursor.
         """
@@ -1282,7 +1284,7 @@ class Runtime(Handle[AsyncRuntime]):
         which another process, or this runtime, runs the turn are skipped. So are roles of flows and
         invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
         a session that cannot be resumed, for example ConfigError when no agent is in force;
-        without it a warning is logged. Reads the list of all sessions once.
+        without it a warning is logged. Reads the sessions with an open turn only.
         """
         return [
             Chat(self.portal, each)

@@ -15,3 +15,8 @@ def lease_end(now: int, ttl_ms: int) -> int:
 def is_running(until: int, now: int) -> bool:
     """Whether a lease that ends at `until` runs at `now`. Units: Unix milliseconds."""
     return now < until <= now + LONGEST_LEASE_MS
+
+
+def holder_at(now: int, owner: str | None, until: int) -> str | None:
+    """Return the `owner` of a lease that ends at `until`; None if it was given back or ran out."""
+    return owner if owner and is_running(until, now) else None

@@ -30,12 +30,20 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId, blob_hash, seqs_between
-from perdure.session.info import ORIGINS, SessionInfo, SessionScope, Sought, is_found, is_sought
+from perdure.session.info import (
+    ORIGINS,
+    OpenTurn,
+    SessionInfo,
+    SessionScope,
+    Sought,
+    is_found,
+    is_sought,
+)
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.access.call_lock import one_at_a_time
-from perdure.stores.access.lease_term import lease_end
+from perdure.stores.access.lease_term import holder_at, lease_end
 from perdure.stores.access.process import OwnProcess
 from perdure.stores.append_rules import is_current, with_lease
 from perdure.stores.in_memory import limits as stream_limits
@@ -302,6 +310,14 @@ class _Namespace(_Handle):
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
         return idle_in(self._heap, upto)
+
+    async def open_turns(self) -> list[OpenTurn]:
+        now = self._memory.clock.now_ms()
+        return [
+            OpenTurn(held.state.info, holder_at(now, held.owner, held.until))
+            for held in self._heap.streams.values()
+            if held.state.header.kind == "session" and held.state.open_turn is not None
+        ]
 
     async def open_questions_of_all(self) -> list[Entry]:
         streams = self._heap.streams.values()

@@ -31,10 +31,18 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ORIGINS, SessionInfo, SessionScope, Sought, is_found, is_sought
+from perdure.session.info import (
+    ORIGINS,
+    OpenTurn,
+    SessionInfo,
+    SessionScope,
+    Sought,
+    is_found,
+    is_sought,
+)
 from perdure.session.notes import INBOX_KINDS, unanswered_questions
 from perdure.session.search.values import Hit, SearchQuery
-from perdure.stores.access.lease_term import is_running, lease_end
+from perdure.stores.access.lease_term import holder_at, is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.append_rules import check_commit, wants_leases, with_lease
@@ -337,6 +345,17 @@ class _Namespace(_Handle):
             idle = (i for i in infos if i.kind == "session" and i.status == "active")
             found = sorted((i.updated_at, i.id) for i in idle if i.updated_at <= upto)
             return [stream for _, stream in reversed(found)]
+
+        return await self._run(work)
+
+    async def open_turns(self) -> list[OpenTurn]:
+        def work() -> list[OpenTurn]:
+            now, found = self._clock.now_ms(), list[OpenTurn]()
+            for info in {s.header.id: s.info for _, s in self._shelf.standings()}.values():
+                if info.kind == "session" and info.open_turn is not None:
+                    held = sidefiles.lease_of(self._folder, info.id)
+                    found.append(OpenTurn(info, holder_at(now, held.owner, held.until)))
+            return found
 
         return await self._run(work)
 

@@ -9,9 +9,10 @@ from typing import LiteralString
 
 from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionNotFound
 from perdure.session.ids import StreamId
+from perdure.session.info import OpenTurn, with_description
 from perdure.stores.access.lease_term import LONGEST_LEASE_MS
 from perdure.stores.postgres.database import Database, Statement
-from perdure.stores.postgres.rows import Row, is_text
+from perdure.stores.postgres.rows import Row, header_of_row, info_of_row, is_text
 from perdure.stores.protocol import Lease
 
 _NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
@@ -48,6 +49,16 @@ ON CONFLICT (namespace, stream) DO UPDATE SET seq = excluded.seq, content = excl
 _HOLDER: LiteralString = """
 SELECT owner, until, epoch, is_erased FROM perdure.stream WHERE namespace = %s AND id = %s
 """
+
+# A lease that runs longer than the longest is none (``access.lease_term``).
+_OPEN_TURNS: LiteralString = f"""
+SELECT s.id, s.info, b.header,
+    CASE WHEN s.until - {_NOW} BETWEEN 1 AND 86400000
+    THEN s.owner END
+FROM perdure.stream AS s
+JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+WHERE s.namespace = %s AND s.open_turn IS NOT NULL AND s.kind = 'session' AND NOT s.is_erased
+"""  # noqa: S608 - put together from constants
 
 _NORMAL: LiteralString = "SELECT set_config('synchronous_commit', 'off', true)"
 
@@ -96,6 +107,16 @@ async def release(db: Database, lease: Lease) -> None:
     """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
     values = (db.namespace, lease.stream, lease.epoch)
     await _change(db, lease.stream, Statement(_RELEASE, values))
+
+
+async def open_turns(db: Database, now: int | None) -> list[OpenTurn]:
+    """What ``NamespaceReader.open_turns`` promises."""
+    db.check_usable()
+    (rows,) = await db.ask(Statement(_OPEN_TURNS, (now, db.namespace)))
+    return [
+        OpenTurn(with_description(info_of_row(id_, info), header_of_row(id_, header)), holder)
+        for id_, info, header, holder in rows
+    ]
 
 
 async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> None:

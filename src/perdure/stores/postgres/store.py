@@ -17,7 +17,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, blob_hash
-from perdure.session.info import SessionInfo, SessionScope, Sought
+from perdure.session.info import OpenTurn, SessionInfo, SessionScope, Sought
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
@@ -223,6 +223,9 @@ class _Namespace(_Handle):
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
         return await reads.idle_sessions(self._db, upto)
+
+    async def open_turns(self) -> list[OpenTurn]:
+        return await leases.open_turns(self._db, self._now())
 
     async def open_questions_of_all(self) -> list[Entry]:
         return await reads.open_questions_of_all(self._db)

@@ -20,7 +20,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo, SessionScope, Sought
+from perdure.session.info import OpenTurn, SessionInfo, SessionScope, Sought
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lease_term import lease_end
@@ -52,6 +52,7 @@ from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retent
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.sqlite import append, reads
 from perdure.stores.sqlite.database import Database, attach, detach
+from perdure.stores.sqlite.log.open_turns import open_turns
 from perdure.stores.sqlite.payload.contents import PackedContent, pack_contents
 from perdure.stores.sqlite.payload.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables
@@ -283,6 +284,9 @@ class _Namespace(_Handle):
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
         return await self._read(reads.idle_sessions, upto)
+
+    async def open_turns(self) -> list[OpenTurn]:
+        return await self._read(open_turns, self._clock.now_ms())
 
     async def open_questions_of_all(self) -> list[Entry]:
         return await self._read(reads.open_questions_of_all)

@@ -72,13 +72,16 @@ async def test_resume_all_continues_turns_of_a_killed_process(tmp_path: Path) ->
         perdure.open(address) as store,
         perdure.Runtime(store, agents=[agent], models=model) as runtime,
     ):
-        (info,) = await store.recent()
+        await store.create(id="idle")
+        (info,) = await store.recent(status="interrupted")
         assert info.open_turn is not None
+        assert str(info).startswith("killed  active, turn open, ")
+        assert await store.recent(status="interrupted", after=info) == []
         (chat,) = await runtime.resume_all()
         assert chat.id == "killed"
         assert chat.turn is not None
         assert (await chat.turn).text == "Nothing is here."
-        assert (await store.recent())[0].open_turn is None
+        assert await store.recent(status="interrupted") == []
         assert await runtime.resume_all() == []
         assert [call.output for call in await store.tool_calls()][-1] == "nothing here"
 
@@ -94,6 +97,10 @@ async def test_resume_all_skips_turns_that_run() -> None:
     for id in ("one", "two"):
         await (await suspended.start("a", id=id)).send(id).started()
     await suspended.suspend()
+    names = [info.id for info in await stage.store.recent(status="interrupted")]
+    assert sorted(names) == ["one", "two"]
+    assert await stage.store.recent(0, status="interrupted") == []
+    assert len(await stage.store.recent(1, status="interrupted", id_prefix="t")) == 1
     third = stage.runtime(agent, owner="third")
     errors: list[str] = []
     chats = await third.resume_all(on_error=lambda id, _: errors.append(id))
