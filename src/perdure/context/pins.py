@@ -68,6 +68,20 @@ def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset
     return frozenset(found)
 
 
+def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> list[EntryId]:
+    """Those of `pins` among `entries` that hold a result whose call comes before `entries`."""
+    found: list[EntryId] = []
+    for place, entry in enumerate(entries):
+        called = _results_in(readable_body(entry)) if entry.id in pins else frozenset[str]()
+        before = place
+        while called and before > 0:
+            before -= 1
+            called -= _calls_of(readable_body(entries[before]))
+        if called:
+            found.append(entry.id)
+    return found
+
+
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
     """Whether `near`, stretches of a branch, hold the calls and results of `pins` in them.
 

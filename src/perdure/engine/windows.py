@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from perdure.context.build import History
 from perdure.context.incremental.conversation import Conversation, conversation_of
-from perdure.context.pins import has_partners, pins_of, with_pins
+from perdure.context.pins import has_partners, pins_of, results_without_call, with_pins
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
@@ -49,19 +49,19 @@ async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) 
 async def near_pins(
     log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
-    """The pinned entries before `window` on its branch, among those that belong to them.
+    """The entries before `window` on its branch that are pinned, or belong to what is.
 
-    Shape: in order; None where it takes the whole branch to find what belongs to them.
+    Shape: in order, others among them; None where it takes the whole branch to find all.
     """
     outside = sorted(pins.difference(entry.id for entry in window.entries))
+    outside += results_without_call(window.entries, pins)
     if not outside or window.leaf is None:
         return ()
     first, reach = window.hidden + window.earlier, _FIRST_REACH
     while reach <= _MOST_REACH:
         near = await log.around(stream, window.leaf, outside, reach)
-        before = tuple(each for each in near if each.depth < first)
-        if has_partners(before, pins, first):
-            return before
+        if has_partners(near, pins, first):
+            return tuple(each for each in near if each.depth < first)
         reach *= 4
     return None
 

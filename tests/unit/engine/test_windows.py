@@ -11,7 +11,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Compaction, Custom, CustomMessage, ModelChange
-from perdure.session.messages import TextPart, assistant, user
+from perdure.session.messages import TextPart, assistant, tool_call, tool_result, user
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.tools.decorator import tool
 from tests.fakes.chats import Stage, calls, says
@@ -54,6 +54,20 @@ async def test_another_branch_and_another_fork_have_their_own(store: Store) -> N
     assert (await pinned_window(store.backend, session.id, end)).pins == frozenset()
     fork = await session.fork()
     assert (await pinned_window(store.backend, fork.id, fork.leaf)).pins == {away.id}
+
+
+async def test_pinned_result_brings_call_that_compaction_hides(store: Store) -> None:
+    session = await store.create(id="s")
+    asking = assistant(tool_call("a", "look", {}), tool_call("b", "look", {}))
+    results = tool_result("a", "red"), tool_result("b", "blue")
+    entries = await session.append_many([user("look"), asking, *results, assistant("both")])
+    await session.append(Compaction("So far.", first_kept=entries[3].id))
+    await session.pin(entries[3])
+    window = await pinned_window(store.backend, session.id, session.leaf)
+    assert window.pins == {entry.id for entry in entries[1:4]}
+    assert [entry.seq for entry in window.pinned] == [1, 2]
+    sent = (await session.context()).messages
+    assert any(each.entry_ids == (entries[2].id, entries[3].id) for each in sent)
 
 
 @pytest.mark.parametrize("is_asked_each_time", [True, False])
