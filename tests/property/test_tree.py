@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id
-from perdure.session.tree import TreeNode, branch_to, index_of, nodes_of
+from perdure.session.tree import TreeNode, branch_to, index_of, nodes_of, tree_of
 
 STREAM = StreamId("s")
 DEPTH = 100_000
@@ -44,7 +44,9 @@ def all_nodes(roots: Iterable[TreeNode]) -> list[TreeNode]:
 @example([-1, 0, 3, 4, 2, 2])
 def test_every_entry_is_in_the_tree_exactly_once(parents: list[int]) -> None:
     log = log_of(parents)
-    nodes = all_nodes(nodes_of(index_of(log), {}))
+    roots = nodes_of(index_of(log), {})
+    assert tree_of(log, {}) == roots
+    nodes = all_nodes(roots)
     assert Counter(node.entry.seq for node in nodes) == Counter(range(len(log)))
 
 

@@ -22,7 +22,7 @@ from perdure.session.info import info_after
 from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import Label, LeafMoved, Note, Question
-from perdure.session.tree import TreeNode, index_of, nodes_of
+from perdure.session.tree import TreeNode, tree_of
 from perdure.stores.access.collector import collector_paused
 from perdure.stores.lazy_session import SessionStorage
 from perdure.stores.protocol import EMPTY, SnapshotReader, StreamState
@@ -164,7 +164,7 @@ class SessionReader:
         """
         entries, labels = await self.tree_entries(last), await self.labels()
         with collector_paused():
-            return nodes_of(index_of(entries), labels)
+            return tree_of(entries, labels)
 
     async def tree_entries(self, last: int | None = None) -> list[Entry]:
         """Return the entries of `tree` as a flat list, in log order, a fork's origin first.

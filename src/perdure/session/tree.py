@@ -208,31 +208,37 @@ def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entr
     return path
 
 
-def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """The whole tree as nested nodes, roots first; built without recursion, whatever the depth."""
-    return _nodes_from_end(index, labels) or _nodes_of_any(index, labels)
+def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
+    """The nodes of the tree entries among `entries`, as `nodes_of` has them; indexed if need be."""
+    nodes = _nodes_from_end(entries, labels)
+    return nodes_of(index_of(entries), labels) if nodes is None else nodes
 
 
-def _nodes_from_end(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...] | None:
-    """Build the tree from its last entry on; None where an entry comes before its parent.
+def _nodes_from_end(
+    entries: Sequence[Entry], labels: Mapping[EntryId, str]
+) -> tuple[TreeNode, ...] | None:
+    """Build the tree from its last entry on; None where an entry does not follow its parent.
 
     Only the nodes that still wait for their parents are looked up, so memory is read in order.
     """
     roots: list[TreeNode] = []
-    is_root = frozenset(index.roots)
     waiting: dict[EntryId, list[TreeNode]] = {}
-    for id_, entry in reversed(list(index.by_id.items())):
+    for entry in reversed(entries):
+        if entry.lane != "tree":
+            continue
+        id_, parent = entry.id, entry.parent_id
         below = waiting.pop(id_, None)
         node = TreeNode(entry, labels.get(id_), tuple(reversed(below)) if below else ())
-        if id_ in is_root or entry.parent_id is None:
+        if parent is None:
             roots.append(node)
         else:
-            waiting.setdefault(entry.parent_id, []).append(node)
+            waiting.setdefault(parent, []).append(node)
     roots.reverse()
     return None if waiting else tuple(roots)
 
 
-def _nodes_of_any(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
+def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
+    """The whole tree as nested nodes, roots first; built without recursion, whatever the depth."""
     finished: dict[EntryId, TreeNode] = {}
     stack: list[EntryId] = list(index.by_id)  # the newest on top: what grows from it is done
     while stack:

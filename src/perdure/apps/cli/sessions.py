@@ -38,7 +38,7 @@ from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
-from perdure.session.tree import branch_to, index_of, nodes_of, tree_json
+from perdure.session.tree import branch_to, tree_json, tree_of
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import SessionStore
 
@@ -242,7 +242,7 @@ def show_tree(
             handle = await opened_session(opened, session)
             last = None if is_all or as_json else limit * _READ_PER_LINE
             entries = await handle.tree_entries(last)
-            roots = nodes_of(index_of(entries), await handle.labels())
+            roots = tree_of(entries, await handle.labels())
             children = await lineage.children_of(opened.backend, handle.id, last)
             earlier = await _earlier(handle, opened.backend, entries) if last else 0
         if as_json:
