@@ -34,6 +34,7 @@ _EMPTY = "; ".join(
         *(
             "backup",
             "open_question",
+            "name_part",
             "usage",
             "retention",
             "quota",

@@ -44,6 +44,7 @@ TABLES: tuple[LiteralString, ...] = (
     "quota",
     "backup",
     "open_question",
+    "name_part",
     "usage",
 )
 

@@ -31,7 +31,7 @@ from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
-from perdure.stores.postgres.lists import kept_beside, listing
+from perdure.stores.postgres.lists import first_listing, kept_beside
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.row_builder import Facts, NotLookedUp, Share, share_off_loop
 from perdure.stores.postgres.rows import (
@@ -493,7 +493,7 @@ def _creation(namespace: str, stream: Stream) -> list[Statement]:
         *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
         fork.scope == "path" if fork else None,
     )
-    statements = [Statement(_CREATE, values), listing(namespace, stream)]
+    statements = [Statement(_CREATE, values), *first_listing(namespace, stream)]
     if state.epoch:
         own = (state.epoch, namespace, state.header.id)
         statements.append(Statement(_BEGIN_EPOCH, own))

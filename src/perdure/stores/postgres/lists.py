@@ -8,6 +8,7 @@ from typing import LiteralString
 from perdure.session.info import SessionInfo
 from perdure.session.notes import CLOSING, INBOX_KINDS, Question
 from perdure.stores.postgres.database import Statement
+from perdure.stores.postgres.names import listed_changed, listed_new
 from perdure.stores.postgres.row_builder import Share
 from perdure.stores.postgres.rows import Stream
 
@@ -43,11 +44,17 @@ def listing(namespace: str, stream: Stream) -> Statement:
     return Statement(_LIST, values)
 
 
+def first_listing(namespace: str, stream: Stream) -> list[Statement]:
+    """Keeps where lists find a new stream, and by which parts of its name."""
+    return [listing(namespace, stream), *listed_new(namespace, stream.state.info)]
+
+
 def kept_beside(namespace: str, share: Share) -> list[Statement]:
     """Keeps what `share` changes of lists and of the inbox; mostly nothing."""
     after = share.after
     moved = _place(share.before.state.info) != _place(after.state.info)
     found = [listing(namespace, after)] if moved else []
+    found += listed_changed(namespace, share.before.state.info, after.state.info)
     if _INBOX.isdisjoint(share.columns.kinds):
         return found
     stream = after.state.header.id

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import LiteralString, NamedTuple
 
 from psycopg import AsyncConnection, IsolationLevel
 
 from perdure.errors import NotAStore, StoreReadOnly, StoreTooNew, StoreUnavailable
 from perdure.stores.maintenance.protocol import MigrationPlan, purpose
-from perdure.stores.postgres.rows import Row
+from perdure.stores.name_parts import parts_of
+from perdure.stores.postgres.rows import Row, info_of_row
 
 APP_ROLE = "perdure_app"
 """The role that row-level security binds; made by the first migration where that is allowed."""
@@ -38,6 +39,34 @@ SELECT current_setting('server_version_num')::int,
         WHERE relnamespace = to_regnamespace('perdure') AND relname = 'schema_version'
     )
 FROM pg_roles AS r WHERE r.rolname = current_user
+"""
+
+_NAMES = 12
+"""The first schema with parts of names."""
+
+_AT_ONCE = 500
+"""Sessions whose parts are added at a time."""
+
+_OWNER_SEES_ALL: LiteralString = """
+ALTER TABLE perdure.stream NO FORCE ROW LEVEL SECURITY;
+ALTER TABLE perdure.name_part NO FORCE ROW LEVEL SECURITY;
+"""
+
+_OWNER_SEES_ONE: LiteralString = """
+ALTER TABLE perdure.stream FORCE ROW LEVEL SECURITY;
+ALTER TABLE perdure.name_part FORCE ROW LEVEL SECURITY;
+"""
+
+_ALL_SESSIONS: LiteralString = """
+SELECT namespace, id, info FROM perdure.stream
+WHERE kind = 'session' AND NOT is_erased AND (namespace, id) > (%s, %s)
+ORDER BY namespace, id LIMIT %s
+"""
+
+_ADD_ALL: LiteralString = """
+INSERT INTO perdure.name_part
+SELECT p.namespace, p.part, p.stream
+FROM unnest(%s::text[], %s::bytea[], %s::text[]) AS p (namespace, part, stream)
 """
 
 
@@ -151,4 +180,27 @@ async def _apply(db: AsyncConnection[Row], site: Site, steps: Mapping[int, str])
     for version, sql in steps.items():
         # As bytes: the text comes from a file of the package, not from anybody.
         await db.execute(sql.encode(), prepare=False)
+        if version == _NAMES:
+            await _list_all(db)
         await db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))
+
+
+async def _list_all(db: AsyncConnection[Row]) -> None:
+    """Let lists find the sessions of a database that had no parts of names before."""
+    await db.execute(_OWNER_SEES_ALL, prepare=False)
+    last = ("", "")
+    while True:
+        answer = await db.execute(_ALL_SESSIONS, (*last, _AT_ONCE))
+        rows = await answer.fetchall()
+        added = [
+            (namespace, part, id_)
+            for namespace, id_, info in rows
+            for part in sorted(parts_of(info_of_row(id_, info)))
+        ]
+        if added:
+            namespaces, parts, streams = zip(*added, strict=True)
+            await db.execute(_ADD_ALL, (list(namespaces), list(parts), list(streams)))
+        if len(rows) < _AT_ONCE:
+            break
+        last = rows[-1][:2]
+    await db.execute(_OWNER_SEES_ONE, prepare=False)

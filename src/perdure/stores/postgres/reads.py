@@ -7,6 +7,7 @@ its own: the later one may only see more, and asks for what the earlier one name
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import LiteralString
 
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
@@ -24,10 +25,12 @@ from perdure.session.info import (
 )
 from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
+from perdure.stores.name_parts import rounds, sought_parts
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.lists import folder_key
+from perdure.stores.postgres.names import named
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     NODE_COLUMNS,
@@ -384,22 +387,38 @@ async def sessions(
     query: str | None,
     sought: Sought,
 ) -> list[SessionInfo]:
-    """Sessions, newest activity first; read page by page until enough of them fit."""
+    """Sessions, newest activity first; read page by page until enough of them fit.
+
+    With a query, before more and more pages, those that may have it in their name if they are few.
+    """
     after = sought.get("after")
     is_any = query is None and all(sought.get(key) is None for key in sought if key != "after")
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
     found: list[SessionInfo] = []
     last: tuple[int, str] = after or (2**63 - 1, "\U0010ffff")
+    parts = sought_parts(query)
+    reaches, reach, looked = rounds(), 0, 0
     while limit is None or len(found) < limit:
+        if parts and looked >= reach:
+            reach = next(reaches)
+            near = await named(db, parts, reach)
+            if near is not None:
+                own = (one for one in map(_listed, near) if one.origin in ORIGINS[scope])
+                fit = (one for one in own if is_found(one, cwd, query) and is_sought(one, sought))
+                return list(islice(fit, limit))
         rows = await _page_of_sessions(db, scope, cwd, last, page)
-        for name, _, info, header in rows:
-            one = with_description(info_of_row(name, info), header_of_row(name, header))
-            if is_found(one, cwd, query) and is_sought(one, sought):
-                found.append(one)
+        looked += len(rows)
+        listed = map(_listed, rows)
+        found += [one for one in listed if is_found(one, cwd, query) and is_sought(one, sought)]
         if len(rows) < page:
             break
         last = (rows[-1][1], rows[-1][0])
     return found[:limit]
+
+
+def _listed(row: Row) -> SessionInfo:
+    name, _, info, header = row
+    return with_description(info_of_row(name, info), header_of_row(name, header))
 
 
 async def _page_of_sessions(

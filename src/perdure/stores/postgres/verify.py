@@ -25,6 +25,7 @@ from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.lists import folder_key
+from perdure.stores.postgres.names import PARTS, SESSIONS, wrong_names
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.row_builder import left_behind
 from perdure.stores.postgres.rows import (
@@ -180,6 +181,7 @@ class _Check:
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
         problems += self.try_check(self._counts, "what it holds cannot be counted")
         problems += self.try_check(self._questions, "its open questions cannot be read")
+        problems += self.try_check(self._names, "the parts of names cannot be read")
         problems += self.try_check(self._contents, "its contents cannot all be read")
         problems += self.try_check(self._index, "its search index cannot be read")
         self.steps.end()
@@ -208,6 +210,11 @@ class _Check:
         values = (self.namespace, Question.kind, list(CLOSING), self.namespace)
         for stream, seq, is_what in self.rows(Statement(_QUESTIONS, values)):
             yield Problem(stream, seq, f"this question {is_what} the inbox")
+
+    def _names(self) -> Iterator[Problem]:
+        own = (self.namespace,)
+        sessions = self.rows(Statement(SESSIONS, own))
+        return wrong_names(self.stream_rows(Statement(PARTS, own)), sessions)
 
     def _contents(self) -> Iterator[Problem]:
         for digest, content in self.stream_rows(Statement(_BLOBS, (self.namespace,)), 1):

@@ -36,6 +36,7 @@ from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_
 from perdure.stores.protocol import EMPTY, CommitResult, Lease, LeaseRequest, StreamState
 from perdure.stores.sqlite.branches import node_seen
 from perdure.stores.sqlite.log.inbox import note_questions
+from perdure.stores.sqlite.log.names import list_changed, list_new
 from perdure.stores.sqlite.log.spans import begin_span
 from perdure.stores.sqlite.payload.contents import PackedContent
 from perdure.stores.sqlite.payload.requests import Request, Share
@@ -71,9 +72,6 @@ UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages
     updated_at = ?, title = ?, first_text = ?, turns = ?
 WHERE no = ?
 """
-
-# Apart: SQLite writes the indexes of what is set, changed or not.
-_PLACE_STREAM = "UPDATE stream SET cwd = ?, status = ? WHERE no = ?"
 
 _INSERT_ENTRY = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -269,7 +267,8 @@ def _insert_stream(
         _INSERT_STREAM,
         (
             *(namespace, header.id, header.kind, header.origin, info.parent, header.created_at),
-            *(EMPTY, leaf_n, state.hash, info.messages, *_info_values(info), *_place(info)),
+            *(EMPTY, leaf_n, state.hash, info.messages, *_info_values(info)),
+            *(info.cwd, info.status),
         ),
     )
     number = tables.db.last_insert_rowid()
@@ -286,17 +285,13 @@ def _insert_stream(
             fork.scope == "path" if fork else None,
         ),
     )
+    list_new(tables, namespace, number, info)
     return Stream(number, namespace, state, leaf, tip=None, owner=None, until=0)
 
 
 def _info_values(info: SessionInfo) -> tuple[object, ...]:
-    """What of a session's info its entries change, but for their number and `_place`."""
+    """What of a session's info its entries change often, but for their number."""
     return (info.updated_at, info.title, info.first_text, info.turns)
-
-
-def _place(info: SessionInfo) -> tuple[object, ...]:
-    """Folder and status, which entries seldom change."""
-    return (info.cwd, info.status)
 
 
 # ---------------------------------------------------------------- entries
@@ -343,8 +338,7 @@ def write_admission(
         tables.run(_MOVE_STREAM, (*moved, info.messages, stream.no))
     else:
         tables.run(_UPDATE_STREAM, (*moved, info.messages, *listed, stream.no))
-    if _place(info) != _place(stream.state.info):
-        tables.run(_PLACE_STREAM, (*_place(info), stream.no))
+    list_changed(tables, stream.namespace, stream.no, stream.state.info, info)
     for alias, entry in admission.aliases:
         tables.run(_KEEP_ALIAS, (stream.no, alias, int(entry.rpartition("/")[2])))
     kinds = [entry.kind for entry in entries]

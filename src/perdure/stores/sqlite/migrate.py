@@ -8,10 +8,24 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from perdure.stores.sqlite.rows import Connection
+from perdure.stores.name_parts import parts_of
+from perdure.stores.sqlite.rows import INFO_COLUMNS, Connection, info_of_row
 
 APPLICATION_ID = 0x50524455
 """``PRAGMA application_id`` of every perdure store: the letters PRDU."""
+
+_NAMES = 11
+"""The first schema with parts of names."""
+
+_AT_ONCE = 100_000
+"""Parts that are sorted at a time."""
+
+_ALL_SESSIONS = f"""
+SELECT {INFO_COLUMNS}, s.no, s.namespace FROM stream AS s
+WHERE s.kind = 'session' AND s.status <> 'erased' AND s.namespace > 0 ORDER BY s.no
+"""  # noqa: S608 - put together from constants
+
+_ADD = "INSERT OR IGNORE INTO name_part VALUES (?, ?, ?)"
 
 _FOLDER = Path(__file__).parent / "migrations"
 
@@ -43,9 +57,22 @@ def migrate(db: Connection) -> None:
         try:
             if version_of(db) < version:
                 db.execute(sql)
+                if version == _NAMES:
+                    _list_all(db)
                 db.pragma("application_id", APPLICATION_ID)
                 db.pragma("user_version", version)
             db.execute("COMMIT")
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+
+
+def _list_all(db: Connection) -> None:
+    """Let lists find the sessions of a file that had no parts of names before."""
+    waiting: list[tuple[int, bytes, int]] = []
+    for row in [*db.execute(_ALL_SESSIONS).fetchall(), None]:
+        if row is not None:
+            waiting += [(row[-1], part, row[-2]) for part in parts_of(info_of_row(row))]
+        if row is None or len(waiting) > _AT_ONCE:
+            db.cursor().executemany(_ADD, sorted(waiting))  # in order: each page is met once
+            waiting.clear()

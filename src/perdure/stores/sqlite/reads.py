@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import merge
-from itertools import islice
 
 import apsw
 
@@ -16,13 +14,7 @@ from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
 from perdure.session.info import (
-    LISTED_STATUSES,
     ORIGINS,
-    SessionInfo,
-    SessionScope,
-    Sought,
-    is_found,
-    is_sought,
 )
 from perdure.session.notes import CLOSING, Question
 from perdure.stores.append_rules import with_lease
@@ -36,12 +28,9 @@ from perdure.stores.sqlite.payload.cipher import cipher_of
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
-    INFO_COLUMNS,
     Node,
     Row,
     Tables,
-    described_row,
-    info_of_row,
     is_text,
 )
 
@@ -82,23 +71,6 @@ ORDER BY a.first DESC, e.n DESC LIMIT 1
 """  # noqa: S608 - put together from constants
 
 _NAMESPACE = "SELECT no FROM namespace WHERE name = ?"
-
-_LAST_ID = "\U0010ffff"
-"""After every id of a stream."""
-
-_SESSIONS = f"""
-SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
-WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
-    AND s.origin = ? AND s.status = ? AND (s.updated_at, s.id) < (?, ?)
-ORDER BY s.updated_at DESC, s.id DESC
-"""  # noqa: S608 - put together from constants
-
-_SESSIONS_OF_FOLDER = f"""
-SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
-WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
-    AND s.origin = ? AND s.cwd = ? AND (s.updated_at, s.id) < (?, ?)
-ORDER BY s.updated_at DESC, s.id DESC
-"""  # noqa: S608 - put together from constants
 
 _IDLE = """
 SELECT updated_at, id FROM stream
@@ -371,35 +343,6 @@ def entries_named(tables: Tables, namespace: str, alias: str) -> list[EntryId]:
     if not is_text(alias):
         return []
     return [entry_id(row[0], row[1]) for row in tables.rows(_NAMED, alias, namespace)]
-
-
-def sessions(
-    tables: Tables,
-    namespace: str,
-    *,
-    limit: int | None,
-    scope: SessionScope,
-    cwd: str | None,
-    query: str | None,
-    sought: Sought,
-) -> list[SessionInfo]:
-    """Sessions, newest activity first."""
-    if cwd is not None and not is_text(cwd):
-        return []
-    after = sought.get("after") or (MOST_SEQ, _LAST_ID)
-    sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
-    cursors = [
-        tables.db.execute(sql, (namespace, *of, *after))
-        for origin in ORIGINS[scope]
-        for of in ([(origin, each) for each in LISTED_STATUSES] if cwd is None else [(origin, cwd)])
-    ]
-    newest_first = merge(*cursors, key=lambda row: (row[5], row[1]), reverse=True)
-    infos = ((info_of_row(row), row[15]) for row in newest_first)
-    whole = (described_row(*each) for each in infos if is_found(each[0], cwd, query))
-    found = list(islice((info for info in whole if is_sought(info, sought)), limit))
-    for cursor in cursors:
-        cursor.close(force=True)  # one that was not read to its end would hold this moment for ever
-    return found
 
 
 def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:

@@ -29,6 +29,7 @@ DIGESTS = {
     8: "79aa9ae4f294ccb3bff253d3eb79480e",
     9: "821eabe70eec5a5dd12a23f3efdbbf8c",
     10: "6e7720a3ff1884623ae3447ea246d4f1",
+    11: "70e1eeaf0cd1b1efab4e0592c92247ae",
 }
 """Version -> the digest of its schema. A version that is missing here is migrated in memory."""
 

@@ -52,6 +52,7 @@ from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retent
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.sqlite import append, reads
 from perdure.stores.sqlite.database import Database, attach, detach
+from perdure.stores.sqlite.log import lists
 from perdure.stores.sqlite.log.open_turns import open_turns
 from perdure.stores.sqlite.payload.contents import PackedContent, pack_contents
 from perdure.stores.sqlite.payload.requests import Request, shares_of
@@ -274,7 +275,7 @@ class _Namespace(_Handle):
         **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         return await self._read(
-            reads.sessions,
+            lists.sessions,
             limit=limit,
             scope=scope,
             cwd=cwd,

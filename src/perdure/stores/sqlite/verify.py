@@ -22,6 +22,7 @@ from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.log.counts import count_problems
+from perdure.stores.sqlite.log.names import name_problems
 from perdure.stores.sqlite.orphans import stray_problems
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
@@ -103,6 +104,7 @@ def verification(tables: Tables, namespace: str, told: OnProgress | None = None)
     problems += _blob_problems(tables, namespace, steps)
     problems += stray_problems(tables, namespace)
     problems += count_problems(tables, namespace)
+    problems += name_problems(tables, namespace)
     problems += index_problems(tables, namespace, steps)
     steps.end()
     return Verification(streams, entries, tuple(problems), erased)

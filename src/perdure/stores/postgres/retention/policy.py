@@ -18,6 +18,8 @@ from perdure.session.info import ORIGINS
 from perdure.stores.postgres.append import LOCK
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.lists import forgetting
+from perdure.stores.postgres.names import unlisted
+from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.erase import (
     forget_session,
     forget_texts,
@@ -25,7 +27,7 @@ from perdure.stores.postgres.retention.erase import (
     without_contents,
 )
 from perdure.stores.postgres.retention.quotas import counting
-from perdure.stores.postgres.rows import MAX_SEQ, Row
+from perdure.stores.postgres.rows import MAX_SEQ, Row, stream_of
 from perdure.stores.postgres.usage import namespace_totals, resetting
 from perdure.stores.retention.policy import (
     KEY_WINDOW_MS,
@@ -117,6 +119,7 @@ _TABLES: tuple[LiteralString, ...] = (
     "perdure.search_page",
     "perdure.state",
     "perdure.alias",
+    "perdure.name_part",
     "perdure.idempotency",
     "perdure.birth",
     "perdure.stream",
@@ -224,12 +227,15 @@ async def remove(
 async def _remove_stream(db: Connected, namespace: str, stream: StreamId, *, sessions: int) -> None:
     own = (namespace, stream)
     statements = [Statement(sql, own) for sql in (_NAMES, _POSITIONS, _COUNTED)]
-    names, positions, ((entries, size),) = await run_statements(db, namespace, statements)
+    statements.append(ask_streams(namespace, [stream]))
+    *found, streams = await run_statements(db, namespace, statements)
+    names, positions, ((entries, size),) = found
     await forget_texts(db, namespace, [row[0] for row in positions])
     await forget_session(db, namespace, stream)
-    await run_statements(
-        db, namespace, [forgetting(namespace, stream, (0, MAX_SEQ)), Statement(_REMOVE, (stream,))]
-    )
+    statements = [forgetting(namespace, stream, (0, MAX_SEQ)), Statement(_REMOVE, (stream,))]
+    for row in streams:
+        statements += unlisted(namespace, stream_of(row).state.info)
+    await run_statements(db, namespace, statements)
     _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
     less = counting(namespace, sessions=sessions, entries=-entries, size=-size - content_bytes)
     await run_statements(db, namespace, [less, resetting(namespace)])

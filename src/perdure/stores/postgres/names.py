@@ -1,0 +1,121 @@
+"""The parts of names by which lists find sessions: written by each commit, read by a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import LiteralString
+
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
+from perdure.stores.name_parts import LONG_NAME, end_of, is_renamed, parts_of
+from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.rows import Contents, Row, info_of_row
+from perdure.stores.protocol import Problem
+
+_ADD: LiteralString = """
+INSERT INTO perdure.name_part SELECT %s, p.part, %s FROM unnest(%s::bytea[]) AS p (part)
+ON CONFLICT DO NOTHING
+"""
+
+_REMOVE: LiteralString = """
+DELETE FROM perdure.name_part WHERE namespace = %s AND stream = %s AND part = ANY(%s::bytea[])
+"""
+
+_COUNT: LiteralString = """
+SELECT count(*) FROM (
+    SELECT 1 FROM perdure.name_part WHERE namespace = %s AND part >= %s AND part < %s LIMIT %s
+) AS p
+"""
+
+_COUNT_LONG: LiteralString = """
+SELECT count(*) FROM (
+    SELECT 1 FROM perdure.name_part WHERE namespace = %s AND part = %s LIMIT %s
+) AS p
+"""
+
+# OFFSET 0: the server begins with the parts, however few sessions it believes there are.
+_NAMED: LiteralString = """
+SELECT s.id, s.updated_at, s.info, s.header FROM (
+    SELECT namespace, stream FROM perdure.name_part
+    WHERE namespace = %s AND part >= %s AND part < %s
+    UNION SELECT namespace, stream FROM perdure.name_part WHERE namespace = %s AND part = %s
+    OFFSET 0
+) AS p CROSS JOIN LATERAL (
+    SELECT s.id, s.updated_at, s.info, b.header FROM perdure.stream AS s
+    JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+    WHERE s.namespace = p.namespace AND s.id = p.stream AND s.kind = 'session' AND NOT s.is_erased
+    OFFSET 0
+) AS s
+"""
+
+PARTS: LiteralString = "SELECT part, stream FROM perdure.name_part WHERE namespace = %s"
+
+SESSIONS: LiteralString = """
+SELECT id, info FROM perdure.stream WHERE namespace = %s AND kind = 'session'
+"""
+
+
+def listed_new(namespace: str, info: SessionInfo) -> list[Statement]:
+    """Lets lists find a new stream."""
+    return _changed(namespace, info.id, frozenset(), parts_of(info))
+
+
+def listed_changed(namespace: str, before: SessionInfo, after: SessionInfo) -> list[Statement]:
+    """Lets lists find a stream as `after` says, no longer as `before` says; mostly nothing."""
+    if not is_renamed(before, after):
+        return []
+    return _changed(namespace, after.id, parts_of(before), parts_of(after))
+
+
+def unlisted(namespace: str, info: SessionInfo) -> list[Statement]:
+    """Lets lists find a stream no longer."""
+    return _changed(namespace, info.id, parts_of(info), frozenset())
+
+
+def _changed(
+    namespace: str, stream: StreamId, old: frozenset[bytes], new: frozenset[bytes]
+) -> list[Statement]:
+    found: list[Statement] = []
+    if old - new:
+        found.append(Statement(_REMOVE, (namespace, stream, Contents(sorted(old - new)))))
+    if new - old:
+        found.append(Statement(_ADD, (namespace, stream, Contents(sorted(new - old)))))
+    return found
+
+
+async def named(db: Database, parts: Sequence[bytes], most: int) -> list[Row] | None:
+    """The sessions whose names or ids may have all of `parts`, newest activity first.
+
+    None where the index has more than `most` rows of the rarest part.
+    """
+    ns = db.namespace
+    counts = await db.ask(
+        *(Statement(_COUNT, (ns, part, end_of(part), most + 1)) for part in parts),
+        Statement(_COUNT_LONG, (ns, LONG_NAME, most + 1)),
+    )
+    *counted, long = [rows[0][0] for rows in counts]
+    fewest = min(counted)
+    if max(fewest, long) > most:
+        return None
+    if not fewest + long:
+        return []
+    part = parts[counted.index(fewest)]
+    (rows,) = await db.ask(Statement(_NAMED, (ns, part, end_of(part), ns, LONG_NAME)))
+    return sorted(rows, key=lambda row: (row[1], row[0]), reverse=True)
+
+
+def wrong_names(parts: Iterable[Row], sessions: Iterable[Row]) -> Iterator[Problem]:
+    """Every session whose parts are not those of its name and id."""
+    kept: dict[str, tuple[int, int]] = {}
+    for part, stream in parts:
+        count, mixed = kept.get(stream, (0, 0))
+        kept[stream] = count + 1, mixed ^ hash(bytes(part))
+    for id_, info in sessions:
+        right, mixed = parts_of(info_of_row(id_, info)), 0
+        for part in right:
+            mixed ^= hash(part)
+        if kept.pop(id_, (0, 0)) != (len(right), mixed):
+            text = "the parts of its name, by which lists find it, are wrong"
+            yield Problem(StreamId(id_), None, text)
+    for stream in sorted(kept):
+        yield Problem(StreamId(stream), None, "lists have parts of its name, and it is in none")

@@ -1,0 +1,91 @@
+"""A query finds the sessions with it in their name or id, whatever else is in the store."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.info import is_found
+from perdure.session.notes import SessionInfoChanged
+from perdure.stores import name_parts
+from perdure.stores.protocol import SessionStore
+from perdure.stores.retention.erase import EraseRequest, EraseService
+from tests.conformance.store.building import append, create, fork, header, said
+from tests.fakes.clock import START_MS
+
+NAMES = [f"Trip {number} to {'Straßburg' if number % 3 else 'Lyon'}" for number in range(40)]
+QUERIES = [
+    *("t", "zz", "7", "TRIP", "trip 1", "strassb", "n", "s1", "S3", "-", "lyon", "o l"),
+    *("Trip 11 to Straßburg", "Trip 11 to Straßburg!", "to straßburg and on from there"),
+]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that are so small that a list of a few sessions takes several."""
+    monkeypatch.setattr(name_parts, "FEW", 3)
+    monkeypatch.setattr(name_parts, "GROWTH", 2)
+
+
+async def filled(store: SessionStore) -> None:
+    for number, name in enumerate(NAMES):
+        title = name if number % 2 else None
+        own = header(f"s{number}", title=title, cwd=f"/{number % 2}")
+        await create(store, own, said(name, at=START_MS + number * 7 % 40))
+
+
+async def ids(store: SessionStore, query: str) -> list[str]:
+    return [info.id for info in await store.sessions(query=query)]
+
+
+@pytest.mark.usefixtures("few")
+async def test_pages_of_a_query_are_those_of_a_scan(store: SessionStore) -> None:
+    await filled(store)
+    every = await store.sessions(limit=None)
+    for query in QUERIES:
+        for cwd in (None, "/1"):
+            expected = [info for info in every if is_found(info, cwd, query)]
+            assert await store.sessions(limit=None, query=query, cwd=cwd) == expected, query
+            after, pages = None, 0
+            while page := await store.sessions(limit=3, query=query, cwd=cwd, after=after):
+                assert page == expected[3 * pages : 3 * pages + 3], query
+                after, pages = (page[-1].updated_at, page[-1].id), pages + 1
+            assert pages == -(-len(expected) // 3)
+
+
+async def test_query_follows_each_change_of_a_name(store: SessionStore) -> None:
+    await create(store, "s")
+    assert await ids(store, "first") == []
+    await append(store, StreamId("s"), said("First words"))
+    assert await ids(store, "first w") == ["s"]
+    await append(store, StreamId("s"), said("Second words"))
+    await append(store, StreamId("s"), new_side(SessionInfoChanged(title="Harbour plan")))
+    assert await ids(store, "first") == await ids(store, "second") == []
+    assert await ids(store, "OUR PLAN") == ["s"]
+    await append(store, StreamId("s"), new_side(SessionInfoChanged(title="y" * 300 + " end")))
+    assert await ids(store, "harbour") == []
+    assert await ids(store, "y END") == ["s"]
+    await append(store, StreamId("s"), new_side(SessionInfoChanged(title=None)))
+    assert await ids(store, "first") == ["s"]
+    assert (await store.verify()).problems == ()
+
+
+async def test_query_finds_a_fork_by_the_name_it_inherits(store: SessionStore) -> None:
+    await create(store, header("origin", title="Harbour plan"), said("hello"))
+    await fork(store, StreamId("origin"), "branch")
+    assert sorted(await ids(store, "harbour")) == ["branch", "origin"]
+    assert (await store.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+async def test_query_finds_no_session_that_was_erased(store: SessionStore) -> None:
+    await create(store, header("gone", title="Harbour plan"), said("hello"))
+    await create(store, header("stays", title="Harbour view"), said("hello"))
+    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone")
+    await cast("EraseService", store).erase(request)
+    assert await ids(store, "harbour") == ["stays"]
+    assert await ids(store, "gone") == []
+    assert (await store.verify()).problems == ()

@@ -1,0 +1,97 @@
+"""Parts of names in a file: written as names change, added to old files, erased to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.notes import SessionInfoChanged
+from perdure.stores.retention.erase import EraseRequest
+from tests.conformance.store.building import append, create, header, said
+from tests.fakes.clock import START_MS
+from tests.fakes.raw_database import raw_database
+from tests.integration.sqlite.conftest import Opener
+
+S = StreamId("s")
+TITLE = "Canary 7f3a9c of Zanzibar"
+
+
+@pytest.fixture
+def named() -> Iterator[list[str]]:
+    """The statements about parts of names, of every connection that is opened."""
+    found: list[str] = []
+
+    def note(event: dict[str, Any]) -> None:
+        if "name_part" in event["sql"]:
+            found.append(event["sql"].split()[0])
+
+    def hook(db: Any) -> None:
+        db.trace_v2(apsw.SQLITE_TRACE_STMT, note)
+
+    apsw.connection_hooks.append(hook)
+    yield found
+    apsw.connection_hooks.remove(hook)
+
+
+async def test_append_that_changes_no_name_writes_no_part(
+    named: list[str], open_store: Opener
+) -> None:
+    store = await open_store()
+    await create(store, S, said("first words"))
+    assert set(named) >= {"INSERT"}
+    named.clear()
+    for number in range(10):
+        await append(store, S, said(f"more {number}"))
+    await append(store, S, new_side(SessionInfoChanged(cwd="/elsewhere")))
+    assert named == []
+    await append(store, S, new_side(SessionInfoChanged(title="first word")))
+    assert sorted(set(named)) == ["DELETE", "INSERT"]
+
+
+async def test_file_of_an_older_schema_gets_the_parts_of_its_names(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store, header("s", title=TITLE), said("hello"))
+    await create(store, "gone", said("hello"))
+    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone"))
+    await store.close()
+    with raw_database(path) as db:
+        before = db.execute("SELECT * FROM name_part").fetchall()
+        db.execute("DROP TABLE name_part; PRAGMA user_version = 10")
+
+    store = await open_store()
+    assert [info.id for info in await store.sessions(query="zanzibar")] == ["s"]
+    assert (await store.verify()).problems == ()
+    with raw_database(path) as db:
+        assert db.execute("SELECT * FROM name_part").fetchall() == before
+
+
+@pytest.mark.parametrize("how", ["erased", "renamed and erased", "removed"])
+async def test_no_part_of_a_name_is_left_in_the_file(
+    how: str, open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store, header("s", title=TITLE), said("hello"))
+    for number in range(60):  # pages that are split and joined around its parts
+        await create(store, header(f"other{number}", title=f"Canoe {number} of Zagreb"))
+    if how == "renamed and erased":
+        await append(store, S, new_side(SessionInfoChanged(title="Zanzibar 7f3a9c Canary")))
+    if how == "removed":
+        assert await store.remove(S)
+    else:
+        await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s"))
+    assert (await store.verify()).problems == ()
+    await store.close()
+    folded = TITLE.casefold()
+    pieces = {folded[at : at + 5].encode() for at in range(len(folded) - 4)}
+    common = {piece for piece in pieces if piece in b"canoe of zagreb"}
+    content = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.is_file())
+    left = {piece for piece in pieces - common if piece in content}
+    assert {piece for piece in left if piece.strip() not in b" of z"} == set()

@@ -1,0 +1,92 @@
+"""Parts of names: each place of a name begins one, and a query asks for some of its own."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo, is_found
+from perdure.stores.name_parts import (
+    LONG_NAME,
+    MOST_CHARACTERS,
+    MOST_SOUGHT,
+    PART_CHARACTERS,
+    end_of,
+    is_renamed,
+    parts_of,
+    rounds,
+    sought_parts,
+)
+
+NAMED = SessionInfo(
+    id=StreamId("id-7"), kind="session", origin="user", created_at=0, updated_at=0, title="Straße"
+)
+
+
+def named(title: str) -> SessionInfo:
+    return msgspec.structs.replace(NAMED, title=title)
+
+
+def may_have(info: SessionInfo, query: str) -> bool:
+    """Whether the index gives the session for every part of the query."""
+    parts = parts_of(info)
+    return all(
+        any(sought <= part < end_of(sought) for part in parts) or LONG_NAME in parts
+        for sought in sought_parts(query)
+    )
+
+
+LETTERS = st.text("aAb\u00df\u1e9e\u0130\u0131\u017f 7-\u00e9\U0010ffff\ud800", max_size=40)
+
+
+@given(LETTERS, LETTERS)
+def test_index_leaves_no_session_out_that_a_list_shows(title: str, query: str) -> None:
+    info = named(title)
+    if is_found(info, None, query):
+        assert may_have(info, query)
+
+
+@given(LETTERS, st.integers(0, 40), st.integers(1, 40))
+def test_every_piece_of_a_name_is_the_beginning_of_a_part(title: str, at: int, size: int) -> None:
+    info = named(title)
+    query = info.name[at : at + size]
+    assert is_found(info, None, query)
+    assert may_have(info, query)
+
+
+def test_query_no_longer_than_a_part_is_decided_by_the_index() -> None:
+    info = named("Plan the trip")
+    for query in ("x", "zz", "tripp", "the  tr", "id-8", "id-7 "):
+        assert not is_found(info, None, query)
+        assert not may_have(info, query)
+    assert all(may_have(info, query) for query in ("P", "AN", "the trip", "D-7", ""))
+
+
+def test_long_names_and_long_queries_have_few_parts() -> None:
+    within, beyond = named("x" * MOST_CHARACTERS), named("y" * (MOST_CHARACTERS + 1))
+    assert LONG_NAME not in parts_of(within)
+    assert parts_of(beyond) == {LONG_NAME, b"id-7", b"d-7", b"-7", b"7"}
+    sought = sought_parts("".join(map(chr, range(0x4E00, 0x4E00 + 1_000))))
+    assert len(sought) == MOST_SOUGHT
+    assert sought[-1].decode() == "".join(map(chr, range(0x4E00 + 992, 0x4E00 + 1_000)))
+    assert [len(part) for part in sought_parts("seventeen letters")] == [PART_CHARACTERS] * 3
+
+
+def test_sessions_that_no_list_shows_have_no_parts() -> None:
+    assert parts_of(msgspec.structs.replace(NAMED, status="erased")) == frozenset()
+    assert parts_of(msgspec.structs.replace(NAMED, kind="flow")) == frozenset()
+
+
+def test_only_what_changes_the_name_renames() -> None:
+    said = msgspec.structs.replace(NAMED, updated_at=9, messages=4, cwd="/a", status="ended")
+    assert not is_renamed(NAMED, said)
+    for changes in ({"title": None}, {"first_text": "Hi"}, {"status": "erased"}):
+        assert is_renamed(NAMED, msgspec.structs.replace(NAMED, **changes))
+
+
+def test_rounds_read_more_and_more() -> None:
+    assert list(islice(rounds(), 3)) == [64, 256, 1_024]
