@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from contextlib import suppress
 
 import psycopg
@@ -103,27 +104,31 @@ async def test_lease_of_a_turn_that_runs_in_this_process_is_not_taken_back() -> 
     await stage.memory.release_lease(lease)
 
 
-async def cut_connections(address: str, is_over: asyncio.Event) -> None:
-    """Cut the connections of perdure to its server again and again."""
-    chance = random.Random(7)
-    async with await psycopg.AsyncConnection.connect(address, autocommit=True) as db:
-        while not is_over.is_set():
-            await asyncio.sleep(chance.uniform(0.005, 0.04))
-            await db.execute(_CUT)
+async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
+    """Cut the connections of perdure to its server."""
+    await asyncio.sleep(after_s)
+    await db.execute(_CUT)
 
 
 @pytest.mark.parametrize("sends", [60, pytest.param(277, marks=ALL_ONLY)])
 async def test_no_send_is_refused_after_postgres_faults(
     postgres: PostgresServer, sends: int
 ) -> None:
-    address = postgres.take()
-    is_over = asyncio.Event()
+    """Two of three sends are cut, somewhere in the time that the last whole one took."""
+    address, chance = postgres.take(), random.Random(7)
     failed = refused = answered = 0
+    whole_s = 0.02
     agent = Agent("helper", model="scripted:echo", limits=Limits(max_turns=10_000))
-    async with open_store(address) as store, Runtime(store, [agent]) as runtime:
+    async with (
+        open_store(address) as store,
+        Runtime(store, [agent]) as runtime,
+        await psycopg.AsyncConnection.connect(address, autocommit=True) as db,
+    ):
         chat: Chat | None = await runtime.start(agent, id="s")
-        cutting = asyncio.ensure_future(cut_connections(address, is_over))
         for number in range(sends):
+            after_s = chance.uniform(0, whole_s)
+            cutting = asyncio.ensure_future(cut_connections(db, after_s)) if number % 3 else None
+            begun_s = time.monotonic()
             try:
                 if chat is None:
                     chat = await runtime.resume("s")
@@ -131,14 +136,15 @@ async def test_no_send_is_refused_after_postgres_faults(
                         await chat.turn
                 await chat.send(f"message {number}")
                 answered += 1
+                whole_s = whole_s if cutting else time.monotonic() - begun_s
             except LeaseHeld:
                 refused += 1
                 chat = None
             except PerdureError:
                 failed += 1
                 chat = None
-        is_over.set()
-        await cutting
+            if cutting is not None:
+                await cutting
         told = f"{sends} sends: {answered} answered, {failed} failed, {refused} refused"
         print(told)  # noqa: T201 - what the run shows, with -s
         with suppress(PerdureError):  # the connections that were cut last
