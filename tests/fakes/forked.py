@@ -38,6 +38,7 @@ SERVER.set_forkserver_preload(
         "tests.crash.children.invoker",
         "tests.crash.children.mover",
         "tests.crash.children.turn",
+        "tests.fakes.built_commands",
     ]
 )
 

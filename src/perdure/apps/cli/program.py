@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Protocol, cast
 
 import typer
@@ -18,6 +19,7 @@ from perdure.stores.access.collector import collector_paused
 
 _COMPLETION = "perdure.apps.cli.surface.command"
 _ASKED_TO_COMPLETE = "__complete"
+_VERSION = ("--version", "-V")
 
 COMMANDS: Mapping[str, str] = {
     "demo": "perdure.apps.demo.command",
@@ -55,8 +57,7 @@ def run(words: Sequence[str]) -> int:
     """
     if words and words[0] == _ASKED_TO_COMPLETE:
         return _complete(words[1:])
-    with collector_paused():
-        command = typer.main.get_command(_program(words[0] if words else None))
+    command = command_line(words[0] if words else None)
     if "--help" in words[: words.index("--") if "--" in words else None]:
         show_lines(page_lines(shape_of(command).at(words), width(), out_style()))
         return DONE
@@ -74,9 +75,23 @@ def _complete(words: Sequence[str]) -> int:
     completion: Any = importlib.import_module(_COMPLETION)
     shell, rest = (words[0], words[1:]) if words else ("", ())
     before: list[str] = completion.split_typed(shell, rest)[0]
-    shape = shape_of(typer.main.get_command(_program(before[0] if before else None)))
+    shape = shape_of(command_line(before[0] if before else None))
     code: int = completion.complete(shell, rest, shape)
     return code
+
+
+def command_line(wanted: str | None) -> Any:
+    """What reads the command line of `wanted`, or of every command where that is none of them.
+
+    A process builds it once: that takes longer than most commands.
+    """
+    return _built(wanted if wanted in (*COMMANDS, *_VERSION) else None)
+
+
+@cache
+def _built(wanted: str | None) -> Any:
+    with collector_paused():
+        return typer.main.get_command(_program(wanted))
 
 
 def shape_of(command: object) -> Command:
@@ -93,7 +108,7 @@ def _program(wanted: str | None) -> typer.Typer:
     """The program with the command `wanted`; with all commands where that is none of them."""
     program = typer.Typer(rich_markup_mode=None, no_args_is_help=True, add_completion=False)
     program.callback()(_perdure)
-    if wanted in ("--version", "-V"):
+    if wanted in _VERSION:
         names: list[str] = []
     else:
         names = [wanted] if wanted is not None and wanted in COMMANDS else list(COMMANDS)
@@ -115,8 +130,7 @@ def _perdure(
     _is_version: Annotated[
         bool,
         typer.Option(
-            "--version",
-            "-V",
+            *_VERSION,
             callback=_show_version,
             is_eager=True,
             help="Show the version and exit.",
