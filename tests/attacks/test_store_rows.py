@@ -6,6 +6,7 @@ The schema is ours, so the file is opened; the rows are what no program of ours 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable
 from pathlib import Path
 
@@ -145,12 +146,25 @@ FORMS = {
 }
 
 
-async def received(path: Path, form: str) -> Path:
-    store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1))
-    await plant(store, WORD)
-    await store.reindex()
-    await say(store, "not indexed yet", stream=FIRST)
-    await store.close()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store file before its rows are broken; each test breaks a copy."""
+    path = tmp_path_factory.mktemp("whole") / "store.db"
+
+    async def fill() -> None:
+        store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1))
+        await plant(store, WORD)
+        await store.reindex()
+        await say(store, "not indexed yet", stream=FIRST)
+        await store.close()
+
+    asyncio.run(fill())
+    assert not path.with_name("store.db-wal").exists(), "a copy of the file lacks what is there"
+    return path
+
+
+def received(whole: Path, path: Path, form: str) -> Path:
+    shutil.copyfile(whole, path)
     with raw_database(path) as db:
         db.execute(FORMS[form]).fetchall()
     return path
@@ -260,7 +274,9 @@ FAILED_BEFORE = (
         for form in FORMS
     ],
 )
-async def test_broken_rows_end_in_values_or_clear_errors(form: str, tmp_path: Path) -> None:
-    path = await received(tmp_path / "received.db", form)
+async def test_broken_rows_end_in_values_or_clear_errors(
+    form: str, whole: Path, tmp_path: Path
+) -> None:
+    path = received(whole, tmp_path / "received.db", form)
     async with asyncio.timeout(LIMIT_S):
         await use(path)
