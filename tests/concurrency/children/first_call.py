@@ -31,8 +31,8 @@ async def main(provider: str) -> None:
         models = default_models(environment, ManualClock(), keyring=lambda _: None)
         model = f"{provider}:some-model"
         await models.load([model])
-        before = set(sys.modules)
         request = ModelRequest(model, (perdure.user("hello"),))
+        before = set(sys.modules)
         deltas = [delta async for delta in models.stream(request)]
         assert any(getattr(delta, "text", "") for delta in deltas)
         assert len(server.requests) == 1  # the rehearsal sent none
