@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure import blocking as blocking
     from perdure import errors as errors
     from perdure import testing as testing
+    from perdure import types as types
     from perdure.bounds.limits import InputLimits as InputLimits
     from perdure.bounds.limits import use_input_limits as use_input_limits
     from perdure.client.agents.agent import Agent as Agent
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from perdure.client.session import Session as Session
     from perdure.client.store import Store as Store
     from perdure.client.watch import Watch as Watch
+    from perdure.client.wire import wire as wire
     from perdure.context.build import Context as Context
     from perdure.engine.flows.rules.pending import FlowWait as FlowWait
     from perdure.engine.hooks.points import Block as Block
@@ -133,7 +135,6 @@ if TYPE_CHECKING:
     from perdure.errors import Waiting as Waiting
     from perdure.errors import WrongArgument as WrongArgument
     from perdure.events.consumer import Follower as Follower
-    from perdure.events.projection import wire as wire
     from perdure.events.types import Event as Event
     from perdure.events.types import LiveEvent as LiveEvent
     from perdure.events.types import Snapshot as Snapshot
@@ -158,6 +159,7 @@ if TYPE_CHECKING:
     from perdure.session.kinds import CustomMessage as CustomMessage
     from perdure.session.kinds import ModelChange as ModelChange
     from perdure.session.kinds import ThinkingChange as ThinkingChange
+    from perdure.session.kinds import raw_data as raw_data
     from perdure.session.media.inline import InlineMedia as InlineMedia
     from perdure.session.media.inline import content as content
     from perdure.session.media.inline import media as media
@@ -191,7 +193,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_MODULES = ("blocking", "errors", "testing")
+_MODULES = ("blocking", "errors", "testing", "types")
 """Public modules of this package."""
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -239,6 +241,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Turn",
     ),
     "perdure.client.watch": ("Watch",),
+    "perdure.client.wire": ("wire",),
     "perdure.events.consumer": ("Follower",),
     "perdure.context.build": ("Context",),
     "perdure.engine.flows.rules.pending": ("FlowWait",),
@@ -326,7 +329,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Waiting",
         "WrongArgument",
     ),
-    "perdure.events.projection": ("wire",),
     "perdure.events.types": (
         "Event",
         "LiveEvent",
@@ -362,6 +364,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "CustomMessage",
         "ModelChange",
         "ThinkingChange",
+        "raw_data",
     ),
     "perdure.session.media.inline": (
         "InlineMedia",

@@ -39,6 +39,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     v: int
     body: bytes
 
+    def __repr__(self) -> str:
+        what = "erased" if self.is_erased else f"{len(self.body)} bytes"
+        return f"<Entry {self.id!r} {self.kind} {what}>"
+
     @property
     def id(self) -> EntryId:
         """``<stream>/<seq>``."""

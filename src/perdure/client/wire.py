@@ -1,0 +1,113 @@
+"""The JSON form of what the library returns, events included."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence, Set
+from datetime import date
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, cast, overload
+
+import msgspec
+
+from perdure.errors import PerdureError, WrongArgument
+from perdure.events import projection
+from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
+from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.entries import Entry
+from perdure.session.info import StreamKind
+from perdure.session.messages import UnknownPart
+
+
+@overload
+def wire(value: AnyEvent, kind: StreamKind = "session") -> dict[str, object]: ...
+@overload
+def wire(value: object, kind: StreamKind = "session") -> object: ...
+@takes_declared
+def wire(value: object, kind: StreamKind = "session") -> object:
+    """Return `value`, an event or what another call returned, as JSON data.
+
+    Shape: an event, of a stream of `kind`, has ``sessionId`` or ``flowId``, ``type``,
+    ``timestamp``; a durable event ``sequenceNumber`` (``index`` from the second event of an entry
+    on, ``more`` where another follows), a live one ``of`` and ``n``; then its payload. Any other
+    value is an object of its fields; an entry's ``body`` is JSON too, and None if it was erased.
+    Paths and times are text, an error is its ``code``, ``message`` and facts.
+    Raises: WrongArgument for handles and what else has no JSON form.
+    """
+    if isinstance(value, Event | LiveEvent | Snapshot):
+        return projection.wire(value, kind)
+    result: list[object] = [None]
+    waiting: list[tuple[object, Any, int | str]] = [(value, result, 0)]
+    while waiting:  # a loop: trees are deeper than Python's stack
+        part, holder, place = waiting.pop()
+        level = _level_of(part)
+        if isinstance(level, dict):
+            fields: dict[str, object] = dict.fromkeys(level)
+            waiting += [(each, fields, name) for name, each in level.items()]
+            holder[place] = fields
+        elif isinstance(level, list):
+            items: list[object] = [None] * len(level)
+            waiting += [(each, items, number) for number, each in enumerate(level)]
+            holder[place] = items
+        else:
+            holder[place] = level
+    return result[0]
+
+
+def _level_of(value: object) -> str | float | dict[str, object] | list[object] | None:
+    """Return `value` as JSON but for what it contains. Raises: WrongArgument."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str | int | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date | PurePath):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return _parts_of(value)
+
+
+def _parts_of(value: object) -> dict[str, object] | list[object] | str | float | None:
+    if isinstance(value, msgspec.Raw):
+        return _level_of(msgspec.json.decode(value))
+    if isinstance(value, PerdureError):
+        return {"code": value.code, "message": str(value), **value.facts()}
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value)
+        return {str(key): each for key, each in entries.items()}
+    if isinstance(value, Sequence | Set):
+        return list(cast("Sequence[object] | Set[object]", value))
+    return _fields_of(value)
+
+
+def _fields_of(value: object) -> dict[str, object] | list[object] | str | float | None:
+    if isinstance(value, Entry):
+        return _entry_fields(value)
+    if isinstance(value, UnknownPart):
+        return _level_of(value.raw)
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {} if config.tag is None else {config.tag_field or "type": config.tag}
+        names = value.__struct_fields__
+        values = {name: getattr(value, name) for name in names}
+        return tag | {name: each for name, each in values.items() if each is not msgspec.UNSET}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    kind = type(value).__name__
+    raise WrongArgument(f"wire takes events and returned values, not {kind}", argument="value")
+
+
+def _entry_fields(entry: Entry) -> dict[str, object]:
+    body: object = None
+    if entry.body:
+        try:
+            body = msgspec.json.decode(entry.body)
+        except (ValueError, RecursionError):  # an opaque entry: its bytes
+            body = entry.body
+    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    return {"id": entry.id, **fields, "body": body}
