@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from perdure.client.session import Session as Session
     from perdure.client.store import Store as Store
     from perdure.client.watch import Watch as Watch
-    from perdure.client.wire import wire as wire
     from perdure.context.build import Context as Context
     from perdure.engine.flows.rules.pending import FlowWait as FlowWait
     from perdure.engine.hooks.points import Block as Block
@@ -138,6 +137,7 @@ if TYPE_CHECKING:
     from perdure.events.types import Event as Event
     from perdure.events.types import LiveEvent as LiveEvent
     from perdure.events.types import Snapshot as Snapshot
+    from perdure.events.wire import wire as wire
     from perdure.models.prices import Price as Price
     from perdure.models.prices import dollars as dollars
     from perdure.session.codec import body_of as body_of
@@ -241,7 +241,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Turn",
     ),
     "perdure.client.watch": ("Watch",),
-    "perdure.client.wire": ("wire",),
     "perdure.events.consumer": ("Follower",),
     "perdure.context.build": ("Context",),
     "perdure.engine.flows.rules.pending": ("FlowWait",),
@@ -334,6 +333,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "LiveEvent",
         "Snapshot",
     ),
+    "perdure.events.wire": ("wire",),
     "perdure.models.prices": (
         "Price",
         "dollars",

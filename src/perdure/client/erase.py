@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
 
+from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.conversation.scratch import without_scratch
 from perdure.client.processes import this_process
 from perdure.errors import SessionExists, SessionNotFound, Unsupported
-from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.stores.protocol import EMPTY, SessionStore
 from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
@@ -123,13 +124,37 @@ async def erase_session(
     backend: SessionStore,
     outside: Outside,
     session: StreamId,
+    *,
+    forks: ForkPolicy,
+    by: str | None,
+    expected_head: int | None = None,
+) -> Certificate:
+    """Erase one session. Raises: as ``EraseService.erase``; Unsupported."""
+    amount("expected_head", expected_head, least=EMPTY)
+    asked = _request(outside, "session", session, by)
+    asked = msgspec.structs.replace(asked, forks=forks, expected_head=expected_head)
+    return await without_scratch(backend, await require_erasing(backend).erase(asked))
+
+
+async def erase_entries(
+    backend: SessionStore,
+    outside: Outside,
+    entries: Sequence[EntryId],
+    *,
     forks: ForkPolicy,
     by: str | None,
 ) -> Certificate:
-    """Erase one session. Raises: as ``EraseService.erase``; Unsupported."""
-    asked = _request(outside, "session", session, by)
-    asked = msgspec.structs.replace(asked, forks=forks)
-    return await without_scratch(backend, await require_erasing(backend).erase(asked))
+    """Erase single entries, all of one session. Raises: as ``EraseService.erase``; Unsupported."""
+    service = require_erasing(backend)
+    if not backend.capabilities.erase:
+        raise Unsupported("erasing single entries", backend.address.partition(":")[0])
+    session, _ = entry_place(entries[0])
+    asked = msgspec.structs.replace(
+        _request(outside, "entries", session, by),
+        forks=forks,
+        entries=tuple(sorted({entry_place(entry)[1] for entry in entries})),
+    )
+    return await service.erase(asked)
 
 
 async def erase_subject(

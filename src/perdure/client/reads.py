@@ -191,7 +191,11 @@ class SessionReader:
         entries = await self._newest(last, MESSAGE)
         try:
             with collector_paused():
-                return [message for entry in entries if (message := entry.message) is not None]
+                return [
+                    message
+                    for entry in entries
+                    if not entry.is_erased and (message := entry.message) is not None
+                ]
         except CorruptLog:
             if (await self._look()).info.status == "erased":
                 raise Erased(self.id) from None

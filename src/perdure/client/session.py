@@ -16,17 +16,18 @@ from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
 from perdure.client.conversation.append import Appender, ExpectedLeaf
 from perdure.client.conversation.hook_points import ask_hooks
-from perdure.client.erase import erase_session
+from perdure.client.erase import erase_entries, erase_session
 from perdure.client.reads import EntryRef, OpenQuestion, open_questions
 from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import InvalidEntry, LeafConflict, TurnOpen
+from perdure.errors import InvalidEntry, LeafConflict, TurnOpen, WrongArgument
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.fold import undone_of
+from perdure.session.ids import entry_place
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.notes import (
@@ -337,13 +338,52 @@ class Session(Appender):
             replace=replace,
         )
 
-    async def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
+    async def erase(
+        self,
+        *,
+        forks: ForkPolicy = "refuse",
+        by: str | None = None,
+        expected_head: int | None = None,
+    ) -> Certificate:
         """Take the session out of the store, for good; see `Store.erase`.
 
-        Raises: SessionHasForks; Unsupported; SessionNotFound for a draft.
+        With `expected_head` only if that is still its head.
+        Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
         store = self._backing.store
-        return await erase_session(store, self._outside, self.id, forks, by)
+        return await erase_session(
+            store, self._outside, self.id, forks=forks, by=by, expected_head=expected_head
+        )
+
+    async def erase_entries(
+        self,
+        entries: Sequence[EntryRef],
+        *,
+        forks: ForkPolicy = "refuse",
+        by: str | None = None,
+    ) -> Certificate:
+        """Erase the bodies of single entries of the session, for good; their places stay.
+
+        Labels, records of tool calls, summaries and search texts that repeat them go too, with
+        media that nothing else shows and the kept original of an import. Contexts skip them.
+        `forks` says what happens where forks share an entry: "refuse", "keep" it there, or "erase"
+        it for them too. `by` as for `erase`; docs/guides/erasure.md says more.
+        Durable: as `Store.erase`.
+        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
+        part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
+        """
+        await self.flush()
+        self._require_session("erasing entries")
+        if isinstance(entries, str) or not entries:
+            raise WrongArgument("erase_entries takes a list of entries", argument="entries")
+        found = [await self._resolve(entry) for entry in entries]
+        for entry in found:
+            if entry_place(entry)[0] != self.id:
+                reason = f"{entry} is shared with another session: erase it there"
+                raise InvalidEntry(reason, told=reason)
+        done = await erase_entries(self._backing.store, self._outside, found, forks=forks, by=by)
+        await self._look()
+        return done
 
     def asking(self, hooks: Hooks) -> Session:
         """A handle of the same session that asks `hooks` after the ones this handle asks."""

@@ -547,22 +547,33 @@ class Store:
         everything: bool = False,
         forks: ForkPolicy = "refuse",
         by: str | None = None,
+        expected_head: int | None = None,
     ) -> Certificate:
         """Take a session, all sessions of a subject or everything out of the store, for good.
 
         `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
         share with it, or "erase" them too; with a subject, or everything, they are always erased.
-        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed.
+        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed. With
+        `expected_head` a session is erased only if that is still its head.
 
         Durable: one operation, which a kill at any moment does not leave half done: the next who
         opens the store goes on with it.
-        Raises: SessionNotFound, SessionHasForks; Unsupported; ValueError unless one of
-        `session`, `subject` and `everything` is given, and only one.
+        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless one
+        of `session`, `subject` and `everything` is given, and only one.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("say what to erase: a session, a subject, or everything")
         if session is not None:
-            return await erase_session(self.backend, self.outside, StreamId(session), forks, by)
+            return await erase_session(
+                self.backend,
+                self.outside,
+                StreamId(session),
+                forks=forks,
+                by=by,
+                expected_head=expected_head,
+            )
+        if expected_head is not None:
+            raise WrongArgument("expected_head is for one session", argument="expected_head")
         if subject is not None:
             require_subject(subject)
             return await erase_subject(self.backend, self.outside, subject, by)

@@ -75,7 +75,7 @@ def emit(window: ContextWindow) -> Emitted:
     for shown in shown_entries(window):
         if shown.message is not None:
             said.append(ContextMessage(shown.message, shown.entry.id))
-        elif not is_readable(shown.entry):
+        elif not shown.entry.is_erased and not is_readable(shown.entry):
             skips.append((shown.entry.id, 1))
     for each in said:
         count = _unknown_parts(each.message)

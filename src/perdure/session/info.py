@@ -297,6 +297,29 @@ def redact(header: StreamHeader) -> StreamHeader:
     return msgspec.structs.replace(header, title=None, cwd=None, metadata=None, subject=None)
 
 
+class ListText(msgspec.Struct, frozen=True):
+    """What a list shows of the messages of a session: `SessionInfo.first_text` and `updated_at`.
+
+    `updated_at` is None where the session has no message of its own.
+    """
+
+    first_text: str | None
+    updated_at: int | None
+
+
+def listed_text(stream: StreamId, tree: Iterable[Entry]) -> ListText:
+    """Return what a list shows of `tree`, the entries that the session `stream` sees, in order."""
+    first_text: str | None = None
+    times: list[int] = []
+    for entry in tree:
+        role = role_of(entry)
+        if role == "user" and first_text is None:
+            first_text = _beginning(entry)
+        if role in ("user", "assistant") and entry.stream == stream:
+            times.append(entry.at)
+    return ListText(first_text, max(times, default=None))
+
+
 def _beginning(entry: Entry) -> str | None:
     try:
         message = entry.message

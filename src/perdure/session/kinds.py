@@ -123,8 +123,11 @@ class _RawData(msgspec.Struct):
 def raw_data(body: bytes) -> bytes:
     """The data in the body of a ``custom`` entry, as the JSON it was given in.
 
-    Raises: ValueError when `body` is no such body.
+    Raises: WrongArgument for what is not bytes; ValueError when `body` is no such body.
     """
+    if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
+        kind = type(body).__name__
+        raise WrongArgument(f"raw_data takes bytes, not {kind}", argument="body")
     return bytes(msgspec.json.decode(body, type=_RawData).data)
 
 

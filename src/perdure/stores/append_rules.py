@@ -201,9 +201,21 @@ def plan_append(
         entries=tuple(arrival.entries),
         leaf=arrival.leaf,
         open_turn=arrival.open_turn,
-        info=info_after(state.info, arrival.entries, arrival.bodies),
+        info=_listed(info_after(state.info, arrival.entries, arrival.bodies), write),
         aliases=tuple(arrival.aliases),
         epoch=write.lease.epoch if write.lease else 0,
+    )
+
+
+def _listed(info: SessionInfo, write: Write) -> SessionInfo:
+    """`info` with what is left of the messages' text where `write` says that some were erased."""
+    if not isinstance(write, ErasingWrite) or write.listed is None:
+        return info
+    at = write.listed.updated_at
+    return msgspec.structs.replace(
+        info,
+        first_text=write.listed.first_text,
+        updated_at=info.created_at if at is None else at,
     )
 
 

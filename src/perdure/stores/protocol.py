@@ -27,7 +27,7 @@ from perdure.errors import ConfigError
 from perdure.session.entries import Entry, NewEntry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import OpenTurn, SessionInfo, SessionScope, Sought, StreamHeader
+from perdure.session.info import ListText, OpenTurn, SessionInfo, SessionScope, Sought, StreamHeader
 from perdure.session.search.values import Hit, SearchQuery
 
 EMPTY = -1
@@ -90,7 +90,9 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErasingWrite(Write, frozen=True, kw_only=True):
-    """What an erasure itself appends, to say what was erased; only backends make it."""
+    """What an erasure appends; only backends make it. `listed`, if any, is what lists show then."""
+
+    listed: ListText | None = None
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

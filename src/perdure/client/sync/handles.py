@@ -504,12 +504,36 @@ class Session(Handle[AsyncSession]):
             )
         )
 
-    def erase(self, *, forks: ForkPolicy = "refuse", by: str | None = None) -> Certificate:
+    def erase(
+        self,
+        *,
+        forks: ForkPolicy = "refuse",
+        by: str | None = None,
+        expected_head: int | None = None,
+    ) -> Certificate:
         """Take the session out of the store, for good; see `Store.erase`.
 
-        Raises: SessionHasForks; Unsupported; SessionNotFound for a draft.
+        With `expected_head` only if that is still its head.
+        Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
-        return self.portal.call(self.asynchronous.erase(forks=forks, by=by))
+        return self.portal.call(
+            self.asynchronous.erase(forks=forks, by=by, expected_head=expected_head)
+        )
+
+    def erase_entries(
+        self, entries: Sequence[EntryRef], *, forks: ForkPolicy = "refuse", by: str | None = None
+    ) -> Certificate:
+        """Erase the bodies of single entries of the session, for good; their places stay.
+
+        Labels, records of tool calls, summaries and search texts that repeat them go too, with
+        media that nothing else shows and the kept original of an import. Contexts skip them.
+        `forks` says what happens where forks share an entry: "refuse", "keep" it there, or "erase"
+        it for them too. `by` as for `erase`; docs/guides/erasure.md says more.
+        Durable: as `Store.erase`.
+        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
+        part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
+        """
+        return self.portal.call(self.asynchronous.erase_entries(entries, forks=forks, by=by))
 
     def asking(self, hooks: Hooks) -> Session:
         """A handle of the same session that asks `hooks` after the ones this handle asks."""
@@ -871,21 +895,28 @@ class Store(Handle[AsyncStore]):
         everything: bool = False,
         forks: ForkPolicy = "refuse",
         by: str | None = None,
+        expected_head: int | None = None,
     ) -> Certificate:
         """Take a session, all sessions of a subject or everything out of the store, for good.
 
         `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
         share with it, or "erase" them too; with a subject, or everything, they are always erased.
-        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed.
+        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed. With
+        `expected_head` a session is erased only if that is still its head.
 
         Durable: one operation, which a kill at any moment does not leave half done: the next who
         opens the store goes on with it.
-        Raises: SessionNotFound, SessionHasForks; Unsupported; ValueError unless one of
-        `session`, `subject` and `everything` is given, and only one.
+        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless one
+        of `session`, `subject` and `everything` is given, and only one.
         """
         return self.portal.call(
             self.asynchronous.erase(
-                session, subject=subject, everything=everything, forks=forks, by=by
+                session,
+                subject=subject,
+                everything=everything,
+                forks=forks,
+                by=by,
+                expected_head=expected_head,
             )
         )
 

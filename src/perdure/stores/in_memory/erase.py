@@ -25,6 +25,7 @@ from perdure.stores.retention.cascade import (
     streams_to_read,
     takings,
 )
+from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
 from perdure.stores.retention.erase import (
     Certificate,
     Counts,
@@ -48,14 +49,18 @@ def erase(
     random: RandomSource,
 ) -> Certificate:
     """As ``EraseService.erase``; adds to `earlier`, the certificates so far."""
-    policy = request.forks if request.scope == "session" else "erase"
-    relations = _relations(heap)
-    reach = reach_of(_roots(heap, request), relations, policy)
-    takes = [each for each in _takings(heap, reach, relations) if _is_worth_it(heap, each)]
-    if not takes and request.scope == "session":
-        for certificate in reversed(earlier):
-            if any(session.session == request.name for session in certificate.sessions):
-                return certificate
+    relations, roots = _relations(heap), _roots(heap, request)
+    if request.is_of_session:
+        request.require_head(heap.streams[roots[0]].state)
+    if request.scope == "entries":
+        reach = reach_of_entries(roots[0], relations)
+        found = _entry_erasures(heap, request, reach)
+    else:
+        reach = reach_of(roots, relations, request.fork_policy)
+        found = _takings(heap, reach, relations)
+    takes = [each for each in found if _is_worth_it(heap, each)]
+    if not takes and request.is_of_session and (done := request.answered_by(earlier)):
+        return done
     outside = [copy for each in takes for copy in copies.outside(_notes(heap, each))]
     bodies: list[bytes] = []
     sessions = _erase_streams(heap, takes, request, random, bodies)
@@ -77,7 +82,7 @@ def erase(
 
 
 def _roots(heap: Heap, request: EraseRequest) -> list[StreamId]:
-    if request.scope == "session":
+    if request.is_of_session:
         return [held_in(heap, StreamId(request.name or "")).state.header.id]
     headers = [held.state.header for held in heap.streams.values()]
     if request.scope == "subject":
@@ -108,6 +113,14 @@ def _takings(heap: Heap, reach: Reach, relations: list[Relation]) -> list[Stream
     return found or []
 
 
+def _entry_erasures(heap: Heap, request: EraseRequest, reach: Reach) -> list[StreamErasure]:
+    (stream,) = reach.targets
+    seen = {id_: _visible_entries(heap, id_) for id_ in reach.forks}
+    held = heap.streams[stream]
+    seen[stream] = VisibleEntries(tree_in(heap, held), notes_in(heap, held, CONTENT_NOTES))
+    return entry_erasures(request, held.state, reach, seen)
+
+
 def _visible_entries(heap: Heap, stream: StreamId) -> VisibleEntries:
     held = heap.streams[stream]
     return VisibleEntries(tree_in(heap, held), notes_in(heap, held, ENTRY_NOTES))
@@ -116,6 +129,7 @@ def _visible_entries(heap: Heap, stream: StreamId) -> VisibleEntries:
 def _is_worth_it(heap: Heap, taking: StreamErasure) -> bool:
     held = heap.streams[taking.stream]
     is_new = taking.is_whole and held.state.info.status != "erased"
+    is_new = is_new or taking.changes_list(held.state)
     return is_new or any(_is_left(row) for row in _rows(held, taking))
 
 

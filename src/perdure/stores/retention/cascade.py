@@ -15,6 +15,7 @@ from perdure.session.codec import ENTRY_NOTES, new_side
 from perdure.session.entries import Entry
 from perdure.session.fold import first_kept_by
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ListText
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.notes import ContentErased
 from perdure.stores.protocol import ErasingWrite, StreamState
@@ -81,18 +82,26 @@ def _live_forks(
 
 
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What is taken of one stream: ranges of seqs that are `erased`, and those `kept` for forks."""
+    """What is taken of one stream: ranges of seqs that are `erased`, and those `kept` for forks.
+
+    `listed` is what lists show of its messages afterwards, where only entries are erased.
+    """
 
     stream: StreamId
     is_whole: bool
     erased: tuple[Range, ...]
     kept: tuple[Range, ...] = ()
     kept_for: tuple[StreamId, ...] = ()
+    listed: ListText | None = None
+
+    def changes_list(self, state: StreamState) -> bool:
+        """Whether lists show something else of the stream at `state` afterwards."""
+        return self.listed is not None and self.listed.first_text != state.info.first_text
 
     def write(self, request: EraseRequest) -> ErasingWrite:
         """What says so in the stream."""
         note = ContentErased(request.id, request.by, self.erased, self.is_whole)
-        return ErasingWrite(stream=self.stream, entries=(new_side(note),))
+        return ErasingWrite(stream=self.stream, entries=(new_side(note),), listed=self.listed)
 
     def erased_session(
         self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int

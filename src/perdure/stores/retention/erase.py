@@ -6,16 +6,17 @@ and hashes, and nothing of what was erased.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from perdure.errors import SessionNotFound
+from perdure.errors import Erased, HeadConflict, SessionNotFound
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.protocol import EMPTY, SessionStore
+from perdure.stores.protocol import EMPTY, SessionStore, StreamState
 
-EraseScope = Literal["session", "subject", "namespace"]
+EraseScope = Literal["session", "entries", "subject", "namespace"]
 ForkPolicy = Literal["refuse", "keep", "erase"]
 """``refuse`` while forks exist, ``keep`` what they share, or ``erase`` them too."""
 
@@ -32,6 +33,8 @@ FORM = 1
 class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be erased: the session or subject `name`, or with scope "namespace" everything.
 
+    With scope "entries" only those of the session `name` whose seqs `entries` holds. With
+    `expected_head` a session is erased only if that is its head.
     `id` is the certificate's, chosen by the caller; `by` says who asks. Where the scope is not
     "session" forks are erased too, whatever `forks` says.
     Units: `at` is Unix milliseconds.
@@ -43,6 +46,37 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     name: str | None = None
     forks: ForkPolicy = "refuse"
+    entries: tuple[int, ...] = ()
+    expected_head: int | None = None
+
+    @property
+    def is_of_session(self) -> bool:
+        """Whether `name` is a session."""
+        return self.scope in ("session", "entries")
+
+    @property
+    def fork_policy(self) -> ForkPolicy:
+        """What becomes of forks."""
+        return self.forks if self.is_of_session else "erase"
+
+    def require_head(self, state: StreamState) -> None:
+        """Raises: HeadConflict where the session at `state` has another head; Erased."""
+        is_erased = state.info.status == "erased"
+        if self.scope == "entries" and is_erased:
+            raise Erased(state.header.id)
+        if self.expected_head not in (None, state.head) and not is_erased:
+            assert self.expected_head is not None
+            raise HeadConflict(state.header.id, self.expected_head, state.head)
+
+    def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
+        """Return the newest of `earlier` that erased the session or, of entries, all of them."""
+        for certificate in reversed(earlier):
+            for each in certificate.sessions:
+                if each.session == self.name and all(
+                    any(first <= seq <= last for first, last in each.erased) for seq in self.entries
+                ):
+                    return certificate
+        return None
 
 
 class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):

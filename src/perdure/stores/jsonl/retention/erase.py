@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.errors import SessionNotFound
+from perdure.errors import HeadConflict, SessionNotFound, Unsupported
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.disk.feed import Feed
@@ -75,22 +75,59 @@ class Eraser:
 
     def erase(self, request: EraseRequest) -> Certificate:
         """What ``EraseService.erase`` promises of a backend that removes sessions whole."""
+        if request.scope == "entries":
+            raise Unsupported("erase", BACKEND)
         with self._folder.hold_lock("erasure", ""):
             self._go_on(request.at)
             standings = {s.header.id: (path, s) for path, s in self._shelf.standings()}
             roots = _roots(standings, request)
             if roots is None:
                 return self._earlier(request.name or "")
-            policy = request.forks if request.scope == "session" else "erase"
-            reach = reach_of(roots, self._relations(standings), policy)
-            record = self._begin(request, reach, standings)
-            self._check_free(reach.targets)
-            kept = msgspec.structs.replace(
-                record, certificate=copies.without_file_names(record.certificate)
-            )
-            self._put(kept)
+            reach = reach_of(roots, self._relations(standings), request.fork_policy)
+            if request.expected_head is None:
+                record = self._begin(request, reach, standings)
+                self._check_free(reach.targets)
+                kept = self._keep(record)
+            else:
+                record, kept = self._begin_at_head(request, reach, standings)
             with self._folder.locks.waiting():
                 return copies.with_file_names(self._finish(kept, request.at), record.certificate)
+
+    def _keep(self, record: Record) -> Record:
+        """Write `record` down without names of files; that record."""
+        certificate = copies.without_file_names(record.certificate)
+        kept = msgspec.structs.replace(record, certificate=certificate)
+        self._put(kept)
+        return kept
+
+    def _begin_at_head(
+        self,
+        request: EraseRequest,
+        reach: Reach,
+        standings: dict[StreamId, tuple[Path, FileState]],
+    ) -> tuple[Record, Record]:
+        """Begin, and remove the named session under the lock under which its head was checked.
+
+        Shape: the record, and what is left of it to do. Raises: HeadConflict.
+        """
+        stream = StreamId(request.name or "")
+        with self._folder.hold_lock("stream", stream):
+            log = self._shelf.log(stream)
+            if log is None:
+                raise SessionNotFound(stream)
+            if request.expected_head not in (None, log.head):
+                raise HeadConflict(stream, request.expected_head or 0, log.head)
+            record = self._begin(request, reach, standings)
+            self._check_free(target for target in reach.targets if target != stream)
+            kept = self._keep(record)
+            own = [name for name, id_ in record.files.items() if id_ == stream]
+            with self._folder.locks.waiting():
+                for name in own:
+                    self._take_away(name, stream)
+            files = {name: id_ for name, id_ in record.files.items() if name not in own}
+            kept = msgspec.structs.replace(kept, files=files)
+            self._put(kept)
+        return record, kept
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
         """Remove one session without a certificate, if it `is_free`: asked under its lock.

@@ -40,6 +40,7 @@ from perdure.stores.retention.cascade import (
     streams_to_read,
     takings,
 )
+from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
 from perdure.stores.retention.erase import (
     Certificate,
     Copy,
@@ -232,11 +233,14 @@ class _Erasure:
         """Do it; the certificate, or that of an earlier one that left nothing to do."""
         await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
         reach, relations = await self._reach()
-        plans = await self._plans(reach, relations)
-        if not plans and self._request.scope == "session":
-            for earlier in reversed(await certificates(self._db)):
-                if any(each.session == self._request.name for each in earlier.sessions):
-                    return earlier
+        if self._request.scope == "entries":
+            plans = await self._entry_plans(reach)
+        else:
+            plans = await self._plans(reach, relations)
+        if not plans and self._request.is_of_session:
+            done = self._request.answered_by(await certificates(self._db))
+            if done is not None:
+                return done
         outside = [copy for plan in plans for copy in await self._outside(plan)]
         sessions = await self._mark_streams(plans, random)
         counts, names = Counts(), set[str]()
@@ -277,9 +281,11 @@ class _Erasure:
         """What the erasure reaches, locked, and how; until nothing new hangs on it."""
         locked: set[StreamId] = set()
         while True:
-            policy = self._request.forks if self._request.scope == "session" else "erase"
-            relations = await self._relations()
-            reach = reach_of(await self._roots(), relations, policy)
+            relations, roots = await self._relations(), await self._roots()
+            if self._request.scope == "entries":
+                reach = reach_of_entries(roots[0], relations)
+            else:
+                reach = reach_of(roots, relations, self._request.fork_policy)
             reached = {*reach.targets, *reach.forks}
             if reached <= locked:
                 return reach, relations
@@ -288,10 +294,11 @@ class _Erasure:
 
     async def _roots(self) -> list[StreamId]:
         name = self._request.name
-        if self._request.scope == "session":
+        if self._request.is_of_session:
             (rows,) = await self._ask(ask_streams(self._ns, [StreamId(name or "")]))
             if not rows:
                 raise SessionNotFound(name or "")
+            self._request.require_head(stream_of(rows[0]).state)
             return [StreamId(name or "")]
         (rows,) = await self._ask(Statement(_HEADERS, (self._ns,)))
         headers = [(_header.decode(header), is_erased) for header, is_erased in rows]
@@ -323,6 +330,20 @@ class _Erasure:
             found = takings(reach, heads, relations, seen) or []
         plans = [await self._plan(streams[taking.stream], taking) for taking in found]
         return [plan for plan in plans if plan.entries or not _was_erased(plan)]
+
+    async def _entry_plans(self, reach: Reach) -> list[_Plan]:
+        """What is taken of a session, and of forks that share something of it."""
+        (rows,) = await self._ask(ask_streams(self._ns, [*reach.targets, *reach.forks]))
+        streams = {stream.state.header.id: stream for stream in map(stream_of, rows)}
+        seen = {id_: await self._visible_entries(id_) for id_ in reach.forks}
+        (target,) = reach.targets
+        notes = await branches.notes(self._db, target, CONTENT_NOTES)
+        seen[target] = VisibleEntries(await branches.tree(self._db, target), notes)
+        found = entry_erasures(self._request, streams[target].state, reach, seen)
+        plans = [await self._plan(streams[each.stream], each) for each in found]
+        return [
+            plan for plan in plans if plan.entries or plan.taking.changes_list(plan.stream.state)
+        ]
 
     async def _visible_entries(self, stream: StreamId) -> VisibleEntries:
         tree = await branches.tree(self._db, stream)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from perdure.session.clock import RandomSource
-from perdure.session.codec import ENTRY_NOTES, encode
+from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader, redact
@@ -28,6 +28,7 @@ from perdure.stores.retention.cascade import (
     streams_to_read,
     takings,
 )
+from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
 from perdure.stores.retention.erase import (
     Certificate,
     Counts,
@@ -80,14 +81,19 @@ def begin(
     found = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     number = -1 if found is None else int(found)
     roots = _roots(tables, number, namespace, request)
-    policy = request.forks if request.scope == "session" else "erase"
     relations = _relations(tables, number)
-    reach = reach_of(roots, relations, policy)
-    plans = _plans(tables, namespace, reach, relations)
-    if not plans and request.scope == "session":
-        for earlier in reversed(certificates_of(tables, namespace)):
-            if any(session.session == request.name for session in earlier.sessions):
-                return earlier
+    if request.is_of_session:
+        request.require_head(tables.stream(namespace, roots[0]).state)
+    if request.scope == "entries":
+        reach = reach_of_entries(roots[0], relations)
+        plans = _entry_plans(tables, namespace, request, reach)
+    else:
+        reach = reach_of(roots, relations, request.fork_policy)
+        plans = _plans(tables, namespace, reach, relations)
+    if not plans and request.is_of_session:
+        done = request.answered_by(certificates_of(tables, namespace))
+        if done is not None:
+            return done
     outside = [
         copy
         for plan in plans
@@ -119,7 +125,7 @@ def begin(
 
 
 def _roots(tables: Tables, number: int, namespace: str, request: EraseRequest) -> list[StreamId]:
-    if request.scope == "session":
+    if request.is_of_session:
         stream = StreamId(request.name or "")
         tables.stream(namespace, stream)
         return [stream]
@@ -168,6 +174,19 @@ def _plans(
     return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
 
+def _entry_plans(tables: Tables, namespace: str, request: EraseRequest, reach: Reach) -> list[Plan]:
+    """What is taken of a session, and of forks that share something of it."""
+    streams = {id_: tables.stream(namespace, id_) for id_ in (*reach.targets, *reach.forks)}
+    seen = {id_: _visible_entries(tables, streams[id_]) for id_ in reach.forks}
+    (target,) = reach.targets
+    stream, head = streams[target], streams[target].state.head
+    notes = branches.notes(tables, stream.no, head, CONTENT_NOTES)
+    seen[target] = VisibleEntries(branches.tree(tables, stream.no, head), notes)
+    found = entry_erasures(request, stream.state, reach, seen)
+    plans = [plan_of(tables, streams[each.stream], each) for each in found]
+    return [plan for plan in plans if plan.entries or plan.taking.changes_list(plan.stream.state)]
+
+
 def _was_erased(plan: Plan) -> bool:
     return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
 
@@ -181,7 +200,7 @@ def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan:
 def _visible_entries(tables: Tables, stream: Stream) -> VisibleEntries:
     head = stream.state.head
     tree = branches.tree(tables, stream.no, head)
-    return VisibleEntries(tree, branches.notes(tables, stream.no, head, ENTRY_NOTES))
+    return VisibleEntries(tree, branches.notes(tables, stream.no, head, CONTENT_NOTES))
 
 
 def kept_kinds(tables: Tables) -> str:

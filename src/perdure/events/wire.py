@@ -16,7 +16,7 @@ import msgspec
 from perdure.errors import PerdureError, WrongArgument
 from perdure.events import projection
 from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
-from perdure.session.argument_checks.arguments import takes_declared
+from perdure.session.argument_checks import takes_declared
 from perdure.session.entries import Entry
 from perdure.session.info import StreamKind
 from perdure.session.messages import UnknownPart
@@ -45,7 +45,7 @@ def wire(value: object, kind: StreamKind = "session") -> object:
         part, holder, place = waiting.pop()
         level = _level_of(part)
         if isinstance(level, dict):
-            fields: dict[str, object] = dict.fromkeys(level)
+            fields = cast("dict[str, object]", dict.fromkeys(level))
             waiting += [(each, fields, name) for name, each in level.items()]
             holder[place] = fields
         elif isinstance(level, list):
@@ -60,7 +60,7 @@ def wire(value: object, kind: StreamKind = "session") -> object:
 def _level_of(value: object) -> str | float | dict[str, object] | list[object] | None:
     """Return `value` as JSON but for what it contains. Raises: WrongArgument."""
     if isinstance(value, Enum):
-        value = value.value
+        return _level_of(value.value)
     if isinstance(value, str | int | None):
         return value
     if isinstance(value, float):
@@ -92,7 +92,9 @@ def _fields_of(value: object) -> dict[str, object] | list[object] | str | float 
         return _level_of(value.raw)
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
-        tag = {} if config.tag is None else {config.tag_field or "type": config.tag}
+        tag: dict[str, object] = {}
+        if config.tag is not None:
+            tag[config.tag_field or "type"] = config.tag
         names = value.__struct_fields__
         values = {name: getattr(value, name) for name in names}
         return tag | {name: each for name, each in values.items() if each is not msgspec.UNSET}
@@ -109,5 +111,6 @@ def _entry_fields(entry: Entry) -> dict[str, object]:
             body = msgspec.json.decode(entry.body)
         except (ValueError, RecursionError):  # an opaque entry: its bytes
             body = entry.body
-    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
-    return {"id": entry.id, **fields, "body": body}
+    fields: dict[str, object] = {"id": entry.id}
+    fields |= {name: getattr(entry, name) for name in entry.__struct_fields__}
+    return fields | {"body": body}

@@ -1,0 +1,165 @@
+"""Erasing single entries of a session: which entries hold the same content, and who shares them.
+
+Pure: what the session and its forks see comes in, ranges of seqs go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from perdure.errors import EntryNotFound, InvalidEntry, SessionHasForks, TurnOpen
+from perdure.session.codec import readable
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import listed_text
+from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.ledger import Interrupted, LateOutcome, ToolFinished, ToolStarted, TurnStarted
+from perdure.session.messages import Message, ToolCallPart, ToolResultPart
+from perdure.session.notes import ImportSource, Label, Note, Question, Queued
+from perdure.stores.protocol import StreamState
+from perdure.stores.retention.cascade import Reach, StreamErasure, VisibleEntries, summaries_of
+from perdure.stores.retention.erase import EraseRequest, Relation, in_ranges, seqs_in
+
+CONTENT_NOTES = (
+    Label.kind,
+    Note.kind,
+    Queued.kind,
+    TurnStarted.kind,
+    ToolStarted.kind,
+    ToolFinished.kind,
+    Question.kind,
+    Interrupted.kind,
+    LateOutcome.kind,
+    ImportSource.kind,
+)
+"""Kinds of side entries that can be erased, or that can repeat what an entry says."""
+
+_ASKED_FOR = (Label.kind, Note.kind, Queued.kind)
+_NOTHING_SAID = (ModelChange.kind, ThinkingChange.kind)
+
+
+def reach_of_entries(stream: StreamId, relations: Iterable[Relation]) -> Reach:
+    """Return `stream`, the forks that may share its entries, and the sessions with copies."""
+    below: dict[StreamId, list[Relation]] = {}
+    for relation in relations:
+        below.setdefault(relation.parent, []).append(relation)
+    forks: dict[StreamId, bool] = {}
+    waiting = [stream]
+    while waiting:
+        for relation in below.get(waiting.pop(), ()):
+            if relation.how == "fork" and relation.stream not in forks:
+                forks[relation.stream] = relation.is_erased
+                waiting.append(relation.stream)
+    copies = [each.stream for each in below.get(stream, ()) if each.how == "copy"]
+    live = tuple(fork for fork, is_erased in forks.items() if not is_erased)
+    return Reach((stream,), live, tuple(copies))
+
+
+def entry_erasures(
+    request: EraseRequest, state: StreamState, reach: Reach, seen: Mapping[StreamId, VisibleEntries]
+) -> list[StreamErasure]:
+    """Return what `request` takes of the session at `state` and of its forks.
+
+    `seen` is what the session and the forks of `reach` see, of notes the session's `CONTENT_NOTES`.
+    Summaries that cover an erased entry go too, as in an erasure of a session.
+    Raises: EntryNotFound; InvalidEntry for an entry that cannot be erased by itself; TurnOpen;
+    SessionHasForks where forks share an entry and the request says "refuse".
+    """
+    stream = state.header.id
+    if state.open_turn is not None:
+        raise TurnOpen(stream, state.open_turn)
+    own = {entry.seq: entry for entry in (*seen[stream].tree, *seen[stream].notes)}
+    own = {seq: entry for seq, entry in own.items() if entry.stream == stream}
+    asked = {_erasable(own.get(seq), seq, state).id for seq in request.entries}
+    sharing = [fork for fork in reach.forks if any(entry.id in asked for entry in seen[fork].tree)]
+    if sharing and request.forks == "refuse":
+        raise SessionHasForks(stream, tuple(sorted(sharing)))
+    kept: set[EntryId] = set()
+    if request.forks == "keep":
+        kept = {entry.id for fork in sharing for entry in seen[fork].tree if entry.id in asked}
+    erased = asked - kept
+    notes = [entry for entry in seen[stream].notes if entry.stream == stream]
+    erased |= _same_content([entry for entry in own.values() if entry.id in erased], notes)
+    trees = {id_: seen[id_].tree for id_ in (stream, *reach.forks)}
+    erased |= summaries_of(erased, trees)
+    return [
+        _erasure_of(id_, erased, seen[id_].tree, state, (kept, sharing))
+        for id_ in trees
+        if id_ == stream or any(entry.id in erased for entry in trees[id_])
+    ]
+
+
+def _erasable(entry: Entry | None, seq: int, state: StreamState) -> Entry:
+    stream = state.header.id
+    id_ = entry_id(stream, seq)
+    if entry is None and not 0 <= seq <= state.head:
+        raise EntryNotFound(id_, stream)
+    is_side = entry is None or (entry.lane == "side" and entry.kind not in _ASKED_FOR)
+    if entry is None or is_side:
+        reason = f"{id_} is not part of the conversation, a note or a label"
+        raise InvalidEntry(reason, told=f"{reason}: erase the message that it belongs to")
+    if entry.kind in _NOTHING_SAID:
+        reason = f"{id_} ({entry.kind}) holds no content that could be erased"
+        raise InvalidEntry(reason, told=reason)
+    return entry
+
+
+def _erasure_of(
+    stream: StreamId,
+    erased: set[EntryId],
+    tree: Sequence[Entry],
+    state: StreamState,
+    kept: tuple[set[EntryId], Sequence[StreamId]],
+) -> StreamErasure:
+    left = [entry for entry in tree if entry.id not in erased]
+    is_target = stream == state.header.id
+    staying = in_ranges(seqs_in(kept[0], stream)) if is_target else ()
+    return StreamErasure(
+        stream=stream,
+        is_whole=False,
+        erased=in_ranges(seqs_in(erased, stream)),
+        kept=staying,
+        kept_for=tuple(kept[1]) if staying else (),
+        listed=listed_text(stream, left),
+    )
+
+
+def _same_content(erased: Sequence[Entry], notes: Sequence[Entry]) -> set[EntryId]:
+    """Return the side entries that repeat what one of `erased` says, or name it."""
+    ids, bodies = {entry.id for entry in erased}, {entry.body for entry in erased}
+    turns = sorted(note.seq for note in notes if note.kind == TurnStarted.kind)
+    calls = {
+        (_turn_of(entry.seq, turns), call)
+        for entry in erased
+        for call in _calls_in(readable(entry))
+    }
+    said_in = {_turn_of(entry.seq, turns) for entry in erased if entry.lane == "tree"}
+    found: set[EntryId] = set()
+    for note in notes:
+        body, turn = readable(note), _turn_of(note.seq, turns)
+        is_same = note.about in ids and note.kind == Label.kind
+        if isinstance(body, ToolStarted | ToolFinished):
+            is_same = (turn, body.id) in calls
+        elif isinstance(body, Question):
+            is_same = (turn, body.call_id) in calls
+        elif isinstance(body, Interrupted | LateOutcome):
+            is_same = turn in said_in and turn >= 0
+        elif isinstance(body, Queued):
+            is_same = bytes(body.entry_body) in bodies
+        elif isinstance(body, ImportSource):
+            is_same = bool(ids)  # the file holds what it was imported with
+        if is_same:
+            found.add(note.id)
+    return found
+
+
+def _turn_of(seq: int, turns: Sequence[int]) -> int:
+    """Return the seq of the turn that `seq` is in; -1 before the first."""
+    return max((start for start in turns if start <= seq), default=-1)
+
+
+def _calls_in(body: object) -> set[str]:
+    if not isinstance(body, Message):
+        return set()
+    calls = {part.id for part in body.parts if isinstance(part, ToolCallPart)}
+    return calls | {part.call_id for part in body.parts if isinstance(part, ToolResultPart)}
