@@ -26,7 +26,6 @@ from benchmarks import (
     importing,
     kills,
     large,
-    loop,
     postgres,
     reading,
     search,
@@ -61,7 +60,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     "flows": flows.measure,
     "reading": reading.measure,
     "watchers": watchers.measure,
-    "loop": loop.measure,
 }
 
 

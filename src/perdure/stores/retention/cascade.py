@@ -167,7 +167,7 @@ def takings(
     kept -= derived
     sharing = kin.sharing(seen)
     found = [_whole(target, heads[target], kept, sharing) for target in reach.targets]
-    for fork in reach.forks:
+    for fork in reach.forks if derived else ():
         own = in_ranges(seqs_in(derived, fork))
         if own:
             found.append(StreamErasure(stream=fork, is_whole=False, erased=own))

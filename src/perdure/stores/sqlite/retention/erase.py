@@ -5,9 +5,12 @@ Killed in between, the next one who opens the file goes on, whatever namespace i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from perdure.session.clock import Clock, RandomSource
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.protocol import Durability
 from perdure.stores.retention import copies
 from perdure.stores.retention.erase import Certificate, EraseRequest
@@ -24,6 +27,9 @@ from perdure.stores.sqlite.retention.erase_records import (
     open_erasures,
 )
 from perdure.stores.sqlite.retention.policy import begin_removal
+from perdure.stores.sqlite.rows import Tables
+
+T = TypeVar("T")
 
 BACKEND = "sqlite"
 
@@ -39,7 +45,7 @@ async def erase(
 ) -> Certificate:
     """What ``EraseService.erase`` promises."""
     begun = await database.write(
-        lambda tables: begin(tables, namespace, request, random, BACKEND),
+        _without_collector(lambda tables: begin(tables, namespace, request, random, BACKEND)),
         durability,
         is_composite=True,
     )
@@ -90,11 +96,23 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
     backups = await database.read(backups_of)
     left = (*copies.backed_up(backups), *copies.of_files("the file"))
     at = clock.now_ms()
-    await database.write(lambda tables: erase_steps.finish(tables, erasure, at, left), durability)
+    await database.write(
+        _without_collector(lambda tables: erase_steps.finish(tables, erasure, at, left)), durability
+    )
     _remove_leftovers(database)
     is_empty = erasure.is_removal or await database.truncate_log()
     last = erase_steps.seal if is_empty else erase_steps.leave
-    await database.write(lambda tables: last(tables, erasure), durability)
+    await database.write(_without_collector(lambda tables: last(tables, erasure)), durability)
+
+
+def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
+    """Do `work` with the collector paused: it would go through all forks while others wait."""
+
+    def done(tables: Tables) -> T:
+        with collector_paused():
+            return work(tables)
+
+    return done
 
 
 def _remove_leftovers(database: Database) -> None:
