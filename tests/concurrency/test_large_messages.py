@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 import tracemalloc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
 import perdure
+from perdure.engine.turns import runner
+from perdure.engine.turns.inputs import Begin
+from perdure.stores.sqlite.payload.entry_rows import LARGE_BYTES
 from tests.fakes.postgres import PostgresServer
 
 SIZE = 15 * 2**20
@@ -112,3 +118,36 @@ async def test_credential_in_long_message_is_refused_by_its_turn() -> None:
             await turn
         assert await chat.session.messages() == []
         assert (await chat.send("a short one")).text
+
+
+async def test_large_bodies_leave_no_copy_in_sqlite(tmp_path: Path) -> None:
+    async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
+        session = await store.create()
+        await session.append(perdure.user("hello"))
+        sizes = (1, LARGE_BYTES - 200, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, 8 * 2**20)
+        messages = [perdure.user("a" * size) for size in sizes]
+        apsw.memory_high_water(True)
+        before = apsw.memory_used()
+        await session.append_many(messages)
+        assert apsw.memory_high_water() - before < 6 * 2**20  # the cache of pages has 4 MiB
+        assert apsw.memory_used() - before < 6 * 2**20
+        assert await session.messages(last=len(sizes)) == messages
+        assert (await store.verify()).is_ok
+
+
+async def test_turn_of_large_message_begins_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[int, bool] = {}
+    step = runner.step
+
+    def watched_step(state: Any, happened: Any, *more: Any) -> Any:
+        if isinstance(happened, Begin):
+            is_on_loop = threading.current_thread() is threading.main_thread()
+            threads[len(happened.message.text)] = is_on_loop
+        return step(state, happened, *more)
+
+    monkeypatch.setattr(runner, "step", watched_step)
+    async with perdure.open("memory:") as store, perdure.Runtime(store) as runtime:
+        chat = await runtime.start(perdure.Agent("a", model="scripted:echo"))
+        await chat.send("hello")
+        await chat.send("some words\n" * 200_000)
+    assert threads == {5: True, 2_200_000: False}

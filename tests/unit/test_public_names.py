@@ -102,3 +102,17 @@ def test_a_store_in_memory_and_a_chat_load_no_database_and_no_provider() -> None
         "    runtime.start('a').send('hello').result()\n"
     )
     assert not HEAVY & loaded
+
+
+def test_opening_store_loads_neither_contexts_nor_turns() -> None:
+    loaded = loaded_by(
+        "import asyncio, perdure\n"
+        "async def first() -> None:\n"
+        "    async with perdure.open('memory:'):\n"
+        "        pass\n"
+        "asyncio.run(first())"
+    )
+    assert "perdure.client.session" in loaded
+    later = ("perdure.context", "perdure.engine.turns", "perdure.engine.windows", "perdure.models")
+    assert [name for name in loaded if name.startswith(later)] == []
+    assert not {"perdure.tools.spec", "perdure.client.conversation.authority"} & loaded

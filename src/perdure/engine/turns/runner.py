@@ -42,7 +42,7 @@ from perdure.engine.turns.machine import Step, step
 from perdure.engine.turns.rules.budget import summary_counted
 from perdure.engine.turns.rules.scribe import Unexamined
 from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
-from perdure.engine.windows import FollowedWindow
+from perdure.engine.windows import LONG, FollowedWindow
 from perdure.errors import (
     CredentialsRefused,
     HeadConflict,
@@ -57,6 +57,7 @@ from perdure.secrets.mask import log_failure
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
+from perdure.session.messages import Message, TextPart
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.validation import named_contents
 from perdure.tools.approval import Bound
@@ -234,6 +235,8 @@ class TurnRunner:
         bounds: dict[int, Bound] = {}
         while True:
             try:
+                if isinstance(happened, Begin) and _is_long(happened.message):
+                    return await asyncio.to_thread(step, state, happened, self._config, at, bounds)
                 return step(state, happened, self._config, at, bounds)
             except Unexamined as lacking:
                 found = await bound_now(self._environment, lacking.call, self._config.agent)
@@ -372,6 +375,11 @@ class TurnRunner:
 def _broken(error: Exception) -> Broken:
     log_failure(_log, error, "a turn was ended by an unexpected error")
     return Broken(f"unexpected error ({type(error).__name__}); the program's log has its traceback")
+
+
+def _is_long(message: Message) -> bool:
+    """Whether encoding `message` would keep the event loop from other tasks."""
+    return sum(len(part.text) for part in message.parts if isinstance(part, TextPart)) > LONG
 
 
 def _contents(happened: Input) -> tuple[bytes, ...]:

@@ -39,6 +39,7 @@ from perdure.stores.sqlite.log.inbox import note_questions
 from perdure.stores.sqlite.log.names import list_changed, list_new
 from perdure.stores.sqlite.log.spans import begin_span
 from perdure.stores.sqlite.payload.contents import PackedContent
+from perdure.stores.sqlite.payload.entry_rows import insert_entries
 from perdure.stores.sqlite.payload.requests import Request, Share
 from perdure.stores.sqlite.rows import (
     ENTRY_COLUMNS,
@@ -72,8 +73,6 @@ UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages
     updated_at = ?, title = ?, first_text = ?, turns = ?
 WHERE no = ?
 """
-
-_INSERT_ENTRY = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _INSERT_STATE = """
 INSERT INTO state (compaction, model, thinking, before) VALUES (?, ?, ?, ?) RETURNING no
@@ -326,7 +325,7 @@ def write_admission(
     """
     entries, first = admission.entries, next_position(tables)
     growth = _Growth(tables, stream, first)
-    tables.run_many(_INSERT_ENTRY, [growth.row(*row) for row in sealed])
+    insert_entries(tables, [growth.row(*row) for row in sealed])
     tables.next_n = first + len(entries)
     if tables.newest_namespace != stream.namespace:
         begin_span(tables, stream.namespace, first)

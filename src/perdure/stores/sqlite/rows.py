@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import apsw
 import msgspec
@@ -118,7 +118,21 @@ class Connection(LogConnection, Protocol):
 
     def txn_state(self) -> int: ...
 
+    def blob_open(
+        self, database: str, table: str, column: str, rowid: int, *, writeable: bool
+    ) -> Blob: ...
+
     def close(self, *, force: bool = ...) -> None: ...
+
+
+class Blob(Protocol):
+    """What is used of ``apsw.Blob``."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> bool | None: ...
+
+    def write(self, data: bytes, /) -> None: ...
 
 
 class Cursor(Protocol):

@@ -113,6 +113,10 @@ class _Job(msgspec.Struct, eq=False, gc=False):
     answer: Answer[Any]
 
 
+def _nothing(_: Tables) -> None:
+    """Replace work that is done."""
+
+
 class Writer:
     """Carries out work on a connection of its own, on a thread of its own.
 
@@ -310,6 +314,8 @@ class Writer:
         return meaning
 
     def _deliver(self, group: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
+        for job in group:
+            job.work = _nothing  # what it holds is freed before its caller continues
         if len(group) == 1:
             self._wake(group[0].loop, [(group[0], outcomes[0])])
             return

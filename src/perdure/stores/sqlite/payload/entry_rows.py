@@ -1,0 +1,36 @@
+"""Rows of the table ``entry`` on their way in. A large body is written into its row afterwards.
+
+SQLite copies a value that is bound to a statement, copies it again into the row, and keeps the
+first copy with the statement. A body that is written into its row needs neither copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from perdure.stores.sqlite.rows import Tables
+
+_INSERT = "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+LARGE_BYTES = 2**20
+"""Size from which on a body is written after its row."""
+
+
+def insert_entries(tables: Tables, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert `rows`, whose first value is the position and whose last value is the body."""
+    large = [(row[0], row[-1]) for row in rows if len(row[-1]) >= LARGE_BYTES]
+    if not large:
+        tables.run_many(_INSERT, rows)
+        return
+    tables.run_many(_INSERT, [(*row[:-1], _room(row[-1])) for row in rows])
+    for position, body in large:
+        with tables.db.blob_open("main", "entry", "body", position, writeable=True) as room:
+            room.write(body)
+
+
+def _room(body: bytes) -> object:
+    """What is bound for `body`: itself, or as many bytes of zero."""
+    return apsw.zeroblob(len(body)) if len(body) >= LARGE_BYTES else body
