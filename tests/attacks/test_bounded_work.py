@@ -48,6 +48,9 @@ from tests.fakes.web_server import Request, Response, WebServer
 SERVER = str(Path(__file__).resolve().parents[1] / "fakes" / "hostile_mcp_server.py")
 GIGABYTE = 1 << 30
 QUICK_S = 5.0
+"""Of the processor: other processes take no part in it."""
+STALL_S = 60.0
+"""For what may wait without end: no busy machine takes as long."""
 
 
 @pytest.fixture(autouse=True)
@@ -142,10 +145,11 @@ def test_no_file_stalls_a_reader(tmp_path: Path, reader: str, kind: str) -> None
         pytest.skip("is read piece by piece" if reader == "import" else "reads its beginning only")
     home = tmp_path / "home"
     home.mkdir()
-    begun = time.monotonic()
+    begun, begun_cpu = time.monotonic(), time.process_time()
     with pytest.raises(PerdureError):
         READERS[reader](planted(kind, home))
-    assert time.monotonic() - begun < QUICK_S
+    assert time.monotonic() - begun < STALL_S
+    assert time.process_time() - begun_cpu < QUICK_S
 
 
 def flow_folder(folder: Path) -> Path:
@@ -167,10 +171,11 @@ def test_no_file_of_a_role_stalls_the_import_of_a_flow(
     assert read_folder(tmp_path / "flow").roles
     (role / name).unlink()
     planted(kind, role).rename(role / name)
-    begun = time.monotonic()
+    begun, begun_cpu = time.monotonic(), time.process_time()
     with pytest.raises(PerdureError):
         read_folder(tmp_path / "flow")
-    assert time.monotonic() - begun < QUICK_S
+    assert time.monotonic() - begun < STALL_S
+    assert time.process_time() - begun_cpu < QUICK_S
 
 
 def test_no_link_leads_out_of_an_imported_folder(tmp_path: Path) -> None:
@@ -207,10 +212,10 @@ def test_a_folder_of_many_entries_is_refused_at_the_limit(tmp_path: Path) -> Non
 )
 def test_no_template_grows_beyond_the_limit(template: str) -> None:
     big = Fillings({"a": '"', "big": "x" * 100_000}, outputs={"n": '\\"'})
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(LimitExceeded, match=r"limits\.template_bytes = 4,194,304"):
         fill_template(template_of(template), big, lambda path: path)
-    assert time.monotonic() - begun < QUICK_S
+    assert time.process_time() - begun < QUICK_S
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 5_000, "**/" * 5_000 + "b", "[" * 5_000, "?" * 5_000])

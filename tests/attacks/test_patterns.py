@@ -173,6 +173,6 @@ def test_no_scanner_takes_more_than_linear_time(
 def test_sixteen_kilobytes_of_tokens_are_read_in_a_moment() -> None:
     """The text that froze the event loop for five seconds."""
     assert seconds_of(lambda: list(finds("eyJ-" * 4096))) < 0.25
-    begun = time.monotonic()
+    begun = time.process_time()
     mask_secrets("eyJ-" * 40_960)
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
