@@ -121,9 +121,9 @@ async def test_stopped_process_with_lock_of_session_files_blocks_nothing_else(
 
 async def test_append_stands_while_stopped_process_holds_the_feed(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator")
+        store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator", 30)
         with stopped_holder("folder", tmp_path, "feed", ""):
-            await asyncio.wait_for(say(store), FREE_S)
+            await asyncio.wait_for(say(store), MARGIN_S)
         assert len(await store.backend.feed(0)) == 3
         assert (await store.verify()).problems == ()
 
@@ -134,9 +134,9 @@ async def test_store_of_session_files_closes_while_a_call_waits(tmp_path: Path) 
         with stopped_holder("folder", tmp_path, "stream", "a"):
             waiting = asyncio.ensure_future(say(store))
             await asyncio.sleep(0.1)
-            await asyncio.wait_for(store.close(), FREE_S)
+            await asyncio.wait_for(store.close(), MARGIN_S)
             with pytest.raises(StoreUnavailable, match="closed"):
-                await asyncio.wait_for(waiting, FREE_S)
+                await asyncio.wait_for(waiting, MARGIN_S)
 
 
 async def test_stopped_process_that_writes_to_sqlite_is_named(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ async def test_sqlite_store_closes_while_a_call_waits(tmp_path: Path) -> None:
         with stopped_holder("sqlite", file, "IMMEDIATE"):
             waiting = asyncio.ensure_future(say(store))
             await asyncio.sleep(0.1)
-            await asyncio.wait_for(store.close(), 5)
+            await asyncio.wait_for(store.close(), MARGIN_S)
             with pytest.raises(StoreUnavailable):
-                await asyncio.wait_for(waiting, FREE_S)
+                await asyncio.wait_for(waiting, MARGIN_S)
 
 
 async def test_opening_sqlite_names_stopped_process_that_has_it_alone(tmp_path: Path) -> None:
@@ -199,9 +199,9 @@ async def test_postgres_store_closes_while_a_call_waits(postgres: PostgresServer
         with stopped_holder("postgres", address, ROW):
             waiting = asyncio.ensure_future(say(store))
             await asyncio.sleep(0.1)
-            await asyncio.wait_for(store.close(), 5)
+            await asyncio.wait_for(store.close(), MARGIN_S)
             with pytest.raises(StoreUnavailable):
-                await asyncio.wait_for(waiting, FREE_S)
+                await asyncio.wait_for(waiting, MARGIN_S)
     postgres.give_back(address)
 
 
