@@ -6,6 +6,7 @@ import pytest
 
 import perdure
 from perdure import user
+from perdure.testing import ScriptedModel
 
 
 async def test_a_session_erases_itself_and_is_not_opened_again() -> None:
@@ -67,3 +68,20 @@ async def test_one_thing_is_named_and_only_one() -> None:
             await store.erase()
         with pytest.raises(ValueError, match="say what to erase"):
             await store.erase("s", subject="ann")
+
+
+async def test_chat_sends_nothing_of_an_entry_erased_between_its_turns() -> None:
+    models = ScriptedModel(["one", "two"])
+    async with (
+        perdure.open("memory:") as store,
+        perdure.Runtime(store, agents=[perdure.Agent("a", model="x:y")], models=models) as runtime,
+    ):
+        chat = await runtime.start("a", id="s")
+        await chat.send("my word is tulipwood")
+        session = await store.open("s")
+        said = [entry async for entry in session.entries(kind="message")]
+        await session.erase_entries(said[:1])
+        await chat.send("again")
+        assert "tulipwood" not in repr(models.requests[-1])
+        assert "again" in repr(models.requests[-1])
+        assert [entry async for entry in session.entries() if b"tulipwood" in entry.body] == []
