@@ -88,7 +88,7 @@ async def test_erased_entry_leaves_log_context_search_and_lists(opened: Store) -
     )
     assert (certificate.scope, certificate.by) == ("entries", "ana")
     assert (certificate.is_complete, certificate.removed.contents) == (True, 1)
-    assert await opened.erasures() == [certificate] or certificate.copies
+    assert [each.id for each in await opened.erasures()] == [certificate.id]
     await require_sound(opened, 2)
 
     await session.append(assistant("on we go"))
