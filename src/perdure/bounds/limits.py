@@ -21,7 +21,9 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     document_bytes: Annotated[
         _Count,
-        Meta(description="A file of settings, an agent, a workflow, a flow, a skill, a scenario."),
+        Meta(
+            description="A file with settings, an agent, a workflow, a flow, a skill or a scenario."
+        ),
     ] = 1024 * 1024
     message_bytes: Annotated[
         _Count, Meta(description="A message that is appended or sent, without its media.")
@@ -34,24 +36,22 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         _Count, Meta(description="A file that a node of a flow hands over.")
     ] = 8 * 1024 * 1024
     import_file_bytes: Annotated[
-        _Count, Meta(description="A file to import whose format is read as a whole.")
+        _Count, Meta(description="A file to import, if its format must be read as a whole.")
     ] = 256 * 1024 * 1024
     import_line_bytes: Annotated[_Count, Meta(description="One line of a file to import.")] = (
         64 * 1024 * 1024
     )
     import_folders: Annotated[
-        _Count, Meta(description="Entries of a folder of flows that are looked at.")
+        _Count, Meta(description="Entries of a folder of flows that an import scans.")
     ] = 100_000
     template_bytes: Annotated[
         _Count,
         Meta(
-            description="What the template of a workflow, or a value in it, becomes; "
+            description="A filled template of a workflow or one value in it; "
             "the variables of a session."
         ),
     ] = 4 * 1024 * 1024
-    glob_characters: Annotated[_Count, Meta(description="A glob pattern that a tool is given.")] = (
-        1_000
-    )
+    glob_characters: Annotated[_Count, Meta(description="A glob pattern in a tool call.")] = 1_000
     mcp_tools: Annotated[_Count, Meta(description="Tools of one MCP server.")] = 500
     mcp_schema_parts: Annotated[
         _Count, Meta(description="Parts of the schema of one tool of an MCP server.")

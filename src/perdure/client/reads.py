@@ -11,7 +11,7 @@ from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.watch import Watch, watch_session
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import CorruptLog, EntryNotFound, Erased
+from perdure.errors import EntryNotFound, Erased
 from perdure.events.bus import LiveBus
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of
@@ -189,17 +189,11 @@ class SessionReader:
         """
         amount("last", last)
         entries = await self._newest(last, MESSAGE)
-        try:
-            with collector_paused():
-                return [
-                    message
-                    for entry in entries
-                    if not entry.is_erased and (message := entry.message) is not None
-                ]
-        except CorruptLog:
-            if (await self._look()).info.status == "erased":
-                raise Erased(self.id) from None
-            raise
+        kept = [entry for entry in entries if not entry.is_erased]
+        if len(kept) < len(entries) and (await self._look()).info.status == "erased":
+            raise Erased(self.id)
+        with collector_paused():
+            return [message for entry in kept if (message := entry.message) is not None]
 
     async def entries(
         self,
