@@ -1,9 +1,9 @@
-"""Checks of arguments and fields against their annotations, before the call does anything.
+"""Check arguments and fields against their annotations before a call has any effect.
 
 `takes_declared` guards a function, `takes_all_declared` the public methods of a class,
-`check_fields` a value whose fields programs set. A value that does not fit raises `WrongArgument`,
-which names the argument and says what it takes. An annotation that says nothing (``Any``, a type
-variable, an unknown name) accepts every value. An iterator that can be read only once is not read.
+`check_fields` the fields of a value. A value that does not match raises `WrongArgument` with the
+argument's name and the accepted type. An annotation without a checkable type (``Any``, a type
+variable, an unknown name) accepts every value. One-shot iterators are not consumed.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Fits = Callable[[Any], bool]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What an annotation lets in; `words` say it to whoever gave something else.
+    """The values that an annotation accepts; `words` describe them in error messages.
 
-    `fits` None lets everything in.
+    `fits` None accepts everything.
     """
 
     words: str
@@ -56,20 +56,20 @@ _MADE_BY: dict[str, str] = {
     "Session": "Store.create gives one",
     "Store": "perdure.open gives one",
 }
-"""Class -> how one is had, for those who do not know it yet."""
+"""Class -> how to get an instance, for error messages."""
 
 _TEXTS = (str, bytes, bytearray)
 
 _MOST = 2**63
-"""What no whole number reaches that is kept: not all that read JSON read more."""
+"""Upper bound of stored integers: not every JSON reader accepts larger ones."""
 
 _UNIONS = (types.UnionType, get_origin(Literal[1] | None))
-"""``X | Y``, as classes write it, and as special forms do."""
+"""The two runtime forms of ``X | Y``."""
 
 
 @cache
 def kind_of(annotation: Any) -> Kind:
-    """What `annotation` lets in."""
+    """Return the `Kind` of `annotation`."""
     if annotation is None or annotation is type(None):
         return Kind("None", lambda value: value is None)
     if annotation is Any or annotation is object:
@@ -132,17 +132,17 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    """Whether `value` is a number that JSON has: no NaN, nothing infinite."""
+    """Return True if `value` is a number that JSON supports: no NaN, no infinity."""
     return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def is_kept(value: object) -> bool:
-    """Whether `value`, if it is a number, is one that is read again as it was written."""
+    """Return True unless `value` is a number that would change when stored and read back."""
     return not isinstance(value, int) or -_MOST <= value < _MOST
 
 
 def is_utf8(text: str) -> bool:
-    """Whether `text` can be written down at all: half of a surrogate pair cannot."""
+    """Return True if `text` can be encoded: half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def is_utf8(text: str) -> bool:
 
 
 def _with_bounds(kind: Kind, notes: tuple[object, ...]) -> Kind:
-    """`kind` within the bounds that `notes`, those of msgspec, set."""
+    """Return `kind` within the bounds of the msgspec `notes`."""
     for note in notes:
         told = _bounds_text(note) if isinstance(note, msgspec.Meta) else ""
         if told and isinstance(note, msgspec.Meta) and kind.fits is not None:
@@ -193,7 +193,7 @@ def _is_within(value: Any, bounds: msgspec.Meta) -> bool:
 
 
 def _protocol(known: type) -> Kind:
-    """Whatever has the methods of `known`."""
+    """Accept every value that has the methods of `known`."""
     classes = [each for each in known.__mro__ if getattr(each, "_is_protocol", False)]
     names = {name for each in classes for name in vars(each)}
     wanted = [n for n in names if not n.startswith("_") or n == "__call__"]
@@ -230,7 +230,7 @@ def _tuple(args: tuple[Any, ...]) -> Kind:
 
 
 def _items(holder: Any, kind: Kind) -> Kind:
-    """A `holder` of what `kind` lets in; text is none, although it can be iterated over."""
+    """Accept a `holder` whose items `kind` accepts; text is rejected, although it is iterable."""
 
     def fits(value: Any) -> bool:
         if not isinstance(value, holder) or isinstance(value, _TEXTS):
@@ -262,10 +262,10 @@ C = TypeVar("C", bound=type)
 
 
 def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
-    """`function`, refusing what its annotations do not name.
+    """Return `function` with its arguments checked against its annotations.
 
-    `leaving` are parameters that it looks at itself.
-    Raises: WrongArgument, before the function runs: a coroutine's when it is awaited.
+    `leaving` are parameters that the function checks itself.
+    Raises: WrongArgument, before the function runs: for a coroutine function, when it is awaited.
     """
     guard = _Guard(function, leaving)
     if inspect.iscoroutinefunction(function):
@@ -286,12 +286,12 @@ def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
 
 
 def takes_all_declared(known: C) -> C:
-    """The class `known`, its constructor and public methods guarded as `takes_declared` does."""
+    """Guard the constructor and public methods of the class `known` as `takes_declared` does."""
     return takes_all_declared_but()(known)
 
 
 def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
-    """As `takes_all_declared`, but for the parameters `leaving`, which the methods look at."""
+    """Like `takes_all_declared`, except for the parameters `leaving`, which the methods check."""
 
     def guarded(known: C) -> C:
         _guard_methods(known, leaving)
@@ -308,10 +308,10 @@ def _guard_methods(known: type, leaving: tuple[str, ...]) -> None:
 
 
 def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
-    """Refuse a value whose fields hold something else than they are declared as.
+    """Reject a value whose fields do not match their declared types.
 
-    With `has_any_text` also text that nobody can write down is let in, for who mends it later.
-    A list where a tuple is declared is made one. For ``__post_init__``.
+    `has_any_text` also accepts text that cannot be encoded, for callers that repair it later. A
+    list is converted where a tuple is declared. For use in ``__post_init__``.
     Raises: WrongArgument.
     """
     owner = type(value).__name__
@@ -327,9 +327,9 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
 
 
 def check_whole(value: msgspec.Struct, place: str) -> None:
-    """Refuse a value that holds something undeclared in a field, or in a value in one.
+    """Reject a value with undeclared types in its fields, at any depth.
 
-    For what is written down for good as it is; `place` is what it is called.
+    For values that are stored permanently as they are; `place` is their name in errors.
     Raises: WrongArgument.
     """
     for name, kind, _ in _fields_of(type(value)):
@@ -343,7 +343,7 @@ def check_whole(value: msgspec.Struct, place: str) -> None:
 
 
 def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
-    """The error for `given` as `name` of `owner`; it does not repeat what was given."""
+    """Return the error for `given` as `name` of `owner`; it does not repeat the value."""
     kind = "None" if given is None else f"{type(given).__name__}"
     if takes.endswith("not empty") and isinstance(given, Sized) and not given:
         kind = "an empty one"
@@ -361,14 +361,14 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
 
 
 def _number(given: int | float) -> str:
-    """`given` where it is short enough to be told."""
+    """Return `given` if it is short enough to print."""
     if isinstance(given, int) and abs(given) >= 10**20:
         return "one of more than 20 digits"
     return f"{given}"
 
 
 class _Guard:
-    """The parameters of one function. They are looked up when it is called for the first time."""
+    """The parameters of one function, resolved at its first call."""
 
     __slots__ = ("_by_name", "_function", "_is_method", "_leaving", "_places", "_rest")
 
@@ -381,7 +381,7 @@ class _Guard:
         self._rest: tuple[str, Kind] | None = None
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raises: WrongArgument."""
+        """Raise WrongArgument if an argument does not match."""
         by_name = self._by_name
         if by_name is None:
             by_name = self._learnt()
@@ -399,7 +399,7 @@ class _Guard:
                     raise wrong(self._name(args), name, kind.words, value)
 
     def _name(self, args: tuple[Any, ...]) -> str:
-        """What it is called by who calls it: a method by the class of the handle."""
+        """Return the public name of the function: for a method, with the class of its handle."""
         name = self._function.__name__
         if not self._is_method or not args:
             return name
@@ -430,7 +430,7 @@ class _Guard:
 def _hints_of(function: Callable[..., Any]) -> Mapping[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
-    except NameError:  # a name that only checkers see
+    except NameError:  # a name defined only for type checkers
         return {}
 
 

@@ -1,10 +1,9 @@
-"""Bodies to bytes and back, and entries to single JSON lines and back.
+"""Encode and decode bodies, and entries as single JSON lines.
 
-The log keeps the bytes a body was written with; they are decoded when somebody looks, and never
-written again from what was decoded, so unknown kinds and unknown fields survive everything.
-Decoding is lenient where a log must stay readable: an unknown kind gives an `Unknown`, an unknown
-part of a message an `UnknownPart`. It is strict where guessing would do harm: a newer version of a
-known kind raises.
+The log stores the original bytes of a body. They are decoded when read and never re-encoded, so
+unknown kinds and unknown fields survive everything. Decoding is lenient where a log must stay
+readable: an unknown kind gives an `Unknown`, an unknown part of a message an `UnknownPart`. It is
+strict where a guess would do harm: a newer version of a known kind raises.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from perdure.session.upgrade import upgrade_body
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """A body of a kind this version does not know (or one that is not JSON), untouched."""
+    """A body of a kind this version does not know (or one that is not JSON), unchanged."""
 
     kind: str
     v: int
@@ -100,22 +99,22 @@ _role_only = msgspec.json.Decoder(_RoleOnly)
 
 
 def encode(value: object) -> bytes:
-    """`value` (a body, a message, plain data) as compact JSON.
+    """Return `value` (a body, a message, plain data) as compact JSON.
 
-    Raises: InvalidEntry when it holds what JSON cannot say: a lone surrogate, NaN, an infinity.
+    Raises: InvalidEntry if JSON cannot represent it: a lone surrogate, NaN, an infinity.
     """
     try:
         body = _encoder.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEntry(f"its body cannot be written as JSON ({error})") from error
-    # The encoder writes NaN as null: only where there is a null can one have been.
+    # The encoder writes NaN as null, so only bodies with a null need the check.
     if b"null" in body and not _is_finite(value):
         raise InvalidEntry("its body cannot be written as JSON (it holds NaN or an infinity)")
     return body
 
 
 def _is_finite(value: object) -> bool:
-    """Whether every float in `value` is one."""
+    """Return True if every float in `value` is finite."""
     waiting: list[Any] = [msgspec.to_builtins(value, enc_hook=lambda _: None)]
     while waiting:
         below = waiting.pop()
@@ -129,12 +128,12 @@ def _is_finite(value: object) -> bool:
 
 
 def role_of(entry: Entry) -> str:
-    """Role of a ``message`` entry, without decoding the rest; "" for any other entry."""
+    """Return the role of a ``message`` entry, without decoding the rest; "" for any other entry."""
     return role_in(entry.body) if entry.kind == MESSAGE else ""
 
 
 def role_in(body: bytes | msgspec.Raw) -> str:
-    """Role in the body of a ``message`` entry, "" when it has none."""
+    """Return the role in the body of a ``message`` entry, "" if it has none."""
     try:
         return _role_only.decode(body).role
     except (ValueError, RecursionError):
@@ -142,10 +141,10 @@ def role_in(body: bytes | msgspec.Raw) -> str:
 
 
 def body_of(entry: Entry) -> Body:
-    """The body of `entry` as a value of its kind's class; `Unknown` for kinds of the future.
+    """Return the body of `entry` as a value of its kind's class; `Unknown` for unknown kinds.
 
-    Raises: UnsupportedVersion for a newer version of a known kind; CorruptLog when a body of a
-    known kind cannot be read, or is a message that holds media as bytes, which no store let in.
+    Raises: UnsupportedVersion for a newer version of a known kind; CorruptLog if a body of a known
+    kind is unreadable, or is a message with inline media, which no store accepts.
     """
     if entry.is_erased and entry.kind != OPAQUE:
         raise CorruptLog(entry.stream, entry.seq, "it was erased")
@@ -190,13 +189,13 @@ def new_tree(
     at: int | None = None,
     alias: str | None = None,
 ) -> NewEntry:
-    """`body` as an entry of the tree, to be appended after `parent`."""
+    """Return `body` as an entry of the tree, to be appended after `parent`."""
     kind, version = (MESSAGE, MESSAGE_VERSION) if isinstance(body, Message) else _kind(body)
     return NewEntry(kind, encode(body), version, "tree", parent, None, at, alias)
 
 
 def new_side(body: SideBody, about: Ref | None = None, *, at: int | None = None) -> NewEntry:
-    """`body` as a side entry about `about`."""
+    """Return `body` as a side entry about `about`."""
     kind, version = _kind(body)
     return NewEntry(kind, encode(body), version, "side", None, about, at)
 
@@ -226,10 +225,10 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 def line_of(entry: Entry) -> bytes:
-    """`entry` as one line of JSON, without the line's end.
+    """Return `entry` as one line of JSON, without the line end.
 
-    Shape: the header fields, then ``body``, the stored JSON itself; a body that cannot stand there
-    byte for byte (of kind ``opaque``, not JSON, with a line feed or with space around it) is
+    Shape: the header fields, then ``body``, the stored JSON itself; a body that cannot be embedded
+    byte for byte (of kind ``opaque``, not JSON, with a line feed or with surrounding space) is
     ``body_base64`` instead. LF never occurs inside; U+2028 and U+0085 may.
     """
     header = _Line(
@@ -246,16 +245,16 @@ def _stands_in_a_line(body: bytes) -> bool:
     if b"\n" in body:
         return False
     try:
-        body.decode()  # which skipping over JSON does not check
+        body.decode()  # json.Raw does not validate UTF-8
         return bytes(_raw.decode(body)) == body
     except (ValueError, RecursionError):
         return False
 
 
 def entry_of_line(line: bytes) -> Entry:
-    """The entry that `line_of` wrote.
+    """Return the entry that `line_of` wrote.
 
-    Raises: ValueError when `line` is not one, or holds fields this version does not know.
+    Raises: ValueError if `line` is not one, or has fields this version does not know.
     """
     try:
         fields = _line.decode(line)

@@ -1,9 +1,9 @@
-"""The entry: one immutable record of a log, and the form it has before it is appended.
+"""Entries: the immutable records of a log, and their form before they are appended.
 
-Two lanes share one dense ``seq``. *Tree* entries are the conversation: each has a parent (None at
-a root) and moves the leaf. *Side* entries speak about it (``about`` names an entry, or nothing)
-and are nobody's parent; of them only ``leaf`` moves the leaf. Order is always ``seq``, never time.
-What the kinds mean is in ``kinds`` (tree), ``notes`` and ``ledger`` (side).
+Two lanes share one dense ``seq``. *Tree* entries are the conversation: each has a parent (None at a
+root) and moves the leaf. *Side* entries describe it (``about`` names an entry, or is None) and are
+never parents; only the side kind ``leaf`` moves the leaf. Order is always ``seq``, never time.
+``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the side kinds.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Lane = Literal["tree", "side"]
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One record as the log holds it.
+    """One stored record of a log.
 
-    Units: `at` is Unix milliseconds, of the event it records (an import keeps the source's times).
-    Shape: `body` is the JSON it was written with, byte for byte, unknown fields included; `v` is
-    the version of its kind. A side entry's `about` and a tree entry's `parent_id` may lie in
-    another stream, from which this one was forked.
+    Units: `at` is Unix milliseconds, the time of the event (imports keep the source's times).
+    Shape: `body` is the original JSON, byte for byte, unknown fields included; `v` is the version
+    of its kind. A side entry's `about` and a tree entry's `parent_id` may be in another stream,
+    from which this one was forked.
     """
 
     stream: StreamId
@@ -50,17 +50,18 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_erased(self) -> bool:
-        """Its body was erased: what is left is its place. Every body that was appended says more.
+        """Return True if the body was erased: the erased form is empty, unlike every appended body.
 
-        An opaque entry may have been empty from the beginning, and then is not told apart.
+        An opaque entry may be empty from the start; it cannot be told from an erased one.
         """
         return not self.body
 
     @property
     def message(self) -> Message | None:
-        """The message of a ``message`` entry, decoded anew at each use; None for other kinds.
+        """Return the message of a ``message`` entry, decoded at each access; None for other kinds.
 
-        Raises: UnsupportedVersion when a newer perdure wrote it; CorruptLog when it is no message.
+        Raises: UnsupportedVersion when a newer perdure wrote it; CorruptLog when it is not a
+        message.
         """
         if self.kind != MESSAGE:
             return None
@@ -71,14 +72,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Positioned(msgspec.Struct, frozen=True):
-    """An entry with its place in the order of all entries of the namespace."""
+    """An entry with its position in the order of all entries of the namespace."""
 
     position: int
     entry: Entry
 
 
 class Here(Enum):
-    """The parent that is only known inside the commit."""
+    """A parent that is only known at commit time."""
 
     LEAF = "leaf"
 
@@ -87,7 +88,7 @@ LEAF = Here.LEAF
 
 
 class Sibling(msgspec.Struct, frozen=True):
-    """The entry at `index` (from 0) of the same write; it must come earlier in it."""
+    """The entry at `index` (from 0) of the same write; it must come earlier in that write."""
 
     index: int
 
@@ -97,7 +98,7 @@ ParentRef = EntryId | Sibling | Here | None
 
 
 class NewEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry before the store gave it its place.
+    """An entry before the store assigns its position.
 
     `parent` (tree lane) is `LEAF`, None for a new root, an entry's id or a sibling. `at` None means
     the commit's time. `alias` is the id another program knows the entry by.

@@ -1,7 +1,7 @@
-"""Entries folded into what they amount to: labels, settings in force, compaction, window.
+"""Fold entries into state: labels, current settings, compaction, context window.
 
-`window_of` is the definition. A store that finds the same window without reading the whole branch
-is faster, and is tested against it.
+`window_of` is the definition. Stores find the same window faster, without reading the whole branch,
+and are tested against it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from perdure.session.notes import CompactionUndone, Label
 
 
 class BranchState(msgspec.Struct, frozen=True):
-    """What the branch that ends at an entry has inherited: the newest entries of their kinds.
+    """The newest entry of each kind that a branch inherits up to an entry.
 
-    `compaction` is the newest that was not undone. Each is None where the branch has none.
+    `compaction` is the newest that was not undone. Each is None if the branch has none.
     """
 
     compaction: Entry | None = None
@@ -38,15 +38,15 @@ class Placed(NamedTuple):
 
 
 class ContextWindow(msgspec.Struct, frozen=True):
-    """The end of a branch that a context is built from.
+    """The end of a branch, from which a context is built.
 
-    Shape: `entries` root -> leaf: from the first entry the newest compaction keeps (the root, where
-    there is none) to the leaf, compactions in their places. `hidden` counts the tree entries of the
-    branch before them. `leaf` is where it ends. `undone` are compactions among `entries` that
-    were taken back. `pins` are the entries of the branch that stay in the context in any case,
-    `pinned` those of them that are not among `entries`; stores leave both to who asks for them.
-    A window that was read with a limit has only the newest `entries`, and `earlier` counts those
-    between `hidden` and them; `undone` then also has those that follow the compaction in force.
+    Shape: `entries` root -> leaf: from the first entry that the newest compaction keeps (the root,
+    without a compaction) to the leaf, compactions in their places. `hidden` counts the tree entries
+    of the branch before them. `leaf` is where it ends. `undone` are the undone compactions among
+    `entries`. `pins` are the entries of the branch that always stay in the context, `pinned` those
+    of them not in `entries`; stores leave both to the caller. A window read with a limit has only
+    the newest `entries`; `earlier` counts those between `hidden` and them, and `undone` also has
+    those after the compaction in force.
     """
 
     leaf: EntryId | None
@@ -60,10 +60,10 @@ class ContextWindow(msgspec.Struct, frozen=True):
 
 
 def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:
-    """The window of the branch `path` (tree entries root -> leaf).
+    """Return the window of the branch `path` (tree entries root -> leaf).
 
-    A compaction that was erased hides nothing any more. One whose first kept entry is not on the
-    branch before it keeps nothing: the window then begins with the compaction itself.
+    An erased compaction hides nothing. One whose first kept entry is not on the branch before it
+    keeps nothing: the window then starts with the compaction itself.
     """
     state = BranchState()
     for entry in path:
@@ -80,7 +80,7 @@ def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -
 
 
 def undone_among(shown: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
-    """The compactions among `shown` that hide nothing: taken back, or erased."""
+    """Return the compactions among `shown` that hide nothing: undone, or erased."""
     return frozenset(
         entry.id
         for entry in shown
@@ -91,7 +91,7 @@ def undone_among(shown: Iterable[Entry], undone: frozenset[EntryId]) -> frozense
 def state_after(
     state: BranchState, entry: Entry, undone: frozenset[EntryId] = frozenset()
 ) -> BranchState:
-    """What a branch has inherited once it goes on with `entry`."""
+    """Return the state of a branch after `entry` is added to it."""
     if entry.kind == Compaction.kind and entry.id not in undone and not entry.is_erased:
         return msgspec.structs.replace(state, compaction=entry)
     if entry.kind == ModelChange.kind:
@@ -102,7 +102,7 @@ def state_after(
 
 
 def end_of(window: ContextWindow, limit: int) -> ContextWindow:
-    """`window` with at most its newest `limit` entries, as a store reads it with that limit."""
+    """Return `window` with at most its newest `limit` entries, as a store reads it."""
     if limit >= len(window.entries):
         return window
     earlier = len(window.entries) - limit
@@ -122,7 +122,7 @@ def end_of(window: ContextWindow, limit: int) -> ContextWindow:
 
 
 def first_kept_by(compaction: Entry) -> EntryId | None:
-    """The first entry that `compaction` keeps; None when it keeps nothing or cannot be read."""
+    """Return the first entry that `compaction` keeps; None if it keeps nothing or is unreadable."""
     try:
         body = body_of(compaction)
     except (CorruptLog, UnsupportedVersion):
@@ -142,7 +142,7 @@ def _first_of_window(path: Sequence[Entry], compaction: Entry | None) -> int:
 
 
 def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
-    """Entry -> its label after all of `entries` (in log order); the last readable one counts."""
+    """Return entry -> its last readable label after all of `entries` (in log order)."""
     labels: dict[EntryId, str] = {}
     for entry in entries:
         if entry.kind != Label.kind or entry.about is None:
@@ -159,7 +159,7 @@ def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
 
 
 def undone_of(entries: Iterable[Entry]) -> frozenset[EntryId]:
-    """The compactions that `entries` take back."""
+    """Return the compactions that `entries` undo."""
     return frozenset(
         entry.about
         for entry in entries

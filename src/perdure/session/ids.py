@@ -1,8 +1,8 @@
 """Ids of streams, entries and contents.
 
-A stream id is chosen by the client or made from a time and random bytes; an entry's id is
-computed from where it lives, ``<stream>/<seq>``, so no two entries ever share one, forks
-included. Ids that other programs gave to entries live in a store's alias table, never here.
+A stream id is chosen by the client or generated from time and random bytes. An entry's id is its
+position, ``<stream>/<seq>``, so ids are unique, forks included. Ids that other programs gave to
+entries are in a store's alias table, never here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EntryId = NewType("EntryId", str)
 
 # Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.
 MOST_CHARACTERS = 128
-"""Of a stream id."""
+"""Maximum length of a stream id."""
 
 _STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _SEQ = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -26,10 +26,10 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: sorts as it
 
 
 def stream_id(text: str) -> StreamId:
-    """`text` as a stream id.
+    """Return `text` as a stream id.
 
-    Raises: ValueError when it is not 1 to 128 characters out of ``A-Z a-z 0-9 . _ : @ -`` that
-    begin with a letter or digit.
+    Raises: ValueError unless it is 1 to 128 characters out of ``A-Z a-z 0-9 . _ : @ -`` that start
+    with a letter or digit.
     """
     if not _STREAM_ID.fullmatch(text):
         raise ValueError(
@@ -40,7 +40,7 @@ def stream_id(text: str) -> StreamId:
 
 
 def generated_stream_id(at: int, random: bytes) -> StreamId:
-    """A new id that sorts by time of creation and cannot be guessed.
+    """Return a new id that sorts by creation time and cannot be guessed.
 
     Units: `at` is Unix milliseconds, `random` at least 10 bytes.
     Shape: 26 characters: 10 from the time, 16 from 80 random bits (the layout of a ULID).
@@ -52,24 +52,24 @@ def generated_stream_id(at: int, random: bytes) -> StreamId:
 
 
 MOST_SEQ = 2**63 - 1
-"""Above every seq."""
+"""Greater than every seq."""
 
 
 def seqs_between(count: int, after: int, before: int | None) -> range:
-    """The seqs of a log of `count` entries after `after`, or newest first from before `before`."""
+    """Return the seqs of `count` entries after `after`, or backwards from before `before`."""
     first = max(after, -1) + 1
     return range(first, count) if before is None else range(min(before, count) - 1, first - 1, -1)
 
 
 def entry_id(stream: str, seq: int) -> EntryId:
-    """The id of the entry `seq` of `stream`."""
+    """Return the id of the entry `seq` of `stream`."""
     return EntryId(f"{stream}/{seq}")
 
 
 def entry_place(entry: str) -> tuple[StreamId, int]:
-    """Stream and seq of an entry id.
+    """Return the stream and the seq of an entry id.
 
-    Raises: ValueError when `entry` is not ``<stream>/<seq>``.
+    Raises: ValueError if `entry` is not ``<stream>/<seq>``.
     """
     stream, _, seq = entry.rpartition("/")
     if not _STREAM_ID.fullmatch(stream) or not _SEQ.fullmatch(seq):
@@ -78,12 +78,12 @@ def entry_place(entry: str) -> tuple[StreamId, int]:
 
 
 def is_number(reference: str) -> bool:
-    """Whether `reference` can only mean a seq: digits are never taken for part of a longer id."""
+    """Return True if `reference` is a seq: digits are never the prefix of a longer id."""
     return reference.isascii() and reference.isdigit()
 
 
 def number_of(reference: str) -> int | None:
-    """The seq that `reference` writes (``7``, not ``007``); None when it is none."""
+    """Return the seq in `reference` (``7``, not ``007``); None if it is not a seq."""
     if (
         not is_number(reference)
         or len(reference) > _LONGEST_SEQ
@@ -94,12 +94,12 @@ def number_of(reference: str) -> int | None:
 
 
 def blob_hash(content: bytes) -> str:
-    """The name of a content: ``sha256-`` and 64 hex digits."""
+    """Return the name of a content: ``sha256-`` and 64 hex digits."""
     return blob_hash_of((content,))
 
 
 def blob_hash_of(pieces: Iterable[bytes]) -> str:
-    """The name of the content that is made of `pieces`."""
+    """Return the name of the content that consists of `pieces`."""
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)

@@ -1,7 +1,7 @@
-"""What a session is called, where it belongs and how big it is: the fold behind every list.
+"""Names, origins and counts of sessions: the fold behind every list.
 
-A store keeps one `SessionInfo` per stream and, inside each commit, replaces it by `info_after`;
-so lists never read entries, and every backend agrees on what a title or a count is.
+A store holds one `SessionInfo` per stream and replaces it with `info_after` inside each commit. So
+lists never read entries, and every backend computes the same titles and counts.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from perdure.session.notes import (
 StreamKind = Literal["session", "flow"]
 Origin = Literal["user", "role", "subagent", "import"]
 Status = Literal["active", "importing", "exported", "ended", "erased"]
-"""``importing``: a file is being read into it, or was when the import was cut off."""
+"""``importing``: a file is being imported into it, or the import was interrupted."""
 
 SoughtStatus = Literal[Status, "interrupted"]
-"""A status that lists can select. ``interrupted``: a turn is open, and no process runs it."""
+"""A status to filter lists by. ``interrupted``: a turn is open, and no process runs it."""
 
 LISTED_STATUSES: tuple[Status, ...] = ("active", "importing", "exported", "ended")
-"""Status of the sessions that lists show: erased ones are in none."""
+"""Statuses of the sessions in lists: erased ones are never listed."""
 
 SessionScope = Literal["listed", "all"]
-"""``listed``: sessions of origin user and import; ``all``: every session. Flows never."""
+"""``listed``: sessions of origin user and import; ``all``: every session. Never flows."""
 
 ORIGINS: Mapping[str, tuple[Origin, ...]] = {
     "listed": ("user", "import"),
@@ -48,7 +48,7 @@ ORIGINS: Mapping[str, tuple[Origin, ...]] = {
 """Scope of a list -> the origins of the sessions in it."""
 
 TITLE_LENGTH = 60
-"""Characters of the first user message that stand in for a missing title."""
+"""Characters of the first user message that replace a missing title."""
 
 _SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -57,11 +57,11 @@ _SPACE = (
 
 
 class ForkPoint(msgspec.Struct, frozen=True):
-    """Where a stream was forked from.
+    """The position where a stream was forked.
 
-    `leaf` is the entry the fork continues from (None: before the root). `head` is the origin's
-    head at that moment: its labels up to there are inherited, later ones are not. `scope` "tree"
-    shares every branch up to `head`, "path" only the branch that ends at `leaf`.
+    `leaf` is the entry the fork continues from (None: before the root). `head` is the origin's head
+    at that time: its labels up to there are inherited, later ones are not. `scope` "tree" shares
+    every branch up to `head`, "path" only the branch that ends at `leaf`.
     """
 
     stream: StreamId
@@ -71,12 +71,12 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
 
 class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is fixed when a stream is created; part of its genesis hash.
+    """Immutable properties of a stream, set at its creation; part of its genesis hash.
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
-    `subject` names whom the session is about or with, in the client's own words, so that all there
-    is about one person can be erased at once. `received` counts the entries that came from an
-    imported file: they give no authority. Like `subject` it is the store's own, and not exported.
+    `subject` names the person the session is about, in the client's own words, so that all data of
+    one person can be erased at once. `received` counts the entries from an imported file: they give
+    no authority. `subject` and `received` belong to the store and are not exported.
     """
 
     id: StreamId
@@ -93,18 +93,17 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """One row of a list of sessions.
+    """One row in a list of sessions.
 
     Units: times are Unix milliseconds. Shape: `updated_at` is the time of the newest user or
-    assistant message (the creation, before there is one), so that looking at a session or naming
-    it does not reorder the list. `messages` counts every message entry, tool results included, a
-    fork's shared ones too; `entries` counts the stream's own log, `turns` the turns begun in it
-    (an import's turns were run elsewhere, a fork starts anew). `first_text` is the start of
-    the first user message, which names a session that has no title. `subject` and `metadata` are
-    those of its header. `open_turn` is the seq of the ``turn_started`` of the turn that is open: it
-    runs in some process, waits for an answer, or was interrupted. `model` is the one that its
-    branch was switched to, else that of its agent; without an agent that of the last switch or
-    answer. In a list it is None.
+    assistant message (the creation, before there is one), so that reading or naming a session does
+    not reorder the list. `messages` counts every message entry, tool results and a fork's shared
+    ones included; `entries` counts the stream's own log, `turns` the turns started in it (turns
+    before an import or a fork do not count). `first_text` is the start of the first user message,
+    which names a session without a title. `subject` and `metadata` are those of its header.
+    `open_turn` is the seq of the ``turn_started`` of the open turn: it runs in some process, waits
+    for an answer, or was interrupted. `model` is the one that its branch was switched to, else that
+    of its agent; without an agent that of the last switch or answer. In a list it is None.
     """
 
     id: StreamId
@@ -127,12 +126,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_role(self) -> bool:
-        """Whether a role of the flow `parent` works in it; a fork of such a session is no role."""
+        """Return True for the session of a role in the flow `parent`; forks of it are not roles."""
         return self.origin == "role" and self.id.startswith(f"{self.parent}__")
 
     @property
     def source(self) -> str | None:
-        """The program that an imported session came from, such as "claude-code"."""
+        """Return the program that an imported session came from, such as "claude-code"."""
         described = (self.metadata or {}).get("import") if self.origin == "import" else None
         if not isinstance(described, Mapping):
             return None
@@ -141,12 +140,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """Its place in a list of newest first, for ``Store.recent(after=…)``."""
+        """Return its position in a list of newest first, for ``Store.recent(after=…)``."""
         return f"{self.updated_at}:{self.id}"
 
     @property
     def name(self) -> str:
-        """The title on one line, else how its first user message begins, else ""."""
+        """Return the title on one line, else the start of its first user message, else ""."""
         return one_line(self.title) or self.first_text or ""
 
     def __str__(self) -> str:
@@ -157,16 +156,16 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class OpenTurn(msgspec.Struct, frozen=True):
-    """A session whose turn is open. `holder` owns its lease; None: the lease is free or ran out."""
+    """A session with an open turn. `holder` owns its lease; None: the lease is free or expired."""
 
     info: SessionInfo
     holder: str | None
 
 
 def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionInfo:
-    """The info of a stream that has no entries of its own.
+    """Return the info of a stream that has no entries of its own.
 
-    `shared` is the origin's info where `header` is a fork: its counts and names are inherited.
+    `shared` is the origin's info if `header` is a fork: its counts and names are inherited.
     """
     parent = header.fork.stream if header.fork else header.parent
     start = SessionInfo(
@@ -195,9 +194,9 @@ def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionI
 def info_after(
     info: SessionInfo, entries: Iterable[Entry], bodies: Iterable[Body | None] = repeat(None)
 ) -> SessionInfo:
-    """`info` once `entries` were appended. Entries that cannot be read only count.
+    """Return `info` after `entries` were appended. Unreadable entries are only counted.
 
-    `bodies` saves decoding those that are known already (None: not known).
+    `bodies` are the decoded bodies (None: not decoded yet).
     """
     updated_at, first_text = info.updated_at, info.first_text
     added = messages = 0
@@ -282,7 +281,7 @@ def _after_erasure(info: SessionInfo, entry: Entry) -> SessionInfo:
 
 
 def erasure_in(entry: Entry) -> ContentErased | None:
-    """What `entry` says was erased of its session; None where it says nothing of the kind."""
+    """Return what `entry` says was erased of its session; None if it is not an erasure."""
     if entry.kind != ContentErased.kind:
         return None
     try:
@@ -293,14 +292,14 @@ def erasure_in(entry: Entry) -> ContentErased | None:
 
 
 def redact(header: StreamHeader) -> StreamHeader:
-    """What is left of a header when its session was erased: its id, and how it hangs together."""
+    """Return the header of an erased session: only its id and its links to other streams."""
     return msgspec.structs.replace(header, title=None, cwd=None, metadata=None, subject=None)
 
 
 class ListText(msgspec.Struct, frozen=True):
-    """What a list shows of the messages of a session: `SessionInfo.first_text` and `updated_at`.
+    """What a list shows of a session's messages: `SessionInfo.first_text` and `updated_at`.
 
-    `updated_at` is None where the session has no message of its own.
+    `updated_at` is None if the session has no message of its own.
     """
 
     first_text: str | None
@@ -308,7 +307,7 @@ class ListText(msgspec.Struct, frozen=True):
 
 
 def listed_text(stream: StreamId, tree: Iterable[Entry]) -> ListText:
-    """Return what a list shows of `tree`, the entries that the session `stream` sees, in order."""
+    """Return what a list shows of `tree`, the entries visible to session `stream`, in order."""
     first_text: str | None = None
     times: list[int] = []
     for entry in tree:
@@ -327,7 +326,7 @@ def _beginning(entry: Entry) -> str | None:
         return None
     if message is None:
         return None
-    words = message.text.split(None, TITLE_LENGTH)  # the others are never part of the beginning
+    words = message.text.split(None, TITLE_LENGTH)  # the rest is never part of the start
     return shorten_title(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
 
 
@@ -344,24 +343,25 @@ def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
 
 
 def with_description(info: SessionInfo, header: StreamHeader) -> SessionInfo:
-    """`info`, kept without what never changes, with the subject and the metadata of `header`."""
+    """Return the stored `info` with the fixed subject and metadata of `header`."""
     if header.subject is None and header.metadata is None:
         return info
     return msgspec.structs.replace(info, subject=header.subject, metadata=header.metadata)
 
 
 def bare_info(info: SessionInfo) -> SessionInfo:
-    """`info` without the subject and the metadata, which its header has."""
+    """Return `info` without the subject and the metadata, which its header has."""
     if info.subject is None and info.metadata is None:
         return info
     return msgspec.structs.replace(info, subject=None, metadata=None)
 
 
 class Sought(TypedDict, total=False):
-    """Which sessions a list shows; None, or no value, for all.
+    """Filters of a list of sessions; None, or no value, selects all.
 
-    `metadata` are values that each are in the session's; `source` is the program that an imported
-    one came from. `after` is the place, in a list of newest first, behind which the list begins.
+    `metadata` are values that the session's metadata must contain; `source` is the program of an
+    imported session. `after` is the position, in a list of newest first, after which the list
+    starts.
     """
 
     subject: str | None
@@ -373,7 +373,7 @@ class Sought(TypedDict, total=False):
 
 
 def is_sought(info: SessionInfo, sought: Sought) -> bool:
-    """Whether `info`, with the metadata of its header, is what `sought` says."""
+    """Return True if `info`, with the metadata of its header, matches `sought`."""
     subject, status = sought.get("subject"), sought.get("status")
     if subject is not None and info.subject != subject:
         return False
@@ -391,9 +391,9 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
 
 
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
-    """Whether a list of the sessions of `cwd` whose name or id contains `query` shows `info`.
+    """Return True if a list of the sessions of `cwd` whose name or id contains `query` has `info`.
 
-    In any letter case; None for all. Erased sessions are no sessions any more.
+    Case-insensitive; None matches all. Erased sessions never match.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False
@@ -402,20 +402,20 @@ def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
 
 
 def trim_title(title: str | None) -> str | None:
-    """`title` without the white space around it; None when nothing is left. Its lines stay.
+    """Return `title` without surrounding white space; None if nothing is left. Its lines stay.
 
-    White space is what it is in JavaScript, so that pi gives a session the same title.
+    White space is defined as in JavaScript, so that pi gives a session the same title.
     """
     return (title or "").strip(_SPACE) or None
 
 
 def one_line(text: str | None) -> str | None:
-    """`text` on one line, without space around it; None when nothing is left."""
+    """Return `text` on one line, without surrounding space; None if nothing is left."""
     return " ".join((text or "").split()) or None
 
 
 def shorten_title(text: str | None) -> str | None:
-    """`text` cut to `TITLE_LENGTH` characters, the last one an ellipsis if it was longer."""
+    """Return `text` cut to `TITLE_LENGTH` characters, ending in an ellipsis if it was longer."""
     if text is None or len(text) <= TITLE_LENGTH:
         return text
     return text[: TITLE_LENGTH - 1].rstrip() + "…"

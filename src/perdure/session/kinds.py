@@ -1,7 +1,7 @@
-"""Bodies of the tree kinds: what a conversation is made of.
+"""Bodies of the tree kinds: the content of a conversation.
 
-Every body class names its ``kind``, its ``version`` and its ``lane``; ``codec`` turns bodies into
-entries and back. A body may carry the field ``source`` besides its own (see ``notes.SourcePlace``).
+Every body class defines its ``kind``, its ``version`` and its ``lane``; ``codec`` converts bodies
+to entries and back. Any body may have the additional field ``source`` (see ``notes.SourcePlace``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CompactionReason = Literal["manual", "threshold", "overflow", "import", "hook"]
 
 
 class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What all bodies of the tree lane have in common."""
+    """Base of all bodies of the tree lane."""
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
@@ -28,12 +28,12 @@ class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Compaction(TreeBody, frozen=True, omit_defaults=True):
-    """A summary that stands for everything before `first_kept` when a context is built.
+    """A summary that replaces everything before `first_kept` in the context.
 
     `first_kept` None keeps nothing before the compaction. `retained` holds messages kept verbatim
-    instead (newer pi). Nothing is deleted: the entries it hides stay on the branch. `kept` counts
-    the messages before it that stay in the context. `own_summary` is what the model wrote, where
-    `summary` holds more: the context that a flow puts around it.
+    instead (newer pi). Nothing is deleted: hidden entries stay on the branch. `kept` counts the
+    messages before it that stay in the context. `own_summary` is the text of the model, set if
+    `summary` also contains context added by a flow.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -52,9 +52,9 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
 
 
 class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
-    """What happened on a branch that was left; in the context as a message of the user's.
+    """Summary of an abandoned branch; in the context as a user message.
 
-    `from_id` is where the new branch grows from, None for before the root.
+    `from_id` is where the new branch starts, None for before the root.
     """
 
     kind: ClassVar[str] = "branch_summary"
@@ -67,7 +67,7 @@ class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
 
 
 class ModelChange(TreeBody, frozen=True):
-    """From here on the branch uses another model (``provider:name``)."""
+    """The branch uses another model (``provider:name``) from here on."""
 
     kind: ClassVar[str] = "model_change"
 
@@ -75,7 +75,7 @@ class ModelChange(TreeBody, frozen=True):
 
 
 class ThinkingChange(TreeBody, frozen=True):
-    """From here on the branch uses another thinking level (``off`` to ``max``)."""
+    """The branch uses another thinking level (``off`` to ``max``) from here on."""
 
     kind: ClassVar[str] = "thinking_change"
 
@@ -83,7 +83,7 @@ class ThinkingChange(TreeBody, frozen=True):
 
 
 class _TakesRawJson(type(TreeBody)):
-    """Lets `Custom` be made of JSON as it is, which no field of its body is."""
+    """Lets `Custom` accept `raw_json`, which is not a field of its body."""
 
     def __call__(
         cls, custom_type: str, data: object = None, *, raw_json: bytes | None = None
@@ -96,12 +96,12 @@ class _TakesRawJson(type(TreeBody)):
 
 
 class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson):
-    """State of an extension; never in the context. `data` is any JSON.
+    """State of an extension; never in the context. `data` is any JSON value.
 
-    `raw_json` gives the data as JSON that is stored byte for byte, with what Python's values cannot
-    hold: numbers of any size, repeated keys, ``data:`` addresses. `raw_data` reads it again.
-    Raises: WrongArgument for bytes that are not JSON, for JSON that is not read again (half of a
-    character pair), and for `data` beside `raw_json`.
+    `raw_json` is JSON to store byte for byte, including what Python values cannot represent:
+    numbers of any size, repeated keys, ``data:`` addresses. `raw_data` reads it back.
+    Raises: WrongArgument if `raw_json` is not JSON or cannot be read back (half of a character
+    pair), or if both `data` and `raw_json` are given.
     """
 
     kind: ClassVar[str] = "custom"
@@ -121,9 +121,9 @@ class _RawData(msgspec.Struct):
 
 
 def raw_data(body: bytes) -> bytes:
-    """The data in the body of a ``custom`` entry, as the JSON it was given in.
+    """Return the data in the body of a ``custom`` entry as its original JSON.
 
-    Raises: WrongArgument for what is not bytes; ValueError when `body` is no such body.
+    Raises: WrongArgument if `body` is not bytes; ValueError if it is not such a body.
     """
     if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
         kind = type(body).__name__
@@ -145,10 +145,10 @@ def _checked_json(given: object) -> msgspec.Raw:
 
 
 class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
-    """A message written by an extension; in the context as the user's.
+    """A message written by an extension; in the context as a user message.
 
-    `is_displayed` only tells user interfaces whether to show it. `in_context` False keeps it out
-    of the context (a shell command that a person marked as private).
+    `is_displayed` tells user interfaces whether to show it. `in_context` False keeps it out of the
+    context (a shell command that a person marked as private).
     """
 
     kind: ClassVar[str] = "custom_message"
@@ -163,10 +163,10 @@ class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
 CONTINUE_TEXT = (
     "Your last answer was cut off. Go on exactly where it stops, without repeating any of it."
 )
-"""What a model is asked, as a custom message, after the part of its answer that was kept."""
+"""Prompt, sent as a custom message, to continue an answer after its stored part."""
 
 MESSAGE = messages.MESSAGE
 """Kind of an entry whose body is a ``messages.Message``."""
 
 OPAQUE = "opaque"
-"""Kind of an entry whose body is not JSON we can read; kept, exported, never in a context."""
+"""Kind of an entry whose body is not readable JSON; stored and exported, never in a context."""

@@ -1,7 +1,7 @@
-"""Bodies of the side kinds a turn writes: its intents before effects, and their outcomes after.
+"""Bodies of the side kinds a turn writes: intents before effects, outcomes after.
 
-Rule: an effect happens only after its intent is in the log, and its outcome is a later entry
-about that intent. An intent without an outcome means: it may have happened.
+Rule: an effect happens only after its intent is in the log; its outcome is a later entry about that
+intent. An intent without an outcome means: the effect may have happened.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ Failure = Literal[
 
 
 class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session has spent: the sum over the ``model_finished`` entries of its own log.
+    """Spending of a session: the sum over the ``model_finished`` entries of its own log.
 
-    To that comes what the sessions spent that its calls opened (`ToolFinished.delegated`).
-    Units: micro-cents. `unpriced_calls` used tokens whose price nobody knows.
+    The spending of sessions that its calls opened (`ToolFinished.delegated`) is added to it.
+    Units: micro-cents. `unpriced_calls` used tokens whose price is unknown.
     """
 
     cost_microcents: int = 0
     unpriced_calls: int = 0
 
     def plus(self, usage: Usage | None) -> Spending:
-        """The spending after one more call; None used nothing."""
+        """Return the spending after one more call; None adds nothing."""
         if usage is None:
             return self
         if usage.cost_microcents is None:
@@ -60,7 +60,7 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
         return Spending(self.cost_microcents + usage.cost_microcents, self.unpriced_calls)
 
     def and_below(self, delegated: Delegated | None) -> Spending:
-        """The spending with that of a session which a call opened."""
+        """Return the spending including that of a session which a call opened."""
         if delegated is None:
             return self
         below = delegated.spent
@@ -71,21 +71,21 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delegated(msgspec.Struct, frozen=True):
-    """The session that a tool call opened for another agent, and what was spent in it."""
+    """The session that a tool call opened for another agent, and its spending."""
 
     session: StreamId
     spent: Spending = Spending()
 
 
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
-    """A turn begins; the user's message follows in the same commit, if it brings one.
+    """A turn starts; the user's message, if any, follows in the same commit.
 
-    `number` counts the turns run under the session's own agent, from 1. `base` is the leaf the
-    turn began at, where `rollback` returns to. `context_tokens` estimates the context before it.
-    The rest is carried over, so that a turn can be read without those before it: how many turns
-    have called a model (`ran`, which the turn cap counts; None in logs of earlier versions), what
-    the session had spent, the cost limit that a person granted it, until when (Unix milliseconds)
-    which provider is not to be called, and what tools may do without asking.
+    `number` counts the turns run under the session's own agent, from 1. `base` is the leaf at the
+    turn's start, to which `rollback` returns. `context_tokens` estimates the context before it. The
+    other fields are carried over, so that a turn can be read without those before it: the number of
+    turns that called a model (`ran`, which the turn cap counts; None in logs of earlier versions),
+    the session's spending, the cost limit that a person granted, the time (Unix milliseconds) until
+    which a provider is not called, and what tools may do without approval.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -103,10 +103,10 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):
-    """A model is about to be called: attempt `attempt` (from 1) of the turn's call `call`.
+    """A model call starts: attempt `attempt` (from 1) of the turn's call `call`.
 
-    `link` is the place of the model in the agent's chain: 0 its own, then its fallbacks. `agent` is
-    who calls it; `reason` why a context is compacted with the summary it is asked for.
+    `link` is the model's position in the agent's chain: 0 its own, then its fallbacks. `agent` is
+    the caller; `reason` is set for a compaction's summary and says why the context is compacted.
     """
 
     kind: ClassVar[str] = "model_called"
@@ -122,14 +122,14 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
 
 
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
-    """How the model call it is about ended; the answer is the message `answer`, same commit.
+    """Outcome of the model call it is about; the answer is the message `answer`, same commit.
 
-    `stop_reason` None with an `error` means that no usable answer came. `wait_s` is how long the
-    turn waits before it tries again, `next_link` with which model of the chain where it is another.
-    `usage` is what the provider counted, or an estimate (`is_estimated`) where an answer was cut
-    off before it said; `spent` is what the session has spent with this call. `parked_until` (Unix
-    milliseconds) is how long the model's provider is not to be called; `is_renewed` says that its
-    key was renewed after it was refused. `agent` and `attempt` are those of the ``model_called``.
+    `stop_reason` None with an `error` means that no usable answer came. `wait_s` is the turn's
+    delay before its next attempt, `next_link` the next model of the chain if it is another. `usage`
+    is the provider's count, or an estimate (`is_estimated`) if the answer was cut off before;
+    `spent` is the session's spending including this call. `parked_until` (Unix milliseconds): the
+    model's provider is not called before; `is_renewed`: its key was renewed after a rejection.
+    `agent` and `attempt` are those of the ``model_called``.
     """
 
     kind: ClassVar[str] = "model_finished"
@@ -151,10 +151,10 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
-    """A call was made although it may cost more than the session is to spend (``on_exceed: warn``).
+    """A call was made although it may exceed the session's budget (``on_exceed: warn``).
 
-    About the ``turn_started``. Units: micro-cents; `estimate_microcents` is the most the call was
-    expected to cost, None when nobody knows the price of `model`.
+    About the ``turn_started``. Units: micro-cents; `estimate_microcents` is the maximum expected
+    cost of the call, None if the price of `model` is unknown.
     """
 
     kind: ClassVar[str] = "budget_noted"
@@ -166,11 +166,11 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
 
 
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):
-    """A tool is about to run. `idempotency_key` is the same on every attempt of the same call.
+    """A tool call starts. `idempotency_key` is the same on every attempt of the same call.
 
-    `agent` and `model` are who asks for it. `approved` is a hash of the arguments and of what the
-    approval is bound to (`Question.bound`); the tool runs only while it is still the same.
-    `contents` are the handles in `input` whose bytes the tool gets in their place, as base64.
+    `agent` and `model` requested it. `approved` is a hash of the arguments and of what the approval
+    is bound to (`Question.bound`); the tool runs only if it is unchanged. `contents` are the
+    handles in `input` that the tool receives as base64.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -190,13 +190,13 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):
-    """How the tool call it is about ended; its output is the tool message `result`, same commit.
+    """Outcome of the tool call it is about; its output is the tool message `result`, same commit.
 
     Also written for calls that never ran (refused, aborted) and for those whose outcome is unknown.
     A call that never ran has no ``tool_started``: its `input` and `called_at` are here, and
-    `duration_ms` is 0. `whole` names (``media://...``) the text that the output was cut from.
-    `delegated` is the session that the call opened for another agent. `summary` is the beginning
-    of the output.
+    `duration_ms` is 0. `whole` is the handle (``media://...``) of the untruncated output.
+    `delegated` is the session that the call opened for another agent. `summary` is the start of the
+    output.
     """
 
     kind: ClassVar[str] = "tool_finished"
@@ -220,7 +220,7 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class TurnFinished(SideBody, frozen=True, omit_defaults=True):
-    """The turn is over. About its ``turn_started``. `usage` is the sum of all its calls.
+    """The turn ended. About its ``turn_started``. `usage` is the sum of all its calls.
 
     `model` gave its last answer.
     """
@@ -235,9 +235,9 @@ class TurnFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class Interrupted(SideBody, frozen=True, omit_defaults=True):
-    """The part of an answer that had arrived when it was cut; about its ``model_called``.
+    """The received part of an interrupted answer; about its ``model_called``.
 
-    A dead process, an abort or the provider cuts an answer. The part is never in a context by
+    A crash, an abort or the provider interrupts an answer. The part is never in a context by
     itself; under ``on_interrupt: continue`` a message repeats its text. User interfaces show it.
     """
 
@@ -247,7 +247,7 @@ class Interrupted(SideBody, frozen=True, omit_defaults=True):
 
 
 class LateOutcome(SideBody, frozen=True, omit_defaults=True):
-    """An outcome that arrived after its process had lost the session; kept, without effect."""
+    """An outcome that arrived after its process lost the session; stored, without effect."""
 
     kind: ClassVar[str] = "late_outcome"
 
@@ -256,7 +256,7 @@ class LateOutcome(SideBody, frozen=True, omit_defaults=True):
 
 
 class Trimmed(SideBody, frozen=True):
-    """The context of the model call it is about left out the oldest `dropped` messages."""
+    """The context of the model call it is about omitted the oldest `dropped` messages."""
 
     kind: ClassVar[str] = "trimmed"
 

@@ -1,9 +1,9 @@
-"""Messages and the parts they are made of: the durable form of what people, models and tools say.
+"""Messages and their parts: the durable form of what people, models and tools say.
 
-Everything here but an `InFlightMessage` can be written to the log as it stands. So there is no
-signature of a provider and no inline media: a ``MediaPart`` names bytes by their hash and the store
-keeps them.
-`decode_message` reads the body of a ``message`` entry; all other bodies are read in ``codec``.
+Everything here except `InFlightMessage` can be written to the log unchanged. Messages contain no
+provider signatures and no inline media: a ``MediaPart`` names bytes by their hash, and the store
+holds the bytes.
+`decode_message` reads the body of a ``message`` entry; ``codec`` reads all other bodies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 Role = Literal["system", "context", "user", "assistant", "tool"]
 StopReason = Literal["stop", "length", "tool_calls", "content_filter", "aborted", "error"]
-"""Why an assistant message ended; only the first three are clean ends."""
+"""Why an assistant message ended; only the first three are normal ends."""
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
@@ -39,14 +39,14 @@ class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
 
 
 class ThinkingPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
-    """Reasoning a model showed. Kept for people; it never crosses to another provider."""
+    """Reasoning of a model. Stored for people; never sent to another provider."""
 
     text: str
     is_redacted: bool = False
 
 
 class MediaPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="media"):
-    """Bytes kept elsewhere, named by hash.
+    """Bytes in the store, named by hash.
 
     Shape: `handle` is ``media://sha256-<64 lowercase hex digits>``.
     """
@@ -58,9 +58,9 @@ class MediaPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="
 
 
 class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_call"):
-    """A model's request to run a tool; `id`, the provider's, is unique within its branch.
+    """A model's request to run a tool; `id` comes from the provider and is unique in its branch.
 
-    `contents` are the handles that stand in `args` in place of base64 (`durable.embedded`).
+    `contents` are the handles that replace base64 in `args` (`media_storage.embedded_base64`).
     """
 
     id: str
@@ -70,9 +70,9 @@ class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_ca
 
 
 class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_result"):
-    """What the tool call `call_id` gave back, as the model is told.
+    """The result of tool call `call_id`, as the model sees it.
 
-    `contents` are the handles that stand in `text` in place of base64.
+    `contents` are the handles that replace base64 in `text`.
     """
 
     call_id: str
@@ -84,7 +84,7 @@ class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_
 
 
 class UnknownPart(msgspec.Struct, frozen=True, tag="unknown"):
-    """A part of a type this version does not know, kept as the JSON it came in."""
+    """A part of a type this version does not know, stored as its original JSON."""
 
     raw: msgspec.Raw
 
@@ -96,9 +96,9 @@ MICROCENTS_PER_DOLLAR = 100_000_000
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens of one model call as the provider counted them.
+    """Tokens of one model call, as counted by the provider.
 
-    Units: tokens; `cost_microcents` in 1e-8 US dollars, None when nobody knows the price.
+    Units: tokens; `cost_microcents` in 1e-8 US dollars, None when the price is unknown.
     Shape: the four token classes do not overlap; their sum is the context the call used.
     """
 
@@ -110,7 +110,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def total_tokens(self) -> int:
-        """All tokens that were in the window when the call ended."""
+        """Return the number of tokens in the context window when the call ended."""
         return (
             self.input_tokens
             + self.output_tokens
@@ -133,8 +133,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message of a conversation; the body of ``message`` entries.
 
     `model` (``provider:name``), `stop_reason`, `usage` and `error` belong to assistant messages.
-    `author` says who of several speaks, and `said_at` when, where that is not the entry's time.
-    `foreign` is the message as another program has it, a JSON object. No model is sent these three.
+    `author` names the speaker among several, and `said_at` is set where it differs from the entry's
+    time. `foreign` is the original message of another program, a JSON object. These three are never
+    sent to a model.
     Units: `said_at` is Unix milliseconds.
     """
 
@@ -150,18 +151,18 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """Its text parts, joined by blank lines; for a tool message, the results' text."""
+        """Return the text parts, joined by blank lines; for a tool message, the results' text."""
         texts = [part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)]
         return "\n\n".join(text for text in texts if text)
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
-        """The tool calls it asks for, in order."""
+        """Return the requested tool calls, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
 
 
 class InFlightMessage(msgspec.Struct, frozen=True):
-    """A message that holds media as bytes; appending it, or sending it, puts handles there."""
+    """A message with media as bytes; appending or sending it replaces the bytes with handles."""
 
     role: Role
     parts: tuple[Part | InlineMedia, ...]
@@ -194,10 +195,10 @@ def user(
     said_at: datetime | int | None = None,
     foreign: dict[str, object] | None = None,
 ) -> Message | InFlightMessage:
-    """Return a message from the person: texts and media in the order given.
+    """Return a user message: texts and media in the given order.
 
-    With media as bytes (`perdure.media`) it is one in flight. `author`, `said_at` (a time without a
-    zone is local) and `foreign` are as in `Message`.
+    Media as bytes (`perdure.media`) make it an `InFlightMessage`. `author`, `said_at` (a time
+    without a zone is local) and `foreign` are as in `Message`.
     """
     given = (content, *more)
     at = ms_of(said_at) if isinstance(said_at, datetime) else said_at
@@ -220,9 +221,9 @@ def assistant(
     said_at: datetime | int | None = None,
     foreign: dict[str, object] | None = None,
 ) -> Message:
-    """Return a message from the model, with the fields of `Message`.
+    """Return an assistant message, with the fields of `Message`.
 
-    Without `stop_reason` it is a clean end: for calls, or for good.
+    `stop_reason` defaults to a normal end: ``tool_calls`` if there are calls, else ``stop``.
     """
     parts = tuple(_make_part(c, ThinkingPart, ToolCallPart) for c in content)
     has_calls = any(isinstance(part, ToolCallPart) for part in parts)
@@ -241,7 +242,7 @@ def assistant(
 
 
 def _check_inline(inline: InlineMedia) -> InlineMedia:
-    """`inline`, if it is of a type that a message can hold. Raises: WrongArgument."""
+    """Return `inline` if a message supports its media type. Raises: WrongArgument."""
     if MIME_TYPE.fullmatch(inline.mime_type):
         return inline
     raise WrongArgument(
@@ -251,7 +252,10 @@ def _check_inline(inline: InlineMedia) -> InlineMedia:
 
 
 def _make_part(content: object, *others: type[Part]) -> Part:
-    """`content` as a part. Raises: WrongArgument when it is neither text nor one of `others`."""
+    """Return `content` as a part.
+
+    Raises: WrongArgument if it is neither text nor one of `others`.
+    """
     if isinstance(content, str):
         return TextPart(content)
     if isinstance(content, others):
@@ -261,17 +265,17 @@ def _make_part(content: object, *others: type[Part]) -> Part:
 
 
 def system(text: str) -> Message:
-    """Instructions."""
+    """Return a system message: instructions to the model."""
     return Message("system", (_make_part(text),))
 
 
 def thinking(text: str) -> ThinkingPart:
-    """Reasoning, as a part of an assistant message."""
+    """Return reasoning as a part of an assistant message."""
     return ThinkingPart(_check_value(text, str, "the text of a thought"))
 
 
 def tool_call(call_id: str, name: str, args: dict[str, object] | None = None) -> ToolCallPart:
-    """A request to run a tool, as a part of an assistant message."""
+    """Return a request to run a tool, as a part of an assistant message."""
     return ToolCallPart(
         _check_value(call_id, str, "the id of a tool call"),
         _check_value(name, str, "the name of a tool"),
@@ -282,7 +286,7 @@ def tool_call(call_id: str, name: str, args: dict[str, object] | None = None) ->
 def tool_result(
     call_id: str, text: str, *, is_error: bool = False, name: str | None = None
 ) -> Message:
-    """The message that answers the tool call `call_id`."""
+    """Return the message that answers the tool call `call_id`."""
     part = ToolResultPart(
         _check_value(call_id, str, "the id of a tool call"),
         _check_value(text, str, "the result of a tool"),
@@ -293,7 +297,7 @@ def tool_result(
 
 
 def _check_value(value: _T, kind: type, what: str) -> _T:
-    """`value`, if it is one; else it would be stored, and never be read or sent.
+    """Return `value` if it is a `kind`; other values could be stored but not read or sent.
 
     Raises: WrongArgument.
     """
@@ -311,9 +315,9 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
-    """The message in the body of a ``message`` entry; parts of unknown types are kept as such.
+    """Return the message in the body of a ``message`` entry; unknown parts become `UnknownPart`.
 
-    Raises: UnsupportedVersion for a newer `version`; ValueError when it is no message at all.
+    Raises: UnsupportedVersion for a newer `version`; ValueError if it is not a message.
     """
     if version != MESSAGE_VERSION:
         body = _encoder.encode(
@@ -326,11 +330,11 @@ def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
 
 
 def with_unknown_parts(body: bytes | msgspec.Raw) -> bytes:
-    """The JSON object `body`, each part of a type this version does not know as an `UnknownPart`.
+    """Return the JSON object `body` with each part of an unknown type as an `UnknownPart`.
 
-    Looks where the bodies of this package hold parts: ``parts``, and those of the messages in
-    ``partial`` and ``retained``.
-    Raises: ValueError when it is no object, or these are of another shape.
+    Checks the places where the bodies of this package hold parts: ``parts``, and the ``parts`` of
+    the messages in ``partial`` and ``retained``.
+    Raises: ValueError if `body` is not an object, or these fields have another shape.
     """
     fields = _raw_object.decode(body)
     if "parts" in fields:

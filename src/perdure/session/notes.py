@@ -1,4 +1,4 @@
-"""Bodies of the side kinds that are about a session rather than about a turn."""
+"""Bodies of the side kinds that describe a session rather than a turn."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ QuestionTopic = Literal[
     "improvement-choice",
     "feedback-consent",
 ]
-"""Those after the first four are what flows wait for: their entries are the flow's own kinds."""
+"""Topics of questions. Flows wait for all but the first four, with entries of their own kinds."""
 
 WithdrawalReason = Literal["aborted", "cancelled", "expired", "failed", "interrupted"]
-"""How a turn ended that left its question unanswered."""
+"""How the turn ended that left its question unanswered."""
 
 ALLOW_FLOW = "allow-flow"
-"""The answer that allows a call, and with it what it is about for the whole flow."""
+"""The answer that allows a call, and its subject for the whole flow."""
 
 ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
-"""The answers to an approval under which the call runs."""
+"""The answers to an approval that allow the call."""
 
 
 class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the side lane.
 
-    `follows_entry`: forks, bundles and copies take notes of the kind along with the tree entry that
+    `follows_entry`: forks, bundles and copies include notes of this kind with the tree entry that
     they are about.
     """
 
@@ -52,7 +52,7 @@ class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LeafMoved(SideBody, frozen=True):
-    """The conversation goes on from `target` (None: before the root)."""
+    """The conversation continues from `target` (None: before the root)."""
 
     kind: ClassVar[str] = "leaf"
 
@@ -60,7 +60,7 @@ class LeafMoved(SideBody, frozen=True):
 
 
 class Note(SideBody, frozen=True, omit_defaults=True):
-    """A program's own note about an entry, or about the session; never in a context.
+    """A program's own note about an entry or the session; never in a context.
 
     `note_type` is the program's name for it, such as ``"my.rating"``; `data` is a JSON object.
     """
@@ -90,9 +90,9 @@ class SessionInfoChanged(SideBody, frozen=True, omit_defaults=True):
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """The tool call of another session that a session was opened for.
+    """The tool call of another session for which a session was opened.
 
-    `key` is the call's idempotency key, by which it is found again and never opened twice.
+    `key` is the call's idempotency key; it finds the session again, so it is never opened twice.
     """
 
     session: str
@@ -101,10 +101,10 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 class SessionStarted(SideBody, frozen=True, omit_defaults=True):
-    """A runtime opened the session: its agent as it was then, its workspace, its system prompt.
+    """A runtime opened the session: its agent at that time, its workspace, its system prompt.
 
-    `agent` and `workspace` are the snapshots as plain data, frozen for the session's life.
-    `invoked_by` is the call of an agent that it was opened for.
+    `agent` and `workspace` are plain-data snapshots, fixed for the session's life. `invoked_by` is
+    the agent's call for which the session was opened.
     """
 
     kind: ClassVar[str] = "session_started"
@@ -116,10 +116,10 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
-    """An agent of this machine was given to the session, which had none with authority here.
+    """A session without an agent with authority on this machine received one.
 
-    So after an import, whatever agent the file names. What was granted and spent before does not
-    count any more, unless `granted_by` says who gave the session more than it had.
+    Needed after an import, whatever agent the file names. Earlier grants and spending no longer
+    count, unless `granted_by` names the person who extended the session's permissions.
     """
 
     kind: ClassVar[str] = "agent_bound"
@@ -131,10 +131,10 @@ class AgentBound(SideBody, frozen=True, omit_defaults=True):
 
 
 class WorkspaceChanged(SideBody, frozen=True, omit_defaults=True):
-    """The session works in another workspace from here on: another folder, file or variables.
+    """The session uses another workspace from here on: another folder, file or variables.
 
-    `workspace` is the whole new one. `system_prompt` is what the agent's instructions are in it,
-    where that is not what they were.
+    `workspace` is the complete new one. `system_prompt` is set if the agent's instructions differ
+    in it.
     """
 
     kind: ClassVar[str] = "workspace_changed"
@@ -146,7 +146,7 @@ class WorkspaceChanged(SideBody, frozen=True, omit_defaults=True):
 def in_workspace(
     bound: SessionStarted | AgentBound, changed: WorkspaceChanged
 ) -> SessionStarted | AgentBound:
-    """Return `bound` in the workspace that the session changed to."""
+    """Return `bound` with the session's new workspace."""
     prompt = changed.system_prompt
     return msgspec.structs.replace(
         bound,
@@ -156,13 +156,13 @@ def in_workspace(
 
 
 class SessionReceived(SideBody, frozen=True):
-    """The entries before it were read from a file: they give no authority."""
+    """The entries before this one were read from a file: they give no authority."""
 
     kind: ClassVar[str] = "session_received"
 
 
 class SessionEnded(SideBody, frozen=True, omit_defaults=True):
-    """The session is closed; the next turn opens it again by a ``session_reopened``."""
+    """The session is closed; the next turn reopens it with a ``session_reopened`` entry."""
 
     kind: ClassVar[str] = "session_ended"
 
@@ -171,13 +171,13 @@ class SessionEnded(SideBody, frozen=True, omit_defaults=True):
 
 
 class SessionCancelled(SideBody, frozen=True):
-    """Somebody closed the handle that ran the session, between two turns; it can be resumed."""
+    """The handle that ran the session was closed between two turns; the session can be resumed."""
 
     kind: ClassVar[str] = "session_cancelled"
 
 
 class GrantRevoked(SideBody, frozen=True, omit_defaults=True):
-    """What a person had allowed for good is asked for again; None: all of it."""
+    """Revokes what a person had always allowed: `grant`, or everything if it is None."""
 
     kind: ClassVar[str] = "grant_revoked"
 
@@ -185,15 +185,15 @@ class GrantRevoked(SideBody, frozen=True, omit_defaults=True):
 
 
 class SessionReopened(SideBody, frozen=True):
-    """A session that had ended goes on."""
+    """A closed session was reopened."""
 
     kind: ClassVar[str] = "session_reopened"
 
 
 class SessionExported(SideBody, frozen=True, omit_defaults=True):
-    """The session was written to a file that others go on with (a workflow).
+    """The session was exported to a file in which others continue it (a workflow).
 
-    `path` is where, as an absolute path; `format` what was written, `dialect` in whose form.
+    `path` is the absolute path, `format` the written format, `dialect` its variant.
     """
 
     kind: ClassVar[str] = "session_exported"
@@ -204,7 +204,7 @@ class SessionExported(SideBody, frozen=True, omit_defaults=True):
 
 
 class Pin(SideBody, frozen=True, omit_defaults=True):
-    """The entry it is about stays in the context as it was said, or no longer has to."""
+    """Keeps the entry it is about verbatim in the context, or no longer does."""
 
     kind: ClassVar[str] = "pin"
 
@@ -212,11 +212,11 @@ class Pin(SideBody, frozen=True, omit_defaults=True):
 
 
 class ContentErased(SideBody, frozen=True, omit_defaults=True):
-    """Bodies of the session were taken out of the store, for good; their digests stay.
+    """Bodies of the session were permanently deleted from the store; their digests remain.
 
-    Shape: `ranges` are the seqs (first, last) among which they are; kinds that say nothing but
-    how the log hangs together (`KEPT_WHEN_ERASED`) keep theirs. `is_whole`: the session itself
-    was erased, and nobody goes on with it. `certificate` names the record of all that was erased.
+    Shape: `ranges` are the seqs (first, last) that contain them; kinds that hold only the structure
+    of the log (`KEPT_WHEN_ERASED`) keep their bodies. `is_whole`: the session itself was erased and
+    cannot continue. `certificate` names the record of everything erased.
     """
 
     kind: ClassVar[str] = "content_erased"
@@ -228,11 +228,11 @@ class ContentErased(SideBody, frozen=True, omit_defaults=True):
 
 
 KEPT_WHEN_ERASED = frozenset((LeafMoved.kind, ContentErased.kind))
-"""Kinds whose bodies an erasure leaves: ids of entries, and the word that there was one."""
+"""Kinds whose bodies an erasure keeps: entry ids, and the fact that something was erased."""
 
 
 class NodeEntered(SideBody, frozen=True, omit_defaults=True):
-    """A role's session begins with a node of a flow, at the entry it is about."""
+    """A role's session enters a node of a flow, at the entry it is about."""
 
     kind: ClassVar[str] = "node_entered"
 
@@ -241,18 +241,18 @@ class NodeEntered(SideBody, frozen=True, omit_defaults=True):
 
 
 class CompactionUndone(SideBody, frozen=True):
-    """The compaction it is about no longer hides anything."""
+    """The compaction it is about hides nothing any more."""
 
     kind: ClassVar[str] = "compaction_undone"
     follows_entry: ClassVar[bool] = True
 
 
 class Queued(SideBody, frozen=True, omit_defaults=True):
-    """A conversation entry that arrived while somebody else's turn was open.
+    """A conversation entry that arrived during another caller's turn.
 
-    Kept until the turn's owner, or recovery, adopts it into the tree (``Adopted``). `entry_kind`,
-    `entry_v` and `entry_body` are the entry as it was to be appended; the parent it asked for is
-    not kept, since it goes where the conversation then stands.
+    Stays queued until the turn's owner, or recovery, adds it to the tree (``Adopted``).
+    `entry_kind`, `entry_v` and `entry_body` are the entry as requested; its requested parent is not
+    stored, because it is appended at the leaf of that time.
     """
 
     kind: ClassVar[str] = "queued"
@@ -264,7 +264,7 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
 
 
 class Adopted(SideBody, frozen=True):
-    """The queued entry it is about has become the tree entry `as_id`."""
+    """The queued entry it is about became the tree entry `as_id`."""
 
     kind: ClassVar[str] = "adopted"
 
@@ -272,9 +272,9 @@ class Adopted(SideBody, frozen=True):
 
 
 class SourcePlace(msgspec.Struct, frozen=True):
-    """Where in its import original an entry stands: `part` is the seq of its ``import_source``.
+    """Position of an entry in its imported file: `part` is the seq of its ``import_source``.
 
-    Units: bytes; `offset` counts from the beginning of the file, not of the part.
+    Units: bytes; `offset` counts from the start of the file, not of the part.
     """
 
     part: int
@@ -283,12 +283,12 @@ class SourcePlace(msgspec.Struct, frozen=True):
 
 
 class ImportSource(SideBody, frozen=True, omit_defaults=True):
-    """One stretch of a file that was imported, kept whole.
+    """One stretch of an imported file, stored unchanged.
 
-    Units: bytes. `blob` is the hash of the stretch's bytes, `offset` where in the file it began.
-    Shape: `malformed` are the numbers (from 1, in the file) of the lines that could not be read;
-    `first_line` is the number of the stretch's first line. `has_more`: the file was being imported
-    in several commits, and this was not the last of them.
+    Units: bytes. `blob` is the hash of the stretch's bytes, `offset` its start in the file.
+    Shape: `malformed` are the numbers (from 1, in the file) of unreadable lines; `first_line` is
+    the number of the stretch's first line. `has_more`: the file is imported in several commits, and
+    this is not the last one.
     """
 
     kind: ClassVar[str] = "import_source"
@@ -306,10 +306,10 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImportedRecord(SideBody, frozen=True):
-    """A record of an imported file that says nothing in the conversation (progress, a snapshot).
+    """A record of an imported file that is not part of the conversation (progress, a snapshot).
 
-    `type` is what its format calls it. The record itself is kept in the import original; a child
-    of it hangs on the tree entry this is about.
+    `type` is its name in that format. The record itself is stored in the imported file; its child
+    is attached to the tree entry this is about.
     """
 
     kind: ClassVar[str] = "imported_record"
@@ -319,10 +319,10 @@ class ImportedRecord(SideBody, frozen=True):
 
 
 class RoleImported(SideBody, frozen=True):
-    """What a role's session was when it was imported, and what its operator had been shown.
+    """State of a role's session at its import, and what its operator had been shown.
 
-    Shape: `session` is a ``transcript.json`` of A-Society's, `feed` the items of a
-    ``feed.json``, both as they were read. Its messages are entries of the tree, too.
+    Shape: `session` is an A-Society ``transcript.json``, `feed` the items of a ``feed.json``, both
+    as read. Its messages are also entries of the tree.
     """
 
     kind: ClassVar[str] = "role_imported"
@@ -332,16 +332,16 @@ class RoleImported(SideBody, frozen=True):
 
 
 class Question(SideBody, frozen=True, omit_defaults=True):
-    """Something that waits for a person. It is about the entry that asked.
+    """A question to a person, about the entry that asked it.
 
-    Shape: `choices` are the answers that are understood; `args_hash` binds the question to the
-    exact arguments asked about (BLAKE2b-256, hex). `grant` is what the answer "always" allows from
-    then on; `limit_microcents` what the session may spend once a budget's question is answered
-    "continue". Of an approval, `agent` asks for `tool`, which is an `action`; `preview` is the
-    path, the command or the host it is about; `free_in` are the modes of its flow's consent
-    that do not ask. `arguments` are the call's, secrets masked, long ones as beginning, size
-    and hash. `bound` is what else the answer counts for (files, folders, hashes): where any of it
-    has changed by the time the call would run, it is asked again. `diff` is what would change.
+    Shape: `choices` are the accepted answers; `args_hash` binds the question to its exact arguments
+    (BLAKE2b-256, hex). `grant` is what the answer "always" allows from then on; `limit_microcents`
+    is the session's limit after the answer "continue" to a budget question. For an approval,
+    `agent` asks for `tool`, whose category is `action`; `preview` is the path, command or host;
+    `free_in` are the consent modes of its flow that do not ask. `arguments` are the call's, secrets
+    masked, long ones as beginning, size and hash. `bound` is what else the answer is valid for
+    (files, folders, hashes): if any of it changed before the call runs, perdure asks again. `diff`
+    is the proposed change.
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 
@@ -365,7 +365,7 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     diff: str | None = None
 
     def is_expired(self, at: int) -> bool:
-        """Whether it can no longer be answered at `at`. Units: Unix milliseconds."""
+        """Return True if it can no longer be answered at `at`. Units: Unix milliseconds."""
         return self.expires_at is not None and self.expires_at <= at
 
 
@@ -380,7 +380,7 @@ class Answer(SideBody, frozen=True, omit_defaults=True):
 
 
 class QuestionWithdrawn(SideBody, frozen=True):
-    """The turn that asked the question it is about ended without an answer, for this `reason`."""
+    """The turn that asked the question ended without an answer, for `reason`."""
 
     kind: ClassVar[str] = "question_withdrawn"
 
@@ -388,14 +388,14 @@ class QuestionWithdrawn(SideBody, frozen=True):
 
 
 CLOSING = (Answer.kind, QuestionWithdrawn.kind)
-"""Kinds of the entries after which the question they are about is no longer open."""
+"""Kinds of the entries that close the question they are about."""
 
 INBOX_KINDS = (Question.kind, *CLOSING)
-"""Kinds of the entries that `unanswered` needs."""
+"""Kinds of the entries that `unanswered_questions` needs."""
 
 
 def unanswered_questions(notes: Iterable[Entry]) -> list[Entry]:
-    """Return the questions among `notes`, of `INBOX_KINDS`, that none of the others closes."""
+    """Return the questions among `notes` (of `INBOX_KINDS`) that no other note closes."""
     notes = tuple(notes)
     closed = {note.about for note in notes if note.kind in CLOSING}
     return [note for note in notes if note.kind == Question.kind and note.id not in closed]

@@ -1,7 +1,7 @@
-"""Text that no terminal, editor or renderer obeys: control characters are made visible.
+"""Printable text: control characters are made visible, so that no terminal interprets them.
 
-Pure. Everything a log holds was written by models, tools and other people. Printed raw, it could
-move the cursor, change the window's title, reverse the order of what follows, or hide it.
+Pure. Models, tools and other people wrote the contents of a log. Printed raw, they could move the
+cursor, change the window's title, reverse the order of following text, or hide it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _CONTROL = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0, DEL and C1, except tab and line feed
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # direction marks, overrides and isolates
     "\u2028\u2029\ufeff\ufff9-\ufffb"  # line separators, byte order mark, annotations
-    "\ud800-\udfff]"  # half characters, which no terminal can be sent
+    "\ud800-\udfff]"  # half characters, which cannot be sent to a terminal
 )
 _UNSEEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
@@ -20,19 +20,20 @@ _UNSEEN = (
     "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
     "|(?<![\u2190-\u2bff\u3030\u303d\ufe0f\U0001f000-\U0001fbff])[\u200d\ufe0f]"
 )
-"""What no person sees, or takes for a space; an emoji may hold its joiner and its selector."""
+"""Invisible characters and special spaces; an emoji may contain a joiner and a selector.
+"""
 _JSON_CONTROL = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb]"
 
 
 def safe(text: str) -> str:
-    """`text` with a U+FFFD for every control character; tabs and line feeds stay."""
+    """Return `text` with a U+FFFD for every control character; tabs and line feeds stay."""
     return re.sub(_CONTROL, "\N{REPLACEMENT CHARACTER}", text)
 
 
 def reveal(text: str) -> str:
-    """`text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
+    """Return `text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
 
-    For what a person decides about: two texts that look alike are not the same.
+    For text that a person decides on: two texts that look alike may differ.
     """
     return re.sub(_UNSEEN, lambda found: f"<U+{ord(found[0]):04X}>", text)
 

@@ -1,4 +1,4 @@
-"""What a store tells of its sessions beside their messages: tool calls, usage, activity, edits."""
+"""Records that a store lists besides messages: tool calls, usage, activity, file edits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ActivityGroup = Literal["day", "hour"]
 class ToolCallRecord(msgspec.Struct, frozen=True):
     """One tool call of a session.
 
-    `success` is None while the call has no outcome: it runs, or it was interrupted. `outcome` says
-    more of calls that perdure ran, and is None for imported ones. `output` is the text that the
-    model got. `entry_id` is the entry of the call: its ``tool_started``, else the message that asks
-    for it, else its ``tool_finished``. A call that was attempted again has a record per attempt.
+    `success` is None while the call has no outcome: it runs, or it was interrupted. `outcome` gives
+    details of calls that perdure ran, and is None for imported ones. `output` is the text sent to
+    the model. `entry_id` is the entry of the call: its ``tool_started``, else the message that
+    requests it, else its ``tool_finished``. A retried call has a record per attempt.
     Units: `called_at` is Unix milliseconds; `duration_ms` is None for imported calls.
     """
 
@@ -39,11 +39,11 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
 
 
 class UsageTotal(msgspec.Struct, frozen=True):
-    """What the model calls of one group used.
+    """Usage of the model calls of one group.
 
-    `key` is the model, agent, folder, day (``2026-11-22``) or session; "" where the log names none.
+    `key` is the model, agent, folder, day (``2026-11-22``) or session; "" if the log names none.
     `usage` sums the calls that reported usage, `calls` counts them and `sessions` their sessions.
-    The cost in `usage` leaves out `unpriced_calls`, whose price is unknown.
+    The cost in `usage` excludes `unpriced_calls`, whose price is unknown.
     """
 
     key: str
@@ -54,10 +54,10 @@ class UsageTotal(msgspec.Struct, frozen=True):
 
 
 class ActivityTotal(msgspec.Struct, frozen=True):
-    """How much happened in a day (``2026-11-22``) or an hour (``2026-11-22T14``).
+    """Activity in a day (``2026-11-22``) or an hour (``2026-11-22T14``).
 
     `messages` counts those of people and models, `tokens` all tokens of the model calls, and
-    `sessions` the sessions in which anything of it happened.
+    `sessions` the sessions with any activity.
     """
 
     key: str
@@ -71,9 +71,9 @@ class ActivityTotal(msgspec.Struct, frozen=True):
 class FileEdit(msgspec.Struct, frozen=True):
     """A file that tool calls changed.
 
-    `path` is as the call names it; a relative one is below `cwd`, the folder of its session.
-    `entry_id` is the newest call that changed it, of `tool` in `session`; `edits` counts the calls
-    that were read. Units: `at` is Unix milliseconds.
+    `path` is as in the call; a relative one is below `cwd`, the folder of its session. `entry_id`
+    is the newest call that changed it, of `tool` in `session`; `edits` counts the calls that were
+    read. Units: `at` is Unix milliseconds.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Sequences made of others, without copies."""
+"""Sequences composed of others, without copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Joined(Sequence[T]):
-    """The items of `parts`, one part after the other, none of them copied. A value.
+    """The items of `parts`, one part after the other, without copies. A value.
 
     It equals a tuple of the same items.
     """
@@ -61,7 +61,7 @@ class Joined(Sequence[T]):
         )
 
     def agrees(self, other: Joined[T], count: int) -> bool:
-        """Whether the first `count` items are the same; costs little where the parts are."""
+        """Return True if the first `count` items are equal; cheap if the parts are identical."""
         start = 0
         for mine, its in zip(self._parts, other._parts, strict=False):
             if mine is not its:

@@ -1,7 +1,7 @@
 """The shape of a conversation: parents, children, branches, nested nodes, turns.
 
-Works on any set of entries: a parent that is missing, the entry itself, or part of a cycle makes
-an entry a root, so that damaged or partial logs still show everything they hold, once.
+Works on any set of entries. An entry is a root if its parent is missing, itself, or part of a
+cycle, so that damaged or partial logs still show all their entries, once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class TreeNode(msgspec.Struct, frozen=True, eq=False):
-    """An entry with what grows from it, oldest first (by seq), and its label if it has one.
+    """An entry with its children, oldest first (by seq), and its label if it has one.
 
     A branch may be any number of entries deep: `repr` shows one level, and comparing, copying,
     pickling and `to_json` use no recursion.
@@ -31,7 +31,7 @@ class TreeNode(msgspec.Struct, frozen=True, eq=False):
     children: tuple[TreeNode, ...]
 
     def to_json(self) -> bytes:
-        """Return the node and all below it as one line of JSON.
+        """Return the node and its descendants as one line of JSON.
 
         Shape: ``{"id", "kind", "role"?, "label"?, "children": []}``, nested as deep as the tree is.
         `Session.tree_entries` gives the same entries as a flat list.
@@ -75,7 +75,7 @@ _Row = tuple[Entry, str | None, int]
 
 
 def _rows_below(node: TreeNode) -> Iterator[_Row]:
-    """Yield `node` and all below it, each after its parent."""
+    """Yield `node` and its descendants, each after its parent."""
     waiting = [node]
     while waiting:
         each = waiting.pop()
@@ -84,7 +84,7 @@ def _rows_below(node: TreeNode) -> Iterator[_Row]:
 
 
 def _node_of_rows(rows: Sequence[_Row]) -> TreeNode:
-    """Return the node that `_rows_below` took apart."""
+    """Return the node that `_rows_below` flattened."""
     nodes: list[TreeNode] = []
     for entry, label, count in reversed(rows):
         children = tuple(nodes.pop() for _ in range(count))
@@ -93,7 +93,7 @@ def _node_of_rows(rows: Sequence[_Row]) -> TreeNode:
 
 
 def json_pieces(nodes: Sequence[TreeNode]) -> Iterator[bytes]:
-    """Yield JSON of `nodes` and all below them in pieces, with a comma between `nodes`."""
+    """Yield JSON of `nodes` and their descendants in pieces, with a comma between `nodes`."""
     waiting: list[TreeNode | bytes] = _with_commas(nodes)
     while waiting:
         piece = waiting.pop()
@@ -116,7 +116,7 @@ def tree_json(roots: Sequence[TreeNode], leaf: EntryId | None) -> bytes:
 
 
 def _with_commas(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
-    """Return `nodes` with commas between them, last one first, as a stack wants it."""
+    """Return `nodes` with commas between them, last one first, for use as a stack."""
     pieces: list[TreeNode | bytes] = []
     for node in reversed(nodes):
         pieces += (node, b",")
@@ -146,7 +146,7 @@ class TreeIndex(msgspec.Struct, frozen=True):
 
 
 def index_of(entries: Iterable[Entry]) -> TreeIndex:
-    """The index of the tree entries among `entries` (in log order, a fork's origin first)."""
+    """Return the index of the tree entries among `entries` (log order, a fork's origin first)."""
     by_id = {entry.id: entry for entry in entries if entry.lane == "tree"}
     loops = _first_of_each_cycle(by_id)
     children: dict[EntryId, list[EntryId]] = {}
@@ -163,8 +163,8 @@ def index_of(entries: Iterable[Entry]) -> TreeIndex:
 
 
 def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
-    """The entry of each cycle that is first in the log: cutting there opens the cycle."""
-    # In each cycle the parent of one entry does not come before it.
+    """Return the first entry of each cycle in the log: cutting there breaks the cycle."""
+    # In each cycle, at least one entry does not come after its parent.
     starts: list[EntryId] = []
     before: set[EntryId] = set()
     newest: EntryId | None = None  # the usual parent, compared without a look-up
@@ -195,7 +195,7 @@ def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
 
 
 def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entry]:
-    """The entries root -> `leaf`; empty for None. Stops at a missing parent and at a cycle."""
+    """Return the entries root -> `leaf`; empty for None. Stops at a missing parent or a cycle."""
     path: list[Entry] = []
     seen: set[EntryId] = set()
     cursor = leaf
@@ -209,7 +209,7 @@ def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entr
 
 
 def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """The nodes of the tree entries among `entries`, as `nodes_of` has them; indexed if need be."""
+    """Return the nodes of the tree entries among `entries`, as `nodes_of` does."""
     nodes = _nodes_from_end(entries, labels)
     return nodes_of(index_of(entries), labels) if nodes is None else nodes
 
@@ -217,9 +217,9 @@ def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[Tr
 def _nodes_from_end(
     entries: Sequence[Entry], labels: Mapping[EntryId, str]
 ) -> tuple[TreeNode, ...] | None:
-    """Build the tree from its last entry on; None where an entry does not follow its parent.
+    """Build the tree from its last entry on; None if an entry does not follow its parent.
 
-    Only the nodes that still wait for their parents are looked up, so memory is read in order.
+    Only nodes whose parent is still missing are looked up, so memory is read in order.
     """
     roots: list[TreeNode] = []
     waiting: dict[EntryId, list[TreeNode]] = {}
@@ -238,9 +238,9 @@ def _nodes_from_end(
 
 
 def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """The whole tree as nested nodes, roots first; built without recursion, whatever the depth."""
+    """Return the tree as nested nodes, roots first; built without recursion at any depth."""
     finished: dict[EntryId, TreeNode] = {}
-    stack: list[EntryId] = list(index.by_id)  # the newest on top: what grows from it is done
+    stack: list[EntryId] = list(index.by_id)  # newest on top: its children are already done
     while stack:
         current = stack[-1]
         if current in finished:
@@ -259,10 +259,10 @@ def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode,
 
 
 class BranchTurn(msgspec.Struct, frozen=True):
-    """What the user said without being answered in between, and all that answered it.
+    """User messages without an answer in between, and everything that answers them.
 
-    Shape: `entries` are message entries in path order, `messages` what they hold. Before the
-    first user message of a branch there may be one that nobody asked for.
+    Shape: `entries` are message entries in path order, `messages` what they hold. Before the first
+    user message of a branch there may be an unprompted turn.
     """
 
     entries: tuple[Entry, ...]
@@ -276,13 +276,13 @@ class BranchTurn(msgspec.Struct, frozen=True):
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The tools that were asked for, each once, in the order of their first call."""
+        """Return the names of the called tools, each once, in the order of their first call."""
         calls = (call.name for message in self.messages for call in message.tool_calls)
         return tuple(dict.fromkeys(calls))
 
     @property
     def is_completed(self) -> bool:
-        """Whether it came to an answer: whole text after its last tool call and tool result."""
+        """Return True if there is complete text after its last tool call and tool result."""
         is_completed = False
         for message in self.messages:
             if message.role == "tool" or message.tool_calls:
@@ -293,10 +293,10 @@ class BranchTurn(msgspec.Struct, frozen=True):
 
 
 def turns_of(branch: Iterable[Entry]) -> tuple[BranchTurn, ...]:
-    """The turns of the branch `branch` (tree entries root -> leaf), whoever ran them.
+    """Return the turns of the branch `branch` (tree entries root -> leaf).
 
-    A user message after an answer begins a turn; user messages in a row are one question. Entries
-    that are no message, or cannot be read, belong to none.
+    A user message after an answer starts a turn; consecutive user messages are one question.
+    Entries that are not messages, or are unreadable, belong to no turn.
     """
     turns: list[BranchTurn] = []
     entries: list[Entry] = []

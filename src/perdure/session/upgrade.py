@@ -1,8 +1,8 @@
-"""Old bodies read as the newest version of their kind; what is stored is never rewritten.
+"""Upgrade old bodies to the newest version of their kind; stored bytes are never rewritten.
 
-A step turns the JSON object of version n into that of version n + 1. Steps work on plain dicts,
-because the classes of old versions are gone. To change a kind: raise its ``version``, add the
-step here, and put an entry of the old version into ``tests/golden``.
+A step converts the JSON object of version n to that of version n + 1. Steps work on plain dicts,
+because the classes of old versions are gone. To change a kind: raise its ``version``, add the step
+here, and put an entry of the old version into ``tests/golden``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ Step = Callable[[dict[str, object]], dict[str, object]]
 Steps = Mapping[tuple[str, int], Step]
 
 STEPS: Steps = {}
-"""(kind, version it starts from) -> step. Empty while every kind is at version 1."""
+"""(kind, source version) -> step. Empty while every kind is at version 1."""
 
 
 def upgrade_body(
     kind: str, version: int, current: int, body: dict[str, object], steps: Steps = STEPS
 ) -> dict[str, object]:
-    """`body` of `version` as a body of version `current`.
+    """Return `body` of `version` as a body of version `current`.
 
-    Raises: UnsupportedVersion when it was written by a newer perdure, or when a step is missing.
+    Raises: UnsupportedVersion if a newer perdure wrote it, or if a step is missing.
     """
     if version > current:
         raise UnsupportedVersion(kind, version, current)

@@ -1,7 +1,7 @@
-"""What the built-in tools of an agent may touch: plain data, kept in every session.
+"""What the built-in tools of an agent may access: plain data, stored in every session.
 
-Pure. What is not allowed is denied. A session may only be given less than its agent has
-(`narrowed`). Secrets stand here by name, as ``{{secrets.NAME}}``, and never as values.
+Pure. What is not allowed is denied. A session can restrict its agent's permissions but never extend
+them (`restrict`). Secrets appear by name, as ``{{secrets.NAME}}``, never as values.
 """
 
 from __future__ import annotations
@@ -93,18 +93,18 @@ _FORBIDDEN_BEGIN = (
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent's built-in tools may touch.
+    """What an agent's built-in tools may access.
 
     `scope`: ``sandboxed`` is the working directory, ``project`` also the directories `roots`,
-    ``full`` every path; the floors (credentials, ``.git``, ...) hold in all three. A command runs
-    if it is one of `allowed_commands` or fits one of `allowed_command_globs` (`tools.commands`;
-    ``**`` fits every command), with `command_env` besides the minimal environment.
-    `allowed_domains` are exact host names; `credentials` gives the Authorization header for some of
-    them. `search_endpoint` is what `web_search` asks, with `search_credential`; `is_search_local`
-    lets it be in the own network.
-    `approval` says what is asked before (`tools.judging`).
+    ``full`` every path; the floors (credentials, ``.git``, ...) apply in all three. A command runs
+    if it equals one of `allowed_commands` or matches one of `allowed_command_globs`
+    (`tools.commands`; ``**`` matches every command), with `command_env` added to the minimal
+    environment. `allowed_domains` are exact host names; `credentials` are Authorization headers for
+    some of them. `web_search` queries `search_endpoint` with `search_credential`; `is_search_local`
+    allows an endpoint in the local network.
+    `approval` selects which calls need approval (`tools.permission_check`).
     Units: `command_timeout_s` seconds, at most 120.
-    Raises: ConfigError for what can never work or would be unsafe.
+    Raises: ConfigError for values that cannot work or are unsafe.
     """
 
     scope: Scope = "sandboxed"
@@ -157,9 +157,9 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         allowed_commands: Iterable[str] | None = None,
         allowed_domains: Iterable[str] | None = None,
     ) -> Permissions:
-        """These permissions or less; what is None stays.
+        """Return these permissions, restricted by the arguments that are not None.
 
-        Raises: ConfigError for what is not allowed here: a session may only narrow its agent.
+        Raises: ConfigError if an argument allows more than these permissions.
         """
         changed = self
         if scope is not None:
@@ -188,7 +188,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def narrower(one: Scope, other: Scope) -> Scope:
-    """The narrower of two scopes."""
+    """Return the narrower of two scopes."""
     return SCOPES[min(SCOPES.index(one), SCOPES.index(other))]
 
 

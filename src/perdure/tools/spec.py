@@ -1,4 +1,4 @@
-"""What a tool is: its name, its schema, what it does to the world, and how it is called."""
+"""What a tool is: its name, schema, effect, and how it is called."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ DEFAULT_OUTPUT_BYTES = 50 * 1024
 DEFAULT_OUTPUT_LINES = 2000
 
 ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")]
-"""What all providers accept as the name of a tool."""
+"""A tool name that all providers accept."""
 
 Action = Literal["fs_write", "process", "egress", "os"]
-"""What approvals are about: changing files, running a program, sending out, the desktop."""
+"""What approvals cover: changing files, running a program, sending data out, the desktop."""
 
 ReadMedia = Callable[[str], Awaitable[bytes]]
-"""Handle -> content. Raises: ToolDenied for what the session does not hold."""
+"""Handle -> content. Raises: ToolDenied if the session does not hold it."""
 
 
 Invoke = Callable[["ToolCall", str, str], Awaitable["ToolOutput"]]
-"""(call, agent, input) -> what that agent answered. Raises: ToolError when it cannot be asked."""
+"""(call, agent, input) -> that agent's answer. Raises: ToolError if it cannot be called."""
 
 
 def _no_secrets() -> Taint:
@@ -40,18 +40,17 @@ def _no_secrets() -> Taint:
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """One call as the tool sees it.
+    """One tool call, as passed to the tool.
 
-    `idempotency_key` is the same for every attempt of one call, across crashes and machines: give
-    it to the outside service, and a repeated call does nothing. `attempt` counts from 1.
-    `working_dir` is the session's workspace, `permissions` what its built-in tools may touch.
-    `secrets` gives values of named secrets: what the tool returns is scrubbed of them.
-    `scratch_dir` is where what is no part of the work may be kept; None where there is none.
-    `read_media` gives what the session holds; None where it holds nothing. `invoke` asks another
-    agent; None where there is none. `closed` are files and folders that no tool touches, wherever
-    they are: the session's own store. `record` is the record folder of the flow that the session
-    works for; None where it works for none. `approved` is what a person was shown besides the
-    arguments (`Bound.facts`); None where no approval was needed.
+    `idempotency_key` is the same for every attempt of one call, across crashes and machines: pass
+    it to the external service, so that a repeated call has no effect. `attempt` counts from 1.
+    `working_dir` is the session's workspace, `permissions` what its built-in tools may access.
+    `secrets` resolves named secrets: they are removed from the tool's output. `scratch_dir` is for
+    files that are not part of the work; None without one. `read_media` reads the session's media;
+    None if it has none. `invoke` calls another agent; None if there is none. `closed` are files and
+    folders that no tool touches, wherever they are: the session's own store. `record` is the record
+    folder of the session's flow; None without a flow. `approved` is what a person was shown besides
+    the arguments (`Bound.facts`); None if no approval was needed.
     """
 
     id: str
@@ -72,10 +71,10 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool gives back: text, and media as handles or as content that is then kept.
+    """A tool's result: text, and media as handles or as content to be stored.
 
-    `ends_session` closes the session when the turn is finished; `delegated` is the session that
-    the call opened for another agent.
+    `ends_session` closes the session when the turn ends; `delegated` is the session that the call
+    opened for another agent.
     """
 
     text: str
@@ -89,10 +88,10 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What a call is about, as a person is shown it: a path, a command, a host.
+    """What a call affects, as shown to a person: a path, a command, a host.
 
-    `grant` is what "always" would allow, None where each call is asked for. `host` is where a call
-    that sends something out sends it.
+    `grant` is what "always" allows; None if every call needs its own approval. `host` is the
+    destination of a call that sends data out.
     """
 
     shown: str
@@ -106,23 +105,23 @@ Bind = Callable[[ToolCall], Bound]
 
 Raises: ToolError for a call that cannot run."""
 Arguments = Callable[[Mapping[str, object]], Mapping[str, object]]
-"""Checks and converts a call's arguments. Raises: InvalidArguments."""
+"""Validates and converts a call's arguments. Raises: InvalidArguments."""
 
 Examine = Callable[[Mapping[str, object], Permissions], Subject]
-"""What a call with these arguments is about. Pure. Raises: ToolError for what may never be done."""
+"""The subject of a call with these arguments. Pure. Raises: ToolError if it is never allowed."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
     """A tool that can be run.
 
-    `effect` says what it does: ``read`` changes nothing, ``write`` changes the workspace,
-    ``external`` changes something elsewhere. `on_unknown` says what to do when perdure was killed
-    while it ran: ``retry`` it, ``ask`` a person, or ``never`` repeat it.
-    `action` makes it a tool that is approved first: `examine` then says what a call is about,
-    `bind` what its approval is bound to besides the arguments, and `is_gated` that a person is
-    asked in every mode. A `bind` without an `action` only finds what is in doubt. `config_only` are
-    names that a model cannot give. `is_outside` brands what it returns as written by strangers.
-    Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 that the model is shown.
+    `effect`: ``read`` changes nothing, ``write`` changes the workspace, ``external`` changes
+    something elsewhere. `on_unknown` is what to do if perdure was killed while it ran: ``retry``
+    it, ``ask`` a person, or ``never`` repeat it.
+    `action` means that the tool needs approval: `examine` then returns a call's subject, `bind`
+    what its approval is bound to besides the arguments, and `is_gated` asks a person in every mode.
+    A `bind` without an `action` only finds doubts. `config_only` are names that a model cannot use.
+    `is_outside` marks its output as written by strangers.
+    Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 shown to the model.
     Shape: `parameters` is a JSON Schema of type object.
     """
 

@@ -1,1 +1,1 @@
-"""Media in flight: bytes on their way into a log."""
+"""Inline media: bytes that are not in a log yet."""

@@ -1,6 +1,6 @@
-"""Bytes on their way into a log: a picture as a program has it, before it is a handle.
+"""Inline media: bytes of a picture or document before they become a handle.
 
-Nothing here can be written to a log as it stands; ``durable.settling`` takes the bytes out.
+Nothing here can be written to a log unchanged; ``media_storage.handles`` extracts the bytes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from perdure.session.argument_checks import takes_declared
 from perdure.session.ids import blob_hash
 
 SCHEME = "media://"
-"""What a handle begins with; ``sha256-`` and 64 hexadecimal digits follow."""
+"""Start of a handle; ``sha256-`` and 64 hexadecimal digits follow."""
 
 HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
 
 MIME_TYPE = re.compile(r"(?:image|audio|video)/[\w.+-]{1,200}|application/pdf|text/plain")
-"""Media that a message can hold: pictures, sound, film, documents."""
+"""Media types that a message can hold: images, audio, video, documents."""
 
 _ANY_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,200}(?:; ?[\w.+=\"-]{1,100})?", re.ASCII)
 
 MAX_CONTENT_BYTES = 100 * 1024 * 1024
-"""Of one content."""
+"""Maximum size of one content."""
 
 MAX_PART_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_BYTES = 40 * 1024 * 1024
 MAX_PARTS = 16
-"""Media of one message, and how large each and all of them may be. Units: bytes."""
+"""Maximum media of one message, in number and in size each and together. Units: bytes."""
 
 MAX_NAME_CHARACTERS = 255
 
@@ -46,7 +46,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class InlineMedia(msgspec.Struct, frozen=True):
-    """Media in flight. Made by `media`."""
+    """Inline media. Create it with `media`."""
 
     mime_type: str
     content: bytes
@@ -54,7 +54,7 @@ class InlineMedia(msgspec.Struct, frozen=True):
 
     @property
     def handle(self) -> str:
-        """What names the content in a log: ``media://sha256-`` and 64 hexadecimal digits."""
+        """Return the content's name in a log: ``media://sha256-`` and 64 hexadecimal digits."""
         return SCHEME + blob_hash(self.content)
 
     def __repr__(self) -> str:
@@ -65,10 +65,10 @@ class InlineMedia(msgspec.Struct, frozen=True):
 def media(
     content: bytes | bytearray | memoryview, mime_type: str | None = None, name: str | None = None
 ) -> InlineMedia:
-    """`content` as a part of a message: a picture, a sound, a film, a PDF.
+    """Return `content` as a part of a message: an image, audio, video or a PDF.
 
-    `mime_type` is found out for common formats where it is not given.
-    Raises: WrongArgument for what no message can hold: another type, too large, too long a name.
+    `mime_type` is detected for common formats if it is not given.
+    Raises: WrongArgument if a message cannot hold it: other type, too large, name too long.
     """
     held = bytes(content)
     kind = mime_type or type_of(held)
@@ -88,11 +88,11 @@ def content(
     media_type: str = "application/octet-stream",
     name: str | None = None,
 ) -> InlineMedia:
-    """Return `data` as a content of any type, to be stored beside the log.
+    """Return `data` as content of any type, to be stored next to the log.
 
-    A `Custom`, a `Note` or a `CustomMessage` holds it in its data, where the log gets its `handle`;
-    `Store.content` reads it again. For messages use `media`.
-    Raises: WrongArgument for a `media_type` that is none, and for too much data.
+    A `Custom`, a `Note` or a `CustomMessage` holds it in its data; the log stores its `handle`, and
+    `Store.content` reads it. For messages use `media`.
+    Raises: WrongArgument for an invalid `media_type`, and for too much data.
     """
     if not _ANY_TYPE.fullmatch(media_type):
         raise WrongArgument(
@@ -108,7 +108,7 @@ def content(
 
 
 def type_of(content: bytes) -> str | None:
-    """The type of `content` by how it begins; None for a format that is not known here."""
+    """Return the type of `content` detected from its first bytes; None for an unknown format."""
     if content[:4] == b"RIFF":
         return _RIFF.get(content[8:12])
     return next((kind for start, kind in _BEGINNINGS if content.startswith(start)), None)

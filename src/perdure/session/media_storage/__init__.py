@@ -1,1 +1,1 @@
-"""From what is in flight to what a log can hold."""
+"""Convert values with inline media to the form a log can store."""

@@ -1,8 +1,8 @@
-"""Bytes that are base64 in arguments and results of tools: stored as content, put back for a tool.
+"""Store base64 in tool arguments and results as content, and restore it for a tool.
 
 The base64 of ``data:image/png;base64,iVBO...`` and of an object whose `type` or `kind` is
-``base64`` becomes a handle (``media://sha256-...``) in its place. Only canonical base64 is taken,
-so putting the contents back gives the same text.
+``base64`` is replaced by a handle (``media://sha256-...``). Only canonical base64 is replaced, so
+restoring the contents gives the same text.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _BYTES = re.compile(_URL + r"([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
 _HANDLE = re.compile(_URL + r"(media://sha256-[0-9a-f]{64})", re.IGNORECASE)
 
 MAX_DEPTH = 64
-"""Below this depth arguments are left as they are."""
+"""Arguments nested deeper are not changed."""
 
 
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
-    """`message` with handles for the bytes in its calls and results, and these bytes, each once.
+    """Return `message` with handles for the bytes in its calls and results, and the distinct bytes.
 
-    Shape: the very same message where it holds none.
+    Shape: the same object if it contains none.
     """
     contents: dict[str, bytes] = {}
     parts = tuple(
@@ -45,7 +45,7 @@ def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
 
 
 def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
-    """The result `text` with handles for the bytes in it, and these bytes by their handles."""
+    """Return the result `text` with handles for the bytes in it, and handle -> bytes."""
     contents: dict[str, bytes] = {}
     if _MARK not in text.lower():
         return text, contents
@@ -62,7 +62,7 @@ def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
 
 
 def restore_args(args: Mapping[str, object], contents: Mapping[str, bytes]) -> dict[str, object]:
-    """The arguments `args` with `contents`, by their handles, back in their places."""
+    """Return the arguments `args` with handles replaced by their `contents`."""
 
     def text(value: str) -> str:
         return _HANDLE.sub(lambda found: found[1] + _encode(found[2], contents), value)
@@ -77,7 +77,7 @@ def restore_args(args: Mapping[str, object], contents: Mapping[str, bytes]) -> d
 
 
 def restored_text(text: str, contents: Mapping[str, bytes]) -> str:
-    """The result `text` with `contents`, by their handles, back in their places."""
+    """Return the result `text` with handles replaced by their `contents`."""
     for handle in contents:
         text = text.replace(handle, _encode(handle, contents))
     return text
@@ -110,7 +110,7 @@ def _stored_part(
 
 
 def _taken_out(text: str, contents: dict[str, bytes]) -> str:
-    """`text` with a handle for the base64 of each ``data:`` address."""
+    """Return `text` with a handle for the base64 of each ``data:`` address."""
 
     def replaced(found: re.Match[str]) -> str:
         whole = _canonical(found[2])
@@ -141,7 +141,7 @@ def _keep(whole: str, contents: dict[str, bytes]) -> str:
 
 
 def _canonical(text: str) -> str:
-    """The longest beginning of `text` that base64 of its own bytes gives again; "" for none."""
+    """Return the longest prefix of `text` that is canonical base64; "" for none."""
     bare = text.rstrip("=")
     whole = text if len(text) % 4 == 0 else bare[: len(bare) - len(bare) % 4]
     for candidate in (whole, bare[: max(len(bare) - 1, 0) // 4 * 4]):
@@ -160,7 +160,7 @@ def _rebuilt(
     of_object: Callable[[dict[str, object]], dict[str, object]],
     depth: int = 0,
 ) -> Any:
-    """`value` with its texts as `text` gives them, its base64 objects as `of_object` does."""
+    """Return `value` with `text` applied to its texts and `of_object` to its base64 objects."""
     if isinstance(value, str):
         return text(value)
     if depth == MAX_DEPTH:
@@ -181,7 +181,7 @@ def _is_base64(fields: Mapping[str, object]) -> bool:
 
 
 def _has_object(value: object) -> bool:
-    """Whether a base64 object is in `value`."""
+    """Return True if `value` contains a base64 object."""
     found = (cast("dict[str, object]", each) for each in _below(value) if isinstance(each, dict))
     return any(_is_base64(each) for each in found)
 
@@ -191,7 +191,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _below(value: object) -> Iterator[object]:
-    """`value` and all values in it."""
+    """Yield `value` and all values in it."""
     waiting = [value]
     while waiting:
         each = waiting.pop()

@@ -1,6 +1,6 @@
-"""Taking bytes out: what is given in flight becomes durable values, and contents kept beside them.
+"""Replace inline media with handles, and return the contents to store.
 
-Nothing given is changed. Messages of errors never show contents.
+Arguments are not changed. Error messages never show contents.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _object = msgspec.json.Decoder()
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """A durable value, and the contents it names by handle, each once."""
+    """A durable value, and the distinct contents it names by handle."""
 
     value: object
     contents: tuple[bytes, ...]
 
 
 def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...]]:
-    """`message` as a log can hold it, and the contents its media name.
+    """Return `message` in its durable form, and the contents its media name.
 
-    Raises: ValueError when it holds more media than a message can.
+    Raises: ValueError if it has more media than a message can hold.
     """
     inline = [part for part in message.parts if isinstance(part, InlineMedia)]
     if len(inline) > MAX_PARTS:
@@ -68,24 +68,24 @@ def _settled_part(part: Part | InlineMedia) -> Part:
 
 
 def media_part(inline: InlineMedia) -> MediaPart:
-    """The durable part for `inline`."""
+    """Return the durable part for `inline`."""
     handle = f"{SCHEME}sha256-{hashlib.sha256(inline.content).hexdigest()}"
     return MediaPart(inline.mime_type, handle, len(inline.content), inline.name)
 
 
 def settled_data(value: object) -> Settled:
-    """`value`, plain data of an extension, with a handle in the place of each `InlineMedia` in it.
+    """Return `value`, plain data of an extension, with a handle for each `InlineMedia` in it.
 
-    Shape: the very same object where it holds none.
-    Raises: ValueError for bytes that nobody gave as media (raw, or as a ``data:`` address), and
-    for data that holds itself.
+    Shape: the same object if it contains none.
+    Raises: ValueError for bytes that were not passed as media (raw, or as a ``data:`` address), and
+    for data that contains itself.
     """
     contents: dict[bytes, None] = {}
     return Settled(_taken_out(value, contents, ()), tuple(contents))
 
 
 def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...]) -> object:
-    if isinstance(value, msgspec.Raw):  # checked when it was given
+    if isinstance(value, msgspec.Raw):  # checked at construction
         return value
     if isinstance(value, InlineMedia):
         contents[value.content] = None
@@ -114,7 +114,7 @@ def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...
 
 
 def _require_text_key(key: object) -> None:
-    """Raises: WrongArgument for a key that JSON would turn into a text."""
+    """Reject a key that JSON would convert to text. Raises: WrongArgument."""
     if not isinstance(key, str):
         raise WrongArgument(
             f"data is JSON, whose keys are text: {key!r:.40} is of type {type(key).__name__}; "
@@ -123,7 +123,7 @@ def _require_text_key(key: object) -> None:
 
 
 def _require_json(value: object) -> None:
-    """Raises: WrongArgument for a value that would be read again as another one."""
+    """Reject a value that would differ after being read back. Raises: WrongArgument."""
     if value is None or isinstance(value, bool | msgspec.Struct | msgspec.UnsetType):
         return
     if isinstance(value, int | float) and type(value) in (int, float):
@@ -138,9 +138,9 @@ def _require_json(value: object) -> None:
 
 
 def inline_in(parts: Sequence[Part]) -> str | None:
-    """Why `parts` cannot be in a log: bytes in them, or media without a handle; None if they can.
+    """Return why `parts` cannot be in a log: inline bytes, or media without a handle; else None.
 
-    Arguments and results of tools are text of whoever wrote them, and are not looked into.
+    Arguments and results of tools are free text and are not checked.
     """
     for part in parts:
         held = [part] if isinstance(part, MediaPart) else []
