@@ -1,1 +1,1 @@
-"""Flows as values: the graph of a workflow by roles, what a flow's log says, and its fold. Pure."""
+"""Flows as values: the graph of roles, the bodies of a flow's log, and its fold. Pure."""

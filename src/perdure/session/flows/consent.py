@@ -1,4 +1,4 @@
-"""What roles may do unasked: how a consent changes, and what is in force of a received flow."""
+"""Consent of roles: its changes, and the consent in force in a received flow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ replace = msgspec.structs.replace
 
 
 def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> ConsentState:
-    """`consent` once `body` has happened. Units: `at` is Unix milliseconds."""
+    """Return `consent` after `body`. Units: `at` is Unix milliseconds."""
     if body.mode is not None:
         consent = replace(consent, mode=body.mode)
     if body.tool == "bash" and body.command is not None:
@@ -38,7 +38,7 @@ def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> Conse
 
 
 def withheld(state: FlowState) -> FlowState:
-    """`state` as it is received: nothing may be done unasked, nor anywhere before a person says."""
+    """Return the received `state` without consent and without a confirmed folder."""
     return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 

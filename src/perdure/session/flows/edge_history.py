@@ -1,4 +1,4 @@
-"""What was sent along each edge of a flow; look-ups and additions take constant time."""
+"""The artifacts sent along each edge of a flow; lookups and additions take constant time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Self
 
 Along = dict[str, tuple[str, ...]]
-"""What went along edges, by the key of each."""
+"""Edge key -> what was sent along it."""
 
 
 class Passed(tuple[str, ...]):
-    """What went along an edge, each once, the oldest first: a tuple that knows what it holds.
+    """What was sent along an edge, each once, oldest first: a tuple with constant-time lookup.
 
-    Those that grew out of one another share their places: each holds what is placed within it.
+    Tuples that were extended from each other share their lookup table: each contains the items
+    whose position is within its length.
     """
 
     places: dict[str, int]
@@ -27,21 +28,21 @@ class Passed(tuple[str, ...]):
 
 
 class EdgeHistory:
-    """What was sent along edges while a log is folded; not shared yet, so it grows in place."""
+    """What was sent along edges during a fold; mutable, because it is not shared yet."""
 
     def __init__(self, before: Along) -> None:
         self._before = before
         self._growing: dict[str, _GrowingHistory] = {}
 
     def add(self, key: str, item: str) -> None:
-        """Add `item` to what went along the edge `key`, where it is new."""
+        """Add `item` to the edge `key` unless it is already there."""
         growing = self._growing.get(key)
         if growing is None:
             growing = self._growing[key] = _GrowingHistory(self._before.get(key, ()))
         growing.add(item)
 
     def after(self) -> Along:
-        """What has gone along edges by now."""
+        """Return what has been sent along the edges so far."""
         if not self._growing:
             return self._before
         return self._before | {key: each.to_passed() for key, each in self._growing.items()}
@@ -50,7 +51,7 @@ class EdgeHistory:
 class _GrowingHistory:
     def __init__(self, items: tuple[str, ...]) -> None:
         places = items.places if isinstance(items, Passed) else _positions(items)
-        # Where others grew out of `items` since, the places are theirs.
+        # Others may have extended `items` since: the shared table is theirs then.
         self._places = places if len(places) == len(items) else _positions(items)
         self._items = [*items]
 

@@ -1,10 +1,10 @@
-"""The feed of a role: what an operator reads of its work, as a projection of two logs.
+"""The feed of a role: a projection of two logs for an operator.
 
-The flow's log says when the role began, handed over, was sent back; the log of its session says
-what it thought, said and did. A feed is what both make of it, entry by entry. It is never stored
-and nothing of it is forgotten. An item is changed only while it is the newest (more is said) or
-pending (its outcome is not there yet), so whoever keeps a `FeedPoint` reads on from there, over
-any number of pages, and has the same feed as somebody who reads it whole.
+The flow's log records when the role started, handed over or was sent back; the log of its session
+records what it thought, said and did. A feed is computed from both, entry by entry. It is never
+stored, and no item is dropped. An item changes only while it is the newest (text is added) or
+pending (its outcome is missing). So a reader with a `FeedPoint` can continue from there, over any
+number of pages, and gets the same feed as a full read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FeedItemType = Literal[
 ]
 
 COMPACTION = "compaction"
-"""Label of the item that a compaction is while it runs, and key of it among what is pending."""
+"""Label of the item of a running compaction, and its key among the pending items."""
 
 replace = msgspec.structs.replace
 
@@ -53,12 +53,11 @@ class FeedItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far the feed of a role was read, and what reading on needs.
+    """The position up to which a role's feed was read, and the state needed to continue.
 
-    `open` is the item that what is said next is added to; `pending` are those without an outcome,
-    by tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has
-    begun. `entry` says what the next turn begins with: a message perdure wrote, or what a person
-    said.
+    `open` is the item to which the next text is added; `pending` are those without an outcome, by
+    tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has started.
+    `entry` is what the next turn starts with: a message perdure wrote, or what a person said.
     """
 
     role: str
@@ -80,12 +79,12 @@ _Step = tuple[FeedPoint, tuple[FeedItem, ...]]
 
 
 def feed_of(role: str, log: Log) -> tuple[FeedItem, ...]:
-    """The whole feed of a role instance. Shape: `log` is what `merged` gives."""
+    """Return the whole feed of a role instance. Shape: `log` comes from `merge_logs`."""
     return changes(FeedPoint(role), log)[1]
 
 
 def changes(point: FeedPoint, log: Log) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-    """The items that `log`, what came after `point`, adds or changes, as they now are."""
+    """Return the items that `log`, the entries after `point`, adds or changes."""
     changed: dict[str, FeedItem] = {}
     for entry, body in log:
         point, items = feed_after(point, entry, body)
@@ -96,7 +95,7 @@ def changes(point: FeedPoint, log: Log) -> tuple[FeedPoint, tuple[FeedItem, ...]
 def feed_after(
     point: FeedPoint, entry: Entry, body: object
 ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-    """`point` after one more entry, and what of the feed that adds or changes."""
+    """Return `point` after one more entry, and the items it adds or changes."""
     if isinstance(body, kinds.FLOW_BODIES):
         point = replace(point, flow_seq=entry.seq)
     else:
@@ -116,10 +115,10 @@ def feed_after(
 def merge_logs(
     flow: Sequence[tuple[Entry, object]], session: Sequence[tuple[Entry, object]]
 ) -> Iterator[tuple[Entry, object]]:
-    """The log of a flow and that of a role's session in one order: that of time.
+    """Merge the log of a flow and that of a role's session by time.
 
-    What was committed together has one time: a claim then stands before the turn it begins, and
-    what a turn's end makes of the flow after that end.
+    Entries of one commit have the same time: a claim then comes before the turn it starts, and the
+    flow's entries about a turn's end come after that end.
     """
     i = j = 0
     is_turn_due = False
@@ -141,7 +140,7 @@ def merge_logs(
 
 
 def begins_turn(body: object, session: StreamId) -> bool:
-    """Whether `body` is what the next turn of `session` begins with."""
+    """Return True if the next turn of `session` starts with `body`."""
     if isinstance(body, kinds.NodeClaimed | kinds.ImprovementClaimed):
         return body.session == session
     return isinstance(body, kinds.RepairAsked) and session.endswith(f"__{body.role}")
@@ -170,7 +169,7 @@ def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
 
 
 def _on_park(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:
-    """Waits are states of the flow; what went wrong is told."""
+    """Waits are states of the flow and not shown; failures are."""
     if body.role != point.role or body.reason not in ("autonomous-abort", "consent-denied"):
         return point, ()
     return _add_item(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")
@@ -278,7 +277,7 @@ def _tool_finished(point: FeedPoint, body: ledger.ToolFinished) -> _Step:
 
 
 def _on_answer(point: FeedPoint, question: str, body: notes.Answer) -> _Step:
-    """A person's answer; its call is continued, or its turn ended, by the next process."""
+    """Handle a person's answer; the next process continues the call or ends the turn."""
     if question not in point.asked:
         return point, ()
     told = f"{body.by} answered {body.choice} to {point.asked[question]}"
@@ -306,7 +305,7 @@ def _on_compaction(point: FeedPoint, _: Compaction) -> _Step:
 
 
 def _on_import(point: FeedPoint, body: notes.RoleImported) -> _Step:
-    """What was shown where the role comes from, under the ids it had there."""
+    """Add the items shown before the import, with their original ids."""
     items = tuple(msgspec.convert(item, FeedItem) for item in body.feed)
     numbers = [int(n) for item in items if (n := item.id.rpartition("_")[2]).isdecimal()]
     return replace(point, open=None, count=max((point.count, *numbers))), items
@@ -327,7 +326,7 @@ def _extend_newest(
     text: str,
     shown: Literal["redacted"] | None = None,
 ) -> _Step:
-    """More of what the newest item says, or a new one where that is of another sort."""
+    """Extend the newest item, or add one if the newest is of another type."""
     said = point.open
     if said is not None and said.type == type and said.reasoning_display == shown:
         item = replace(said, text=f"{said.text}\n\n{text}")
@@ -343,7 +342,7 @@ def _pending(point: FeedPoint, key: str, label: str, text: str) -> _Step:
 
 
 def _close_pending(point: FeedPoint, key: str, *, is_good: bool, why: str | None) -> _Step:
-    """The outcome of what was pending, in its place."""
+    """Set the outcome of a pending item, in its place."""
     item = point.pending[key]
     text = item.text if why is None else f"{item.text}\n{why}"
     item = replace(item, type="tool-success" if is_good else "tool-error", text=text)

@@ -1,8 +1,8 @@
-"""The fold of a flow's log: what each entry makes of where the flow stands.
+"""The fold of a flow's log: how each entry changes the flow's state.
 
-A table of one small function a kind. Folding decides nothing and refuses nothing: what was admitted
-to the log happened. So the same log gives the same state in every process, and a new entry costs
-the same however long the log is.
+A table with one small function per kind. The fold makes no decisions and rejects nothing: whatever
+is in the log happened. So the same log gives the same state in every process, and a new entry costs
+the same regardless of the length of the log.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ replace = msgspec.structs.replace
 def flow_state(
     log: Iterable[tuple[Entry, object]], is_own: Callable[[Entry], bool] = lambda _: True
 ) -> FlowState:
-    """Where the flow stands after `log`, all its entries, each with its decoded body.
+    """Return the flow's state after `log`, all its entries, each with its decoded body.
 
-    `is_own` says which of them give authority.
-    Raises: CorruptLog when it does not begin with a ``flow_started``.
+    `is_own` tells which of them give authority.
+    Raises: CorruptLog if it does not start with a ``flow_started`` or an import.
     """
     entries = iter(log)
     first = next(entries, None)
@@ -58,9 +58,9 @@ def follow(
     log: Iterable[tuple[Entry, object]],
     is_own: Callable[[Entry], bool] = lambda _: True,
 ) -> FlowState:
-    """`state` after more entries of its log, each with its decoded body: `state_after` of each.
+    """Return `state` after more entries of its log, each with its decoded body.
 
-    Costs what the entries cost, however much has gone along their edges before.
+    The cost depends only on the entries, not on the artifacts sent before.
     """
     history, digests = EdgeHistory(state.run.history_handoff), EdgeHistory(state.digests)
     for entry, body in log:
@@ -77,15 +77,15 @@ def follow(
 
 
 def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = True) -> FlowState:
-    """`state` after one more entry of its log, with its decoded body.
+    """Return `state` after one more entry of its log, with its decoded body.
 
-    An entry that is not the user's own takes the consent and the folder out of force.
+    An entry that is not the user's own suspends the consent and the folder.
     """
     return follow(state, [(entry, body)], lambda _: is_own)
 
 
 def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> FlowState:
-    """`state` after one more entry, but for what went along its edges."""
+    """Return `state` after one more entry, without the artifacts sent along edges."""
     apply = _APPLY.get(type(body))
     state = replace(state, head=entry.seq)
     if apply is None:
@@ -183,7 +183,7 @@ def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState
         stopping=_without_item(state.stopping, body.node, body.role),
         repairs=_without(state.repairs, body.node),
     )
-    if body.reason == "role-configuration":  # what was chosen before cannot be had any more
+    if body.reason == "role-configuration":  # the earlier choice is no longer available
         state = replace(
             state,
             roles=_without(state.roles, body.role),
@@ -301,7 +301,7 @@ def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, at: int) ->
 
 
 def _on_closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> FlowState:
-    # Who looks back is named by their role, as a node that is done may be, too.
+    # In the improvement, roles wait under their own name, because a finished node may wait too.
     state = replace(_await_person(state, ITSELF, at), repairs={}, stopping=())
     is_single = len({base_role(role) for role in state.graph.roles}) <= 1
     phase = ImprovementPhase("awaiting_choice", single_role=is_single)
@@ -431,7 +431,7 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
 def _await_person(
     state: FlowState, target: str, at: int, offers: kinds.Offers | None = None
 ) -> FlowState:
-    """`state` in which `target` waits for a person from this entry on."""
+    """Return `state` with `target` waiting for a person from this entry on."""
     return replace(state, asked=state.asked | {target: Asked(state.head, at, offers)})
 
 

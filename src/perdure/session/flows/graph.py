@@ -1,7 +1,7 @@
-"""The graph of a workflow by roles: nodes that work, edges along which they hand over.
+"""The graph of a workflow of roles: nodes that work, and edges for handoffs.
 
-A value with the questions every part of a flow asks of it. Whether a graph is a good one is for
-``engine.flows`` to judge; here an edge may name a node that is not there.
+A value with the queries that all parts of a flow need. ``engine.flows`` validates graphs; here an
+edge may name a missing node.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ARROW = "=>"
 
 
 class FlowNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A piece of work for one role instance (``owner``, ``owner_2``).
+    """One piece of work for one role instance (``owner``, ``owner_2``).
 
-    `required_readings` are ``$NAME`` of the index. `notes`, `guidance`, `inputs` and `outputs` are
-    what older workflow files say; they are told to the role beside `work`.
+    `required_readings` are ``$NAME`` of the index. `notes`, `guidance`, `inputs` and `outputs` come
+    from older workflow files; the role receives them with `work`.
     """
 
     id: str
@@ -38,7 +38,7 @@ class FlowNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FlowEdge(msgspec.Struct, frozen=True):
-    """`source` hands over to `target`; the way back is allowed and never written down."""
+    """`source` hands over to `target`; the backward direction is allowed and never written down."""
 
     source: str
     target: str
@@ -50,9 +50,9 @@ class FlowEdge(msgspec.Struct, frozen=True):
 
 
 class _Index(msgspec.Struct, frozen=True):
-    """The nodes and edges of a graph by what is asked of them, so that no question reads them all.
+    """Indexes of a graph, so that no query reads all nodes and edges.
 
-    Shape: `places` is node id to its place among the nodes; the first of that id counts.
+    Shape: `places` is node id -> position among the nodes; the first of that id counts.
     """
 
     places: Mapping[str, int]
@@ -68,7 +68,7 @@ _NOWHERE: frozenset[str] = frozenset()
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """A workflow. Shape: nodes and edges in the order of their file.
 
-    The edges are read once, at the first question about them.
+    The indexes are built at the first query.
     """
 
     name: str
@@ -79,33 +79,33 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     escalation: tuple[str, ...] = ()
 
     def node(self, id: str) -> FlowNode | None:
-        """The node of that id."""
+        """Return the node of that id."""
         place = self._index.places.get(id)
         return None if place is None else self.nodes[place]
 
     def in_order(self, ids: Collection[str]) -> list[FlowNode]:
-        """The nodes of `ids`, each once, in the order of the nodes; there may be no node of one."""
+        """Return the existing nodes among `ids`, each once, in the order of the nodes."""
         places = self._index.places
         return [self.nodes[place] for place in sorted({places[id] for id in ids if id in places})]
 
     def successors(self, id: str) -> tuple[str, ...]:
-        """Ids of the nodes that `id` hands forward to, in the order of the edges."""
+        """Return the ids of the nodes that `id` hands forward to, in the order of the edges."""
         return self._index.after.get(id, ())
 
     def predecessors(self, id: str) -> tuple[str, ...]:
-        """Ids of the nodes that hand forward to `id`, in the order of the edges."""
+        """Return the ids of the nodes that hand forward to `id`, in the order of the edges."""
         return self._index.before.get(id, ())
 
     def keys_from(self, id: str) -> frozenset[str]:
-        """The keys of the edges along which `id` hands forward."""
+        """Return the keys of the edges along which `id` hands forward."""
         return self._index.keys_from.get(id, _NOWHERE)
 
     def keys_to(self, id: str) -> frozenset[str]:
-        """The keys of the edges along which something is handed forward to `id`."""
+        """Return the keys of the edges that lead forward to `id`."""
         return self._index.keys_to.get(id, _NOWHERE)
 
     def has_edge(self, source: str, target: str) -> bool:
-        """Whether a forward edge leads from `source` to `target`."""
+        """Return True if a forward edge leads from `source` to `target`."""
         return edge_key(source, target) in self.keys_from(source)
 
     @cached_property
@@ -128,17 +128,17 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The role instances, each once, in the order of the nodes."""
+        """Return the role instances, each once, in the order of the nodes."""
         return tuple(dict.fromkeys(node.role for node in self.nodes))
 
 
 def edge_key(source: str, target: str) -> str:
-    """What an edge is called in the state of a flow, in the direction something goes along it."""
+    """Return the key of an edge in a flow's state, in the direction of the handoff."""
     return f"{source}{ARROW}{target}"
 
 
 def ends_of(key: str) -> tuple[str, str]:
-    """The two nodes of an `edge_key`. Raises: ValueError when it is none."""
+    """Return the two nodes of an `edge_key`. Raises: ValueError if it is invalid."""
     source, arrow, target = key.partition(ARROW)
     if not arrow:
         raise ValueError(f"{key!r} is not an edge: expected from=>to")
@@ -146,11 +146,11 @@ def ends_of(key: str) -> tuple[str, str]:
 
 
 def is_role(instance: str) -> bool:
-    """Whether `instance` can name a role instance: kebab-case, perhaps with ``_`` and a number."""
+    """Return True if `instance` is a role instance's name: kebab-case, maybe ``_`` and a number."""
     return _INSTANCE.fullmatch(instance) is not None
 
 
 def base_role(instance: str) -> str:
-    """The role whose authority `instance` has: ``owner`` for ``owner_2``."""
+    """Return the role whose authority `instance` has: ``owner`` for ``owner_2``."""
     match = _INSTANCE.fullmatch(instance)
     return match["role"] if match else instance

@@ -1,4 +1,4 @@
-"""The initial state of a flow: started here, or imported with the state it had elsewhere."""
+"""The initial state of a flow: started here, or imported with its state from elsewhere."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ replace = msgspec.structs.replace
 
 
 def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
-    """Where a flow stands after the first entry of its log, with its decoded body.
+    """Return the flow's state after the first entry of its log, with its decoded body.
 
-    `is_own` says whether it gives authority; what was imported never does.
-    Raises: CorruptLog when no flow begins with it.
+    `is_own` tells whether the entry gives authority; imported ones never do.
+    Raises: CorruptLog if a flow cannot start with it.
     """
     if isinstance(body, kinds.FlowStarted):
         state = _state_at_start(entry, body)
@@ -96,13 +96,13 @@ def _state_at_import(entry: Entry, body: kinds.FlowImported) -> FlowState:
 
 
 def _has_begun(body: kinds.FlowImported, run: FlowRun, node: str) -> bool:
-    """Whether a running node has a session to go on in; A-Society lists one before it begins."""
+    """Return True if a running node has a session; A-Society lists nodes before they start."""
     known = body.graph.node(node)
     return node in run.visited or (known is not None and known.role in body.sessions)
 
 
 def _digests(state: FlowState) -> dict[str, tuple[str, ...]]:
-    """The hashes of what went along each edge, where all of it is in the imported record."""
+    """Return the hashes of each edge's artifacts if all are in the imported record."""
     found: dict[str, tuple[str, ...]] = {}
     for key, paths in state.run.history_handoff.items():
         known = [state.imported_record.get(state.in_record(path)) for path in paths]
@@ -113,6 +113,6 @@ def _digests(state: FlowState) -> dict[str, tuple[str, ...]]:
 
 
 def _relative(path: str, root: str) -> str:
-    """`path` relative to the folder `root`; "" outside of it."""
+    """Return `path` relative to the folder `root`; "" if outside."""
     below = f"{root.rstrip('/')}/"
     return path.removeprefix(below).strip("/") if path.startswith(below) else ""

@@ -1,7 +1,7 @@
-"""Bodies of the entries of a flow's log: one kind for each thing that can happen to a flow.
+"""Bodies of the entries of a flow's log: one kind for each event of a flow.
 
-A flow stream has no conversation, so all of them are of the side lane. They say what was decided;
-``fold`` says what that makes of the flow, and ``engine.flows`` decides.
+A flow stream has no conversation, so all of them are in the side lane. They record decisions;
+``fold`` computes the flow's state from them, and ``engine.flows`` makes the decisions.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ RepairCode = Literal[
 ]
 
 STATE_VERSION = "11"
-"""Version of the state that exports for A-Society say."""
+"""State version written in exports for A-Society."""
 
 
 class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One node that gets an artifact, a path inside the record folder.
+    """One node that receives an artifact, a path inside the record folder.
 
-    `digest` is the hash of the artifact as it was handed over; the store keeps it as a blob.
+    `digest` is the hash of the artifact at its handoff; the store keeps it as a blob.
     """
 
     node: str
@@ -59,19 +59,19 @@ class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a role can be configured with. Shape: `skills` is a skill's name -> what it is for."""
+    """The possible configurations of a role. Shape: `skills` is a skill's name -> its purpose."""
 
     models: tuple[str, ...] = ()
     skills: dict[str, str] = {}
 
 
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
-    """A flow begins. `start` are the nodes that are claimed first; paths are absolute.
+    """A flow starts. `start` are the nodes that are claimed first; paths are absolute.
 
-    `configuring` says who decides what a role works with: ``given``, its agent and its own files;
-    ``ask``, a person, before it begins; ``auto``, a selector. `skills_configuring` says it of its
-    skills, where that is somebody else.
-    `feedback` and the fields after it say what kind of flow it is, for the feedback at its end.
+    `configuring` tells who chooses a role's configuration: ``given``, its agent and its own files;
+    ``ask``, a person, before it starts; ``auto``, a selector. `skills_configuring` is the same for
+    its skills, if different.
+    `feedback` and the fields after it describe the flow for the feedback at its end.
     """
 
     kind: ClassVar[str] = "flow_started"
@@ -91,10 +91,10 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class RunSettings(SideBody, frozen=True, omit_defaults=True):
-    """What a program runs the flow with, so that it runs with the same again.
+    """The settings with which a program runs the flow, to be reused at the next run.
 
     `scenario` is an absolute path; without `commands` roles may be allowed any command. The newest
-    counts as a whole, if this user's perdure wrote it.
+    entry replaces all earlier ones, if this user's perdure wrote it.
     """
 
     kind: ClassVar[str] = "flow_settings"
@@ -107,7 +107,7 @@ class RunSettings(SideBody, frozen=True, omit_defaults=True):
 
 
 class WorkspaceBound(SideBody, frozen=True):
-    """The flow goes on where its files now lie."""
+    """The flow continues in the folder where its files are now."""
 
     kind: ClassVar[str] = "flow_workspace"
 
@@ -116,7 +116,7 @@ class WorkspaceBound(SideBody, frozen=True):
 
 
 class WorkflowChanged(SideBody, frozen=True):
-    """The graph from now on, as the record's workflow file and the project's give it."""
+    """The new graph, as the workflow files of the record and the project define it."""
 
     kind: ClassVar[str] = "flow_workflow"
 
@@ -124,10 +124,10 @@ class WorkflowChanged(SideBody, frozen=True):
 
 
 class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
-    """A node begins, or begins again, to work in the session of its role.
+    """A node starts, or resumes, work in the session of its role.
 
-    `delivered` are the edge keys whose artifacts its entry message carries, `superseded` those of
-    its own forward handoffs that it takes back. `text` is the person's reply it consumes.
+    `delivered` are the edge keys whose artifacts its entry message contains, `superseded` those of
+    its own forward handoffs that it withdraws. `text` is the person's reply it consumes.
     """
 
     kind: ClassVar[str] = "node_claimed"
@@ -142,10 +142,10 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
 
 
 class NodeParked(SideBody, frozen=True, omit_defaults=True):
-    """A node waits for a person. `detail` says why, in a sentence.
+    """A node waits for a person. `detail` is the reason, in a sentence.
 
-    `offers` is what its role can be configured with, where it waits for that. `keeps_reply`: the
-    node could not begin, and a queued reply stays queued.
+    `offers` are the possible configurations, if it waits for one. `keeps_reply`: the node could not
+    start, and a queued reply stays queued.
     """
 
     kind: ClassVar[str] = "node_parked"
@@ -159,7 +159,7 @@ class NodeParked(SideBody, frozen=True, omit_defaults=True):
 
 
 class NodeContinued(SideBody, frozen=True):
-    """What a node waited for came in mid-turn (a consent): it runs on, nothing was delivered."""
+    """A consent arrived during a node's turn: the node continues, nothing was delivered."""
 
     kind: ClassVar[str] = "node_continued"
 
@@ -167,7 +167,7 @@ class NodeContinued(SideBody, frozen=True):
 
 
 class HumanReplied(SideBody, frozen=True):
-    """What a person says to a node, or in the improvement to a role; taken when it is claimed."""
+    """A person's reply to a node, or in the improvement to a role; consumed when it is claimed."""
 
     kind: ClassVar[str] = "human_replied"
 
@@ -177,7 +177,7 @@ class HumanReplied(SideBody, frozen=True):
 
 
 class StopAsked(SideBody, frozen=True):
-    """A person wants the turn of a node, or of a role, to end; whoever runs it ends it."""
+    """A person wants to stop the turn of a node or role; the process that runs it ends it."""
 
     kind: ClassVar[str] = "stop_asked"
 
@@ -186,9 +186,9 @@ class StopAsked(SideBody, frozen=True):
 
 
 class HandoffMade(SideBody, frozen=True, omit_defaults=True):
-    """A node hands over, forward and backward, and no longer runs.
+    """A node hands over, forward and backward, and stops running.
 
-    `approved_by` names the person who let it pass; `warnings` are for people to read.
+    `approved_by` names the person who approved it; `warnings` are for people to read.
     """
 
     kind: ClassVar[str] = "handoff_made"
@@ -200,7 +200,7 @@ class HandoffMade(SideBody, frozen=True, omit_defaults=True):
 
 
 class HandoffAwaited(SideBody, frozen=True):
-    """A node stops until something is handed to it."""
+    """A node pauses until it receives a handoff."""
 
     kind: ClassVar[str] = "handoff_awaited"
 
@@ -219,7 +219,7 @@ class HandoffStaged(SideBody, frozen=True):
 
 
 class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
-    """The staged handoff of a node is dropped; the node waits for what the person says."""
+    """The staged handoff of a node is dropped; the node waits for the person's reply."""
 
     kind: ClassVar[str] = "handoff_declined"
 
@@ -230,9 +230,9 @@ class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
 
 
 class RepairAsked(SideBody, frozen=True, omit_defaults=True):
-    """An agent is told what was wrong with how its turn ended; `attempt` counts from 1.
+    """An agent is told what was wrong with the end of its turn; `attempt` counts from 1.
 
-    `node` names the node, in the improvement the role. `message` is what its next turn begins with.
+    `node` names the node, or in the improvement the role. The next turn starts with `message`.
     """
 
     kind: ClassVar[str] = "repair_asked"
@@ -261,10 +261,10 @@ class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
 
 
 class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
-    """What a role instance works with; None leaves what the flow's agent says.
+    """The configuration of a role instance; None leaves the setting of the flow's agent.
 
-    `by` is the person who said so, `selector` the session in which a model did. A person has yet to
-    choose the rest where it `is_partial`.
+    `by` is the person who chose it, `selector` the session in which a model did. `is_partial`: a
+    person has yet to choose the rest.
     """
 
     kind: ClassVar[str] = "role_configured"
@@ -280,9 +280,9 @@ class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
 
 
 class SelectorOpened(SideBody, frozen=True, omit_defaults=True):
-    """A model is to choose what a role instance works with, from `offers`, in a session of its own.
+    """A model selects a role instance's configuration from `offers`, in its own session.
 
-    `attempt` counts from 1. `refused` is why the attempt before it came to nothing.
+    `attempt` counts from 1. `refused` is why the previous attempt failed.
     """
 
     kind: ClassVar[str] = "selector_opened"
@@ -295,7 +295,7 @@ class SelectorOpened(SideBody, frozen=True, omit_defaults=True):
 
 
 class ForwardPassClosed(SideBody, frozen=True):
-    """The owner's last node says that the work is done."""
+    """The owner's last node reports that the work is done."""
 
     kind: ClassVar[str] = "forward_pass_closed"
 
@@ -303,7 +303,7 @@ class ForwardPassClosed(SideBody, frozen=True):
 
 
 class ImprovementChosen(SideBody, frozen=True, omit_defaults=True):
-    """How the roles look back at the flow. `graph` is the order they do it in; None without."""
+    """How the roles review the flow. `graph` is their order; None without."""
 
     kind: ClassVar[str] = "improvement_chosen"
 
@@ -314,7 +314,7 @@ class ImprovementChosen(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
-    """A role looks back, in its own session. `text` is the person's reply it consumes."""
+    """A role reviews the flow, in its own session. `text` is the person's reply it consumes."""
 
     kind: ClassVar[str] = "improvement_claimed"
 
@@ -324,7 +324,7 @@ class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImprovementParked(SideBody, frozen=True, omit_defaults=True):
-    """A role that looks back waits for a person. `keeps_reply` is as in `NodeParked`."""
+    """A reviewing role waits for a person. `keeps_reply` is as in `NodeParked`."""
 
     kind: ClassVar[str] = "improvement_parked"
 
@@ -335,7 +335,7 @@ class ImprovementParked(SideBody, frozen=True, omit_defaults=True):
 
 
 class FindingsMade(SideBody, frozen=True, omit_defaults=True):
-    """A role has looked back. `findings` is a path inside the record folder."""
+    """A role finished its review. `findings` is a path inside the record folder."""
 
     kind: ClassVar[str] = "findings_made"
 
@@ -345,7 +345,7 @@ class FindingsMade(SideBody, frozen=True, omit_defaults=True):
 
 
 class FeedbackAsked(SideBody, frozen=True):
-    """All findings are there; a person decides whether feedback is written to `artifact`."""
+    """All findings exist; a person decides whether feedback is written to `artifact`."""
 
     kind: ClassVar[str] = "feedback_asked"
 
@@ -353,7 +353,7 @@ class FeedbackAsked(SideBody, frozen=True):
 
 
 class FeedbackDecided(SideBody, frozen=True):
-    """Whether feedback is written."""
+    """The decision whether feedback is written."""
 
     kind: ClassVar[str] = "feedback_decided"
 
@@ -362,18 +362,18 @@ class FeedbackDecided(SideBody, frozen=True):
 
 
 class FlowCompleted(SideBody, frozen=True):
-    """Nothing is left to do."""
+    """The flow is complete."""
 
     kind: ClassVar[str] = "flow_completed"
 
 
 class FlowImported(SideBody, frozen=True, omit_defaults=True):
-    """A flow that began elsewhere: where it stood when it was imported.
+    """A flow that started elsewhere: its state at the import.
 
-    Shape: `run` is a ``flow.json`` of A-Society's as it was read; `sessions` is role instance to
-    the stream of its session, `improvement` the order in which its roles look back, where they had
-    begun to. `record` is path in its record folder to the blob hash of the file. `at_node` is role
-    instance to the node it was at.
+    Shape: `run` is an A-Society ``flow.json`` as it was read; `sessions` is role instance -> the
+    stream of its session, `improvement` the order of the review, if it had started. `record` is
+    path in its record folder -> the blob hash of the file. `at_node` is role instance -> its node
+    at that time.
     """
 
     kind: ClassVar[str] = "flow_imported"
@@ -387,12 +387,12 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
 
 
 class DocumentBound(SideBody, frozen=True, omit_defaults=True):
-    """The flow runs a workflow document: what its nodes are told and by whom it is done.
+    """The flow runs a workflow document: it defines the prompts and agents of the nodes.
 
-    `workflow` is the document in the fields of ``perdure.workflow.document``, without its
-    metadata. `passive` are the nodes that no agent works on: where inputs come in and outputs
-    come out. `inputs` and `context` are what templates are filled with, as it was given and worked
-    out once; `agents` are the snapshots of its agents, by the names its nodes use.
+    `workflow` is the document in the fields of ``perdure.workflow.document``, without its metadata.
+    `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` and `context`
+    fill the templates, as given and computed once; `agents` are the snapshots of its agents, by the
+    names its nodes use.
     """
 
     kind: ClassVar[str] = "flow_document"
@@ -407,7 +407,7 @@ class DocumentBound(SideBody, frozen=True, omit_defaults=True):
 
 
 class NodePassed(SideBody, frozen=True, omit_defaults=True):
-    """A node that no agent works on is done, and hands over what it has, if that goes anywhere."""
+    """A node without an agent is done, and passes on its input if it has successors."""
 
     kind: ClassVar[str] = "node_passed"
 

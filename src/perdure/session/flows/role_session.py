@@ -1,7 +1,7 @@
-"""`RoleSession`: the session of a role instance in the field names its people know.
+"""`RoleSession`: the session of a role instance in A-Society's field names.
 
-A projection of the session's own log: its transcript as it now is, what compactions replaced, and
-where it stands. It is never stored; its JSON is the ``transcript.json`` of A-Society.
+A projection of the session's own log: its current transcript, the messages that compactions
+replaced, and its state. It is never stored; its JSON is the ``transcript.json`` of A-Society.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
 
 Exchange = dict[str, object]
-"""A message in A-Society's form. Shape: ``role`` and what belongs to it."""
+"""A message in A-Society's form. Shape: ``role`` and the fields of that role."""
 
 
 class NodeContext(msgspec.Struct, frozen=True, rename="camel"):
-    """What was said at the node where the role now is."""
+    """The conversation at the role's current node."""
 
     node_id: str
     exchanges: tuple[Exchange, ...] = ()
 
 
 class CompactionArchive(msgspec.Struct, frozen=True, rename="camel"):
-    """What a compaction replaced, and by what. `compacted_at` is ISO 8601 in UTC."""
+    """What a compaction replaced, and its summary. `compacted_at` is ISO 8601 in UTC."""
 
     id: str
     trigger: str
@@ -40,7 +40,7 @@ class CompactionArchive(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RoleSession(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A role's session. `latest_context_usage` is in tokens; `is_active`: a turn of it is open."""
+    """A role's session. `latest_context_usage` is in tokens; `is_active`: it has an open turn."""
 
     role_name: str
     logical_session_id: str
@@ -54,7 +54,7 @@ class RoleSession(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class _Seen(msgspec.Struct):
-    """What has been read of a log."""
+    """State of the fold over a log."""
 
     history: list[tuple[EntryId | None, Exchange]] = []
     archives: list[CompactionArchive] = []
@@ -68,7 +68,7 @@ class _Seen(msgspec.Struct):
 
 
 def role_session(role: str, id: str, log: Iterable[tuple[Entry, object]]) -> RoleSession:
-    """The session `id` of `role` after `log`, all its entries with their bodies."""
+    """Return the session `id` of `role` after `log`, all its entries with their bodies."""
     seen = _Seen()
     for entry, body in log:
         _read(seen, entry, body)
@@ -107,7 +107,7 @@ def _read(seen: _Seen, entry: Entry, body: object) -> None:
 
 
 def _exchanges(seen: _Seen) -> tuple[Exchange, ...]:
-    """What was said since the node began; everything there is where that was compacted."""
+    """Return the messages since the node started; all available ones if those were compacted."""
     if seen.has_node_of_import:
         return tuple(exchange for _, exchange in seen.history[seen.node_of_import :])
     ids = [id for id, _ in seen.history]
@@ -160,7 +160,7 @@ def _compact(seen: _Seen, entry: Entry, body: Compaction) -> None:
 
 
 def _import(seen: _Seen, body: notes.RoleImported) -> None:
-    """As it was where it comes from; its messages are in the log before, for the model."""
+    """Take over the imported state; its messages are in the log before, for the model."""
     given = msgspec.convert(body.session, RoleSession)
     context = given.current_node_context
     seen.history = [(None, exchange) for exchange in given.transcript_history]

@@ -1,7 +1,7 @@
-"""`FlowRun`: where a flow stands, in the field names its people know.
+"""`FlowRun`: the state of a flow, in A-Society's field names.
 
-A value that ``fold`` makes of the flow's log; it is never stored. Its JSON is A-Society's state
-file, and what ``perdure flow show --json`` prints.
+``fold`` computes it from the flow's log; it is never stored. Its JSON is A-Society's state file,
+and what ``perdure flow show --json`` prints.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FeedbackConsent = Literal["pending", "granted", "denied"]
 
 
 class AwaitingHuman(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who waits for a person, and why."""
+    """The role that waits for a person, and why."""
 
     role: str
     reason: AwaitingReason
@@ -48,17 +48,17 @@ class AwaitingHuman(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 FEEDBACK_ROLE = "a-society-feedback"
-"""The role that writes the feedback; it is none of the workflow's."""
+"""The role that writes the feedback; it is not part of the workflow."""
 
 IMPROVEMENT_FILE = "improvement.yaml"
-"""The file of the record folder with the order in which roles look back."""
+"""The file of the record folder with the order of the review."""
 
 ITSELF = ""
-"""Stands for the flow among what waits, where nodes and roles have their names."""
+"""Key for the flow itself where nodes and roles have their names."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The entry that began a wait for a person, and when. Units: `at` is Unix milliseconds."""
+    """The entry that started a wait for a person, and its time (Unix milliseconds)."""
 
     seq: int
     at: int
@@ -66,21 +66,21 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class HumanInput(msgspec.Struct, frozen=True, rename="camel"):
-    """A reply that nobody has taken yet. `received_at` is ISO 8601 in UTC."""
+    """A reply that is not consumed yet. `received_at` is ISO 8601 in UTC."""
 
     text: str
     received_at: str
 
 
 class CommandGrant(msgspec.Struct, frozen=True, rename="camel"):
-    """A command that may be run without asking, to the letter."""
+    """An exact command that may run without asking."""
 
     command: str
     granted_at: str
 
 
 class ToolGrant(msgspec.Struct, frozen=True, rename="camel"):
-    """An MCP tool that may be called without asking."""
+    """An MCP tool that may run without asking."""
 
     tool_name: str
     granted_at: str
@@ -99,7 +99,7 @@ class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsentState(msgspec.Struct, frozen=True, rename="camel"):
-    """What roles may do without asking. In ``no-access`` the grants are kept and do not count."""
+    """What roles may do without asking. In ``no-access`` the grants are stored but not in force."""
 
     mode: ConsentMode = "no-access"
     bash: CommandGrants = CommandGrants()
@@ -107,7 +107,7 @@ class ConsentState(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FeedbackContext(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What kind of flow it is, for the feedback at its end."""
+    """Facts about the flow for the feedback at its end."""
 
     kind: FeedbackKind
     initialization_mode: InitializationMode | None = None
@@ -116,11 +116,10 @@ class FeedbackContext(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
-    """How far the looking back has come.
+    """Progress of the review.
 
-    Shape: roles are role instances, that of the feedback left out; paths are relative to the
-    workspace, absolute where a file is not in it. `improvement_workflow_path` is None before that
-    file is there.
+    Shape: roles are role instances, without that of the feedback; paths are relative to the
+    workspace, or absolute if outside. `improvement_workflow_path` is None until that file exists.
     """
 
     status: ImprovementStatus
@@ -137,11 +136,11 @@ class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, dict=True):
-    """Where a flow stands.
+    """State of a flow.
 
-    Invariants: of `running_nodes` no two are of one role instance; a node is in at most one of
+    Invariants: no two of `running_nodes` belong to one role instance; a node is in at most one of
     `running_nodes`, `awaiting_human_nodes` and `awaiting_handoff`. Keys of handoffs are
-    ``from=>to`` in the direction something went; paths of artifacts are relative to the record
+    ``from=>to`` in the direction of the handoff; paths of artifacts are relative to the record
     folder. `history_handoff` only grows.
     """
 
@@ -167,23 +166,23 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
     improvement_phase: ImprovementPhase | None = None
 
     def in_workspace(self, path: str) -> str:
-        """`path`, which is inside of the record folder, relative to the workspace."""
+        """Return `path`, inside of the record folder, relative to the workspace."""
         place = f"{self.record_folder_path.rstrip('/')}/{path}"
         return place.removeprefix(f"{self.workspace_root.rstrip('/')}/")
 
     @cached_property
     def visited(self) -> frozenset[str]:
-        """`visited_node_ids`, to look one up."""
+        """Return `visited_node_ids` as a set."""
         return frozenset(self.visited_node_ids)
 
     @cached_property
     def completed(self) -> frozenset[str]:
-        """`completed_handoffs`, to look one up."""
+        """Return `completed_handoffs` as a set."""
         return frozenset(self.completed_handoffs)
 
     @cached_property
     def received(self) -> Mapping[str, tuple[str, ...]]:
-        """The keys of `receiving_handoff` by the node for which it lies there, in their order."""
+        """Return the keys of `receiving_handoff` by receiving node, in their order."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for key in self.receiving_handoff:
             found[ends_of(key)[1]].append(key)
@@ -191,7 +190,7 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
 
 
 class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a role instance works with."""
+    """The configuration of a role instance."""
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
@@ -200,7 +199,7 @@ class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Declined(msgspec.Struct, frozen=True):
-    """A handoff that the person `by` declined, and why where that was noted."""
+    """A handoff that the person `by` declined, and the reason if one was given."""
 
     targets: tuple[HandoffTarget, ...]
     by: str
@@ -208,14 +207,14 @@ class Declined(msgspec.Struct, frozen=True):
 
 
 class FlowState(msgspec.Struct, frozen=True, dict=True):
-    """A `FlowRun` with what deciding needs beside it.
+    """A `FlowRun` with additional state for decisions.
 
-    `start` are the nodes not yet claimed for the first time. `sessions` is role instance to the
-    stream of its session. `repairs` is the newest repair that was asked for, by node (in the
-    improvement: by role), until a turn of it ends in another way. `digests` are the hashes of what
-    went along an edge, by `edge_key`. `improvement` is the order of the looking back. `stopping`
-    are the nodes and roles whose turn a person wants to end. `document` is there where the flow
-    runs a workflow document.
+    `start` are the nodes not yet claimed for the first time. `sessions` is role instance -> the
+    stream of its session. `repairs` is the newest requested repair, by node (in the improvement: by
+    role), until one of its turns ends in another way. `digests` are the hashes of what was sent
+    along an edge, by `edge_key`. `improvement` is the order of the review. `stopping` are the nodes
+    and roles whose turn a person wants to stop. `document` is set if the flow runs a workflow
+    document.
     """
 
     run: FlowRun
@@ -232,33 +231,33 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """Role instance -> the node it was last claimed for."""
     document: DocumentBound | None = None
     asked: dict[str, Asked] = {}
-    """Node, role or `ITSELF` -> the newest wait of it, which may be over."""
+    """Node, role or `ITSELF` -> its newest wait, which may be over."""
     configuring: Configuring = "given"
     skills_configuring: Configuring | None = None
-    """As `configuring`, of skills, where that differs."""
+    """Like `configuring`, for skills, if different."""
     selecting: dict[str, SelectorOpened] = {}
-    """Role instance -> the selector that is to choose for it now."""
+    """Role instance -> the selector that currently chooses its configuration."""
     selectors: dict[str, tuple[StreamId, ...]] = {}
-    """Role instance -> the sessions of all its selectors, the oldest first."""
+    """Role instance -> the sessions of all its selectors, oldest first."""
     consent_in_force: ConsentState | None = None
-    """What roles may do unasked, where that is not what is recorded: in a received flow."""
+    """Consent in force if it differs from the recorded one: in a received flow."""
     is_place_in_force: bool = True
-    """Whether this user has said where the flow works, or began it there."""
+    """True if this user confirmed the flow's folder, or started it there."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
-    """Role instance -> what a selector chose, of which a person has yet to choose the rest."""
+    """Role instance -> a selector's partial choice; a person has yet to choose the rest."""
     imported_record: dict[str, str] = {}
-    """Path in the record folder -> blob hash of the file, of an imported flow."""
+    """Path in the record folder -> blob hash of the file; for imported flows."""
     former_record: str = ""
-    """The record folder of an imported flow where it was exported, relative to its workspace."""
+    """The record folder of an imported flow at its export, relative to its workspace."""
     declined: dict[str, Declined] = {}
-    """Node -> its handoff that was declined, until the node is claimed again and told."""
+    """Node -> its declined handoff, until the node is claimed again and informed."""
     is_feedback_written: bool = False
     settings: RunSettings | None = None
-    """What the flow was last run with, where that is in force."""
+    """The settings of the flow's last run, if in force."""
 
     @cached_property
     def owing(self) -> tuple[FlowNode, ...]:
-        """The nodes that worked and have not handed over along every edge, in their order."""
+        """Return the nodes that worked and still owe a handoff along an edge, in their order."""
         graph, completed = self.graph, self.run.completed
         return tuple(
             node
@@ -269,16 +268,16 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     def in_record(self, path: str) -> str:
         """Return an artifact's `path` relative to the record folder.
 
-        A-Society writes paths relative to the workspace; those of its export name the former one.
+        A-Society writes paths relative to the workspace; its exports use the former record folder.
         """
         return path.removeprefix(f"{self.former_record}/") if self.former_record else path
 
     @property
     def consent(self) -> ConsentState:
-        """What roles may do unasked."""
+        """Return what roles may do without asking."""
         return self.run.consent_state if self.consent_in_force is None else self.consent_in_force
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it was received: its recorded consent, folder and open turns are not in force."""
+        """Return True if it was received: its recorded consent, folder and turns have no effect."""
         return self.consent_in_force is not None

@@ -1,4 +1,4 @@
-"""Arguments of `Flows.start` that no type describes: ids and folder names."""
+"""Checks of `Flows.start` arguments beyond their types: ids and folder names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SELECTOR_END = re.compile(r"__selector-[0-9]+\Z")
 
 
 def named_flow_id(text: str) -> StreamId:
-    """Return the id of a new flow, as a program names it. Raises: WrongArgument."""
+    """Return `text` as the id of a new flow. Raises: WrongArgument."""
     try:
         return stream_id(text)
     except ValueError as error:
@@ -29,7 +29,7 @@ def role_ids_in(text: str) -> Iterator[tuple[StreamId, str]]:
 
 
 def require_session_ids(flow: StreamId, roles: Iterable[str]) -> None:
-    """Check that the sessions of `roles` can have ids, which begin with the flow's.
+    """Check that the session ids of `roles`, which start with the flow's id, are valid.
 
     Raises: ConfigError.
     """

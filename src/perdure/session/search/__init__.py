@@ -1,1 +1,1 @@
-"""What full-text search means for every backend: words, queries, matches, ranks. Pure."""
+"""Full-text search as defined for every backend: words, queries, matches, ranks. Pure."""

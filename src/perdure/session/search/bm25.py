@@ -1,8 +1,8 @@
-"""Which of the entries that fit a query come first: BM25 over those entries themselves.
+"""Rank matching entries with BM25 over the candidates of the search.
 
-How rare a phrase is, and how long an entry is beside others, is counted among the candidates of
-the search and nowhere else. So every backend gives the same scores, a store that was indexed anew
-gives them again, and no score tells anything about what another namespace holds.
+Phrase rarity and relative entry length are computed from the candidates only. So every backend
+gives the same scores, a rebuilt index gives them again, and no score reveals the content of another
+namespace.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LENGTH_WEIGHT = 0.75
 
 
 class Candidate(NamedTuple):
-    """An entry that fits: its position, how often each phrase occurs in it, its words."""
+    """A matching entry: its position, the count of each phrase in it, its number of words."""
 
     position: int
     counts: tuple[int, ...]
@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
 
 
 def rank(candidates: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
-    """`candidates` with their scores, the best first; of equal ones the newest."""
+    """Return `candidates` with their scores, best first; ties newest first."""
     if not candidates:
         return []
     weights = _weights(candidates)
@@ -35,7 +35,7 @@ def rank(candidates: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
 
 
 def _weights(candidates: Sequence[Candidate]) -> list[float]:
-    """What an occurrence of each phrase counts: the more, the fewer of the candidates have it."""
+    """Return the weight of each phrase: the fewer candidates have it, the higher."""
     size = len(candidates)
     having = [sum(1 for c in counts if c) for counts in zip(*(c.counts for c in candidates))]  # noqa: B905 - all have one count per phrase
     return [log(1 + (size - number + 0.5) / (number + 0.5)) for number in having]

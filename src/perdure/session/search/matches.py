@@ -1,4 +1,4 @@
-"""Whether words fit a query, and how often each of its phrases occurs in them."""
+"""Match words against a query, and count the occurrences of its phrases."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from perdure.session.search.query import Phrase, Sought
 
 
 def counts_in(terms: Sequence[str], sought: Sought) -> tuple[int, ...] | None:
-    """How often each of ``sought.phrases`` occurs in `terms`; None where `terms` do not fit."""
+    """Return the count of each of ``sought.phrases`` in `terms`; None if `terms` do not match."""
     return counts_by(sought, lambda phrase: count(terms, phrase))
 
 
 def counts_by(sought: Sought, counted: Callable[[Phrase], int]) -> tuple[int, ...] | None:
-    """How often, as `counted`, each of ``sought.phrases`` occurs; None where they do not fit."""
+    """Return the `counted` count of each of ``sought.phrases``; None if they do not match."""
     if any(map(counted, sought.unwanted)):
         return None
     counts: list[int] = []
@@ -26,14 +26,14 @@ def counts_by(sought: Sought, counted: Callable[[Phrase], int]) -> tuple[int, ..
 
 
 def count(terms: Sequence[str], phrase: Phrase) -> int:
-    """How often `phrase` occurs in `terms`; occurrences may overlap."""
+    """Return how often `phrase` occurs in `terms`; occurrences may overlap."""
     if len(phrase.terms) == 1 and not phrase.is_prefix:
         return terms.count(phrase.terms[0])
     return sum(1 for _ in places(terms, phrase))
 
 
 def places(terms: Sequence[str], phrase: Phrase) -> Iterator[int]:
-    """Where in `terms` `phrase` begins."""
+    """Yield the positions in `terms` where `phrase` begins."""
     *before, last = phrase.terms
     for place in _places_of(terms, before[0]) if before else range(len(terms)):
         end = place + len(before)

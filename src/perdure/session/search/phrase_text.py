@@ -1,7 +1,7 @@
-"""The words of a text as one string, in which phrases are counted much faster than in a list.
+"""The words of a text as one string: phrases are counted much faster than in a list.
 
-An index that keeps such a string ranks what it finds without reading or decoding an entry. The
-counts are those of ``matching``, always.
+An index that stores such a string ranks its matches without reading or decoding an entry. The
+counts always equal those of ``matches``.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from perdure.session.search.query import Phrase, Sought
 
 
 def join_terms(terms: Sequence[str]) -> str:
-    """`terms`, which hold no space, with a space on both sides of each."""
+    """Return `terms`, which contain no space, with a space on both sides of each."""
     return f" {'  '.join(terms)} " if terms else ""
 
 
 def counts_in_joined(text: str, sought: Sought) -> tuple[int, ...] | None:
-    """``matching.counts_in`` of the words that were `joined`."""
+    """Return ``matches.counts_in`` for words joined by `join_terms`."""
     return counts_by(sought, lambda phrase: _count(text, phrase))
 
 
 def stretch_of(phrase: Phrase) -> str:
-    """What a text of `joined` words contains iff `phrase` occurs in it."""
+    """Return the string that a joined text contains iff `phrase` occurs in it."""
     whole = join_terms(phrase.terms)
     return whole[:-1] if phrase.is_prefix else whole
 
 
 def _count(text: str, phrase: Phrase) -> int:
-    if _may_overlap(phrase):  # str.count would not see what begins inside an occurrence
+    if _may_overlap(phrase):  # str.count would miss overlapping occurrences
         return count(text.split(), phrase)
     return text.count(stretch_of(phrase))
 

@@ -1,11 +1,11 @@
-"""From what somebody typed to what is sought.
+"""Parse a search query.
 
-The language: words are sought all together, in any order, in one entry. ``"some words"`` in quotes
-are sought in that order, side by side. ``word*`` is every word that begins so. ``a OR b`` takes
+The language: all words must occur in one entry, in any order. ``"some words"`` in quotes must occur
+in that order, side by side. ``word*`` matches every word with that prefix. ``a OR b`` matches
 either; it binds closer than the rest: ``x a OR b`` is x, and a or b. ``NOT a`` (or ``AND NOT a``)
-leaves out what holds a. The operators are in capitals. Everything else is a separator as in any
-text, so code and paths can be typed as they are; a quote without its second is left out, and an
-operator with nothing to stand between is a word.
+excludes entries with a. Operators are in capitals. Everything else is a separator as in any text,
+so code and paths can be typed unchanged; an unpaired quote is ignored, and an operator without
+operands is a word.
 """
 
 from __future__ import annotations
@@ -29,29 +29,28 @@ _OPERATORS: dict[str, Operator] = {"AND": "AND", "OR": "OR", "NOT": "NOT"}
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """Words in a row, at least one. `is_prefix`: the last one may go on."""
+    """One or more consecutive words. `is_prefix`: the last one is a prefix."""
 
     terms: tuple[str, ...]
     is_prefix: bool = False
 
 
 class Sought(msgspec.Struct, frozen=True):
-    """What an entry must hold: of each of `clauses` at least one phrase; and none `unwanted`."""
+    """A parsed query: one phrase of each of `clauses` must match, and none of `unwanted`."""
 
     clauses: tuple[tuple[Phrase, ...], ...]
     unwanted: tuple[Phrase, ...] = ()
 
     @property
     def phrases(self) -> tuple[Phrase, ...]:
-        """The phrases that are wanted, in order."""
+        """Return the wanted phrases, in order."""
         return tuple(chain.from_iterable(self.clauses))
 
 
 def sought_in(text: str) -> Sought:
-    """What the query `text` looks for.
+    """Parse the query `text`.
 
-    Raises: InvalidQuery when it looks for nothing, only says what not to find, joins OR with NOT,
-    or is too long.
+    Raises: InvalidQuery if it is empty, has only excluded words, joins OR with NOT, or is too long.
     """
     reader = _Reader(text)
     for item in _items(text):
@@ -60,7 +59,7 @@ def sought_in(text: str) -> Sought:
 
 
 def _items(text: str) -> list[Phrase | Operator]:
-    """Phrases and operators in turn; an operator without a phrase on its sides is a word."""
+    """Return phrases and operators alternating; an operator without an operand is a word."""
     found: list[Phrase | Operator] = []
     for quoted, star, word in _ITEM.findall(text):
         operator = _OPERATORS.get(word)
@@ -83,7 +82,7 @@ def _word(operator: str) -> Phrase:
 
 
 class _Reader:
-    """Takes phrases and operators one by one."""
+    """Reads phrases and operators one by one."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -93,7 +92,7 @@ class _Reader:
         self._was_unwanted = False
 
     def take(self, item: Phrase | Operator) -> None:
-        """The next phrase or operator."""
+        """Add the next phrase or operator."""
         if not isinstance(item, Phrase):
             self._waiting.append(item)
             return
@@ -116,7 +115,7 @@ class _Reader:
                 raise self._refusal(f"{' '.join(self._waiting)} needs a word on both sides")
 
     def end(self) -> Sought:
-        """What was taken, as a whole."""
+        """Return the complete query."""
         sought = Sought(tuple(tuple(each) for each in self._clauses), tuple(self._unwanted))
         if not sought.clauses:
             nothing = "it only says what not to find; add what to find"

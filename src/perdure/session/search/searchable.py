@@ -1,11 +1,11 @@
-"""What of an entry can be found: its words' text, who said it, and the tools it names.
+"""The searchable part of an entry: its text, its role, and the tools it names.
 
-Found are messages (text, reasoning that was shown, names and arguments of tool calls, results,
+Searchable are messages (text, visible reasoning, names and arguments of tool calls, results,
 errors), summaries of compactions and branches, messages of extensions, titles and labels. Not
-found are the turn ledger, which says nothing that the messages do not, system prompts kept with a
-session's start, media, the state of extensions, redacted reasoning, and bodies that cannot be read.
+searchable are the turn ledger, which repeats the messages, system prompts stored with a session's
+start, media, the state of extensions, redacted reasoning, and unreadable bodies.
 
-A change here changes what an index holds: raise ``words.VERSION``.
+A change here changes the content of indexes: raise ``words.VERSION``.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ KINDS: tuple[str, ...] = (
     *(body.kind for body in (Compaction, BranchSummary, CustomMessage)),
     *(body.kind for body in (SessionInfoChanged, Label)),
 )
-"""The kinds of entries that can be found."""
+"""The searchable kinds of entries."""
 
 _KINDS = frozenset(KINDS)
 
 
 class Searchable(msgspec.Struct, frozen=True):
-    """What can be found of an entry. `tools` are the names of the tools it calls or answers for."""
+    """The searchable part of an entry. `tools` are the names of the tools it calls or answers."""
 
     role: SearchRole
     text: str
@@ -52,7 +52,7 @@ class Searchable(msgspec.Struct, frozen=True):
 
 
 def searchable_of(entry: Entry) -> Searchable | None:
-    """What can be found of `entry`; None where that is nothing."""
+    """Return the searchable part of `entry`; None if there is none."""
     if entry.kind not in _KINDS:
         return None
     try:
@@ -63,7 +63,7 @@ def searchable_of(entry: Entry) -> Searchable | None:
 
 
 def searchable_title(header: StreamHeader) -> Searchable | None:
-    """The title a stream was created with, which no entry says; None where there is none."""
+    """Return the title a stream was created with, which is not in an entry; None without one."""
     if header.kind != "session" or not header.title:
         return None
     return Searchable("title", header.title)
@@ -113,7 +113,7 @@ def _texts_of(part: Part) -> Iterator[str]:
 
 
 def _plain_texts(value: object) -> Iterator[str]:
-    """The keys and values in plain data, in order; however deep it goes."""
+    """Yield the keys and values in plain data, in order, at any depth."""
     waiting: list[object] = [value]
     while waiting:
         below = waiting.pop()

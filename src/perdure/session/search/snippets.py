@@ -1,4 +1,4 @@
-"""The stretch of a text that shows best why it fits a query, and where in it the query fits."""
+"""Choose the part of a text that best shows its matches, and mark them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from perdure.session.search.query import Phrase
 from perdure.session.search.words import Word, words
 
 LENGTH = 160
-"""Characters of a snippet, not counting what says that it was cut."""
+"""Characters of a snippet, without the truncation marks."""
 
 _LEAD = 40
-"""Characters before the first place that fits."""
+"""Characters before the first match."""
 
 _MOST_PLACES = 1_000
-"""Places of a phrase that are looked at."""
+"""Maximum number of matches examined per phrase."""
 
 _SLICE = 65_536
 _REACH = 4_096
-"""Characters that a pattern is tried in at a time, and behind them; and words."""
+"""Size of a search slice and of the lookahead behind it, in characters; also a number of words."""
 
 _SPACE = re.compile(r"\s+")
 
@@ -39,7 +39,7 @@ class Snippet(NamedTuple):
 
 
 def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
-    """The stretch of `text` with the most different phrases; its start, where none occurs."""
+    """Return the part of `text` with the most different phrases; its start if there are none."""
     spans = sorted(_spans(text, phrases))
     start = _best_start(spans)
     begin = _word_start(text, max(start - _LEAD, 0), start)
@@ -51,7 +51,7 @@ def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
 
 
 def _best_start(spans: Sequence[tuple[int, int, int]]) -> int:
-    """Where the place stands behind which the most different phrases follow closely."""
+    """Return the start of the match that is followed closely by the most different phrases."""
     best, most = 0, 0
     starts = [span[0] for span in spans]
     for number, start in enumerate(starts):
@@ -63,7 +63,7 @@ def _best_start(spans: Sequence[tuple[int, int, int]]) -> int:
 
 
 def _word_start(text: str, begin: int, start: int) -> int:
-    """The first beginning of a word at or after `begin`, `start` at the latest."""
+    """Return the first start of a word at or after `begin`, at the latest `start`."""
     if begin == 0 or text[begin - 1].isspace():
         return begin
     space = _SPACE.search(text, begin, start)
@@ -71,7 +71,7 @@ def _word_start(text: str, begin: int, start: int) -> int:
 
 
 def _merge_spans(spans: Sequence[Span]) -> list[Span]:
-    """`spans`, in order, where they overlap as one."""
+    """Return sorted `spans` with overlapping ones merged."""
     merged: list[Span] = []
     for first, last in spans:
         if merged and first < merged[-1][1]:
@@ -100,7 +100,7 @@ def _on_one_line(text: str, begin: int, end: int, shown: Sequence[Span]) -> Snip
 
 
 def _spans(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int, int]]:
-    """Where in `text` which phrase begins and ends."""
+    """Yield start, end and phrase number of each match in `text`."""
     left = list(enumerate(phrases))
     if text.isascii():
         for which, phrase in enumerate(phrases):
@@ -114,7 +114,7 @@ def _spans(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int, int
 
 
 def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """The matches of `pattern`. No call of `re` reads much more than a slice."""
+    """Yield the matches of `pattern`. No call of `re` reads much more than a slice."""
     at = 0
     while at < len(text):
         stop = min(len(text), at + _SLICE)
@@ -125,7 +125,7 @@ def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
 
 
 def _places(text: str, phrase: Phrase) -> Iterator[Span]:
-    """Where `phrase` begins and ends in `text`, some words of which are kept at a time."""
+    """Yield start and end of `phrase` in `text`; holds only a few words in memory."""
     more, standing = words(text), list[Word]()
     while stretch := list(islice(more, _SLICE)):
         standing += stretch
@@ -136,13 +136,13 @@ def _places(text: str, phrase: Phrase) -> Iterator[Span]:
 
 
 def _may_be_in(text: str, phrase: Phrase) -> bool:
-    """Whether it is worth a closer look: only in a very long word the pattern misses a phrase."""
+    """Prefilter: return False if `text` cannot contain `phrase`; very long words always pass."""
     return len(text) > 0 and any(len(term) >= 64 for term in phrase.terms)
 
 
 @lru_cache(maxsize=256)
 def _pattern(phrase: Phrase) -> re.Pattern[str]:
-    """Finds `phrase` in ASCII text much faster than looking at each word."""
+    """Return a pattern for `phrase` in ASCII text, much faster than comparing words."""
     inside = "[^A-Za-z0-9]+".join(re.escape(term) for term in phrase.terms)
     end = "[A-Za-z0-9]*" if phrase.is_prefix else "(?![A-Za-z0-9])"
     return re.compile(f"(?<![A-Za-z0-9]){inside}{end}", re.IGNORECASE | re.ASCII)

@@ -1,4 +1,4 @@
-"""What is asked of a search, and what it gives back."""
+"""Arguments and results of a search."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from perdure.session.ids import EntryId, StreamId
 SearchRole = Literal[
     "system", "context", "user", "assistant", "tool", "summary", "custom", "title", "label"
 ]
-"""Who said it: the role of a message, or what else the words are.
+"""The author: the role of a message, or the type of other text.
 
 ``summary``: of a compaction or a branch; ``custom``: a message of an extension.
 """
 
 HITS = 20
-"""Hits that are given back where nobody says how many."""
+"""Default number of hits."""
 
 MOST_RANKED = 1_000
-"""Of the entries that fit a query, the newest so many are ranked; older ones are not given back."""
+"""Only the newest so many matching entries are ranked; older ones are not returned."""
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for, and where.
+    """The query and filters of a search.
 
-    `text` is the query (see ``query.sought_in``). Of the filters each that is set must fit: the
-    role is one of `roles`, the entry lies in the log of one of `sessions`, it calls or answers for
-    one of `tools`, it is from `since` or later and before `until`, it is on the current branch of
-    its session (`is_on_branch` True) or on none (False).
+    `text` is the query (see ``query.sought_in``). All set filters must match: the role is one of
+    `roles`, the entry is in the log of one of `sessions`, it calls or answers one of `tools`, it is
+    from `since` or later and before `until`, it is on the current branch of its session
+    (`is_on_branch` True) or not (False).
     Units: `since` and `until` are Unix milliseconds.
     """
 
@@ -44,14 +44,14 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """An entry that fits a query.
+    """A matching entry.
 
-    `stream` is the session whose log holds it, also where forks share it. `entry` is None for the
-    title a session was created with. `about` is what a label is on. `is_on_branch`: it, or what it
-    is about, is on the branch that `stream` goes on from; true of titles.
+    `stream` is the session whose log contains it, also if forks share it. `entry` is None for the
+    title a session was created with. `about` is the entry of a label. `is_on_branch`: it, or the
+    entry it is about, is on the current branch of `stream`; True for titles.
     Units: `at` is Unix milliseconds.
-    Shape: the greater `score`, the better; it compares the hits of one search only. `marks` are
-    the places in `snippet` (first character, and the one behind the last) where the query fits.
+    Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
+    matches in `snippet` (first character, and the one after the last).
     """
 
     stream: StreamId

@@ -1,7 +1,7 @@
-"""How text becomes words that can be found: where they begin and end, and how they are folded.
+"""Split text into searchable words and fold them.
 
-Every backend indexes and matches the words made here, and nothing else splits or folds text, so
-that all of them find the same. The rules:
+Every backend indexes and matches the words made here, and nothing else splits or folds text, so all
+of them find the same. The rules:
 
 - A word is a stretch of letters, digits and their marks; anything else separates, ``_`` too:
   ``foo_bar`` and ``src/foo.py`` are words in a row, which a query of the same form finds as such.
@@ -10,7 +10,7 @@ that all of them find the same. The rules:
   and emoji are one word a character, so a query finds them anywhere in a line.
 - A word is at most `LONGEST` characters; a longer one is several in a row.
 
-A change here changes what an index holds: raise `VERSION`, and stores build theirs anew.
+A change here changes the content of indexes: raise `VERSION`, and stores rebuild theirs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 VERSION = 4
-"""Of the words an index holds, what they are made of (``searchable``), its form (``parts``)."""
+"""Version of an index: its words, their source (``searchable``) and its form (``parts``)."""
 
 LONGEST = 64
 
 
 class Word(NamedTuple):
-    """A word as it is compared, and where in the text it stands."""
+    """A folded word, and its position in the text."""
 
     term: str
     start: int
@@ -36,10 +36,10 @@ class Word(NamedTuple):
 
 
 _PLAIN = "\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
-"""Characters that are words and fold to themselves."""
+"""Characters that are one-character words and fold to themselves."""
 
 _SYMBOLS = ((0x2300, 0x23FF), (0x2600, 0x27BF), (0x2B00, 0x2BFF), (0x1F000, 0x1FBFF))
-"""Emoji, those of later Unicode versions included: an index must not depend on the interpreter."""
+"""Emoji, also of later Unicode versions: an index must not depend on the interpreter."""
 
 _SINGLE = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007"
@@ -47,10 +47,10 @@ _SINGLE = (
     "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f"
     "\U00020000-\U0003ffff" + "".join(f"{chr(first)}-{chr(last)}" for first, last in _SYMBOLS)
 )
-"""Characters that are words, in the form of a class of a regular expression."""
+"""One-character words, as the content of a regular expression class."""
 
 _DROPPED = "\u00ad\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
-"""Soft hyphens, joiners, variants, the Arabic stretcher, skin tones: as if they were not there."""
+"""Ignored: soft hyphens, joiners, variants, the Arabic tatweel, skin tones."""
 
 _VOICED = "\u3099\u309a\uff9e\uff9f"
 
@@ -62,7 +62,7 @@ _HAS_ASCII = re.compile("[a-z0-9]")
 
 @cache
 def _piece() -> re.Pattern[str]:
-    """Made when it is needed: that takes longer than importing all of this package."""
+    """Compiled on first use: compiling takes longer than importing this whole package."""
     return re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
 
 
@@ -73,7 +73,7 @@ def _plain_run() -> re.Pattern[str]:
 
 @cache
 def _cut() -> re.Pattern[str]:
-    """Behind a match no word goes on: what separates, or one of two words of one character."""
+    """Matches where no word continues: a separator, or between two one-character words."""
     return re.compile(f"[^A-Za-z0-9\x80-\U0010ffff]|[{_PLAIN}](?=[{_PLAIN}])")
 
 
@@ -88,7 +88,7 @@ def _chunk() -> re.Pattern[str]:
 
 
 class _Separated(dict[int, int]):
-    """For ``str.translate``: a character of a word stays, any other becomes a space."""
+    """For ``str.translate``: characters of words stay, all others become a space."""
 
     def __missing__(self, code: int) -> int:
         kept = self[code] = code if _is_part_of_word(code) else 0x20
@@ -107,7 +107,7 @@ _SEPARATED = _Separated()
 
 
 class _Each(dict[str, str]):
-    """Equal words as one string: a long text holds few different ones."""
+    """Shares equal words as one string: a long text has few distinct ones."""
 
     def __missing__(self, word: str) -> str:
         self[word] = word
@@ -115,7 +115,7 @@ class _Each(dict[str, str]):
 
 
 def terms(text: str) -> list[str]:
-    """The words of `text` as they are compared, in order."""
+    """Return the folded words of `text`, in order."""
     if len(text) <= _SLICE:
         return list(_terms(text))
     found, one = list[str](), _Each().__getitem__
@@ -143,7 +143,7 @@ def _terms_of_part(part: str) -> Iterable[str]:
 
 
 def _slices(text: str) -> Iterator[tuple[int, int]]:
-    """Where `text` is cut, between words: no call of `re` keeps other threads waiting for long."""
+    """Yield slices of `text`, cut between words: no `re` call blocks other threads for long."""
     begin = 0
     while begin < len(text):
         found = _cut().search(text, begin + _SLICE)
@@ -153,7 +153,7 @@ def _slices(text: str) -> Iterator[tuple[int, int]]:
 
 
 def words(text: str) -> Iterator[Word]:
-    """The words of `text` with their places, in order."""
+    """Yield the words of `text` with their positions, in order."""
     for begin, end in _slices(text):
         for found in _RUN.finditer(text, begin, end):
             start = found.start()
@@ -163,9 +163,9 @@ def words(text: str) -> Iterator[Word]:
 
 @cache
 def stands_for_ascii(character: str) -> bool:
-    """Whether a word that ASCII can write may be written with `character`, which is not of ASCII.
+    """Return True if the non-ASCII `character` can be part of a word that folds to ASCII.
 
-    ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen not at all; but a dash separates,
+    ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen is ignored; but a dash separates,
     and Cyrillic letters are compared as Cyrillic ones.
     """
     kept = character.translate(_SEPARATED)
@@ -174,10 +174,10 @@ def stands_for_ascii(character: str) -> bool:
 
 
 def folded_runs(text: str) -> str:
-    """The words of `text` that are not written in ASCII alone, as they are compared, uncut.
+    """Return the words of `text` that have non-ASCII characters, folded and uncut.
 
-    Shape: in any order, each once. Every word of `terms` with such characters, and the beginning
-    of each, is in it somewhere; so it is where `text` is JSON, whose words are only longer.
+    Shape: in any order, each once. It contains every word of `terms` with such characters, and the
+    prefixes of each, as substrings; also if `text` is JSON, whose words are only longer.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)
@@ -204,7 +204,7 @@ def _folded_part(part: str) -> str:
 
 
 def _pieces(run: str) -> tuple[Word, ...]:
-    """The words of a stretch without ASCII separators."""
+    """Return the words of a stretch without ASCII separators."""
     return _short_pieces(run) if len(run) <= LONGEST else tuple(_found_in(run))
 
 
@@ -228,7 +228,7 @@ def _found_in(run: str) -> Iterator[Word]:
 
 
 def _fold(piece: str) -> str:
-    """`piece` as it is compared; it may fall into several words then (``½`` is ``1`` and ``2``)."""
+    """Return `piece` folded; the result may be several words (``½`` is ``1`` and ``2``)."""
     if piece.isascii():
         return piece.lower()
     decomposed = unicodedata.normalize("NFKD", piece).casefold()
@@ -238,9 +238,9 @@ def _fold(piece: str) -> str:
 
 
 def _is_accent(character: str) -> bool:
-    """A mark that words are compared without: Latin accents, Hebrew and Arabic vowel points.
+    """Return True for marks that are ignored: Latin accents, Hebrew and Arabic vowel points.
 
-    Marks that make another letter stay: the Japanese voicing, the Indic nukta and virama, tones.
+    Marks that form another letter stay: the Japanese voicing, the Indic nukta and virama, tones.
     """
     place = unicodedata.combining(character)
     return 10 <= place <= 35 or place >= 200

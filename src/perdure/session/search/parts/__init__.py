@@ -1,1 +1,1 @@
-"""An index of texts in parts: built once from some hundred texts, asked by words. Pure."""
+"""A text index in parts: each is built once from some hundred texts and queried by word. Pure."""

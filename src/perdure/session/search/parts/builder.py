@@ -1,7 +1,7 @@
-"""A part of an index out of its texts, and its texts' words out of it again.
+"""Build a part of an index from texts, and restore the texts' words from a part.
 
-The same texts always give the same part, byte for byte, so that an index can be compared with what
-the log says.
+The same texts always give the same part, byte for byte, so that an index can be compared with the
+log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from perdure.session.search.parts.pages import (
 from perdure.session.search.parts.postings import PLACES, bits, numbers, pack_numbers
 
 _RARE, _FEW = 32, 16
-"""A word is frequent in a part if it is in one of so many texts, and in so many."""
+"""A word is frequent in a part if at least one of `_RARE` texts, and at least `_FEW`, have it."""
 
 _DIGITS = "".join(map(chr, range(0x21, 0x7F)))
 _PAIRS = len(_DIGITS) ** 2
@@ -38,9 +38,9 @@ _Places = dict[str, list[int]]
 
 
 class Text(NamedTuple):
-    """A text as it is indexed: where in the log it is, its words, and keys for the filters.
+    """A text to index: its position in the log, its words, and its filter keys.
 
-    `place` is where in its session it is: the seq of its entry + 1; 0 of a title.
+    `place` is its position in its session: the seq of its entry + 1; 0 for a title.
     """
 
     position: int
@@ -51,7 +51,7 @@ class Text(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A text of a part: the codes of its words stand for them."""
+    """A text of a part, with words as codes."""
 
     position: int
     at: int
@@ -60,14 +60,14 @@ class Said(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Texts, ascending by position, and the pages by which they are found."""
+    """Texts, ascending by position, and the pages of their index."""
 
     said: tuple[Said, ...]
     pages: tuple[Page, ...]
 
 
 def make_part(texts: Iterable[Text]) -> Part:
-    """The part that holds `texts`: at most ``MOST_TEXTS``, of ``MOST_WORDS`` words in all."""
+    """Return the part for `texts`: at most ``MOST_TEXTS``, with ``MOST_WORDS`` words in all."""
     ordered = sorted(texts, key=lambda text: text.position)
     size = len(ordered)
     codes = codes_of(Counter(chain.from_iterable(text.words for text in ordered)))
@@ -96,15 +96,15 @@ def make_part(texts: Iterable[Text]) -> Part:
 
 
 def is_frequent(texts: int, size: int) -> bool:
-    """A word that is in so many of the `size` texts of a part has its pairs in the index.
+    """Return True if pairs of a word in `texts` of the `size` texts of a part are indexed.
 
-    Without them, a phrase of such words would have to be looked for in all of them.
+    Without pairs, a phrase of frequent words would have to be searched in all these texts.
     """
     return texts >= _FEW and texts * _RARE >= size
 
 
 def pair_key(one: str, other: str) -> str:
-    """What stands for two words side by side; different ones may have the same."""
+    """Return the key of two adjacent words; different pairs may share a key."""
     return _key(_first_hash(one) + _second_hash(other))
 
 
@@ -114,7 +114,7 @@ def _word_places(text: Text, codes: Mapping[str, str]) -> Said:
 
 
 def _pairs(texts: Sequence[Text], words: Iterable[str], frequent: Iterable[str]) -> _Places:
-    """Of each key of a pair of `frequent` words, at which places of which texts it begins."""
+    """Return pair key -> positions of the pairs of `frequent` words, by text."""
     first = dict.fromkeys(words, _NO_PAIR)
     second = first.copy()
     for word in frequent:
@@ -147,9 +147,9 @@ def _key(pair: int) -> str:
 
 
 def texts_in(part: Part) -> Iterator[Text]:
-    """The texts that `part` was built from.
+    """Yield the texts that `part` was built from.
 
-    Raises: KeyError, UnicodeDecodeError, msgspec.DecodeError where it is damaged.
+    Raises: KeyError, UnicodeDecodeError, msgspec.DecodeError if it is damaged.
     """
     words: dict[str, str] = {}
     filters: defaultdict[int, list[str]] = defaultdict(list)

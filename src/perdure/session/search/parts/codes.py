@@ -1,9 +1,9 @@
-"""Words as single characters: a text of a part is a short string, in which C code counts phrases.
+"""Words as single characters: a text of a part is a short string, so phrases are counted in C.
 
-The words that are most frequent in a part take one byte, the next two, the others three or four, as
-UTF-8 has it; among words of as many bytes the characters are in the order of the words. So words
-that begin alike are a few ranges of characters (`Range`), which one pattern finds. A character ends
-where the next begins, so bytes can be searched as they are.
+The most frequent words of a part take one byte, the next two, the others three or four, as in
+UTF-8; characters of equal length are in the order of their words. So words with a common prefix are
+a few ranges of characters (`Range`), which one pattern finds. UTF-8 boundaries are unambiguous, so
+the bytes can be searched directly.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import NamedTuple
 from perdure.session.search.query import Phrase
 
 MOST_WORDS = 1_000_000
-"""Words of a part, at most: characters are fewer than integers."""
+"""Maximum number of words in a part: there are fewer characters than integers."""
 
 _FIRSTS = (0x01, 0x80, 0x800, 0x1_0000)
 _SURROGATES, _SURROGATE_COUNT = 0xD800, 0x800
 
 Counted = Callable[[bytes], int]
-"""How often a phrase occurs in a text that is given by its codes."""
+"""Returns the count of a phrase in a text given by its codes."""
 
 
 class Range(NamedTuple):
-    """Words that begin alike: the first and the last character among those of as many bytes."""
+    """Words with a common prefix: the first and last character of one byte length."""
 
     first: str
     last: str
 
 
 def codes_of(frequencies: Mapping[str, int]) -> dict[str, str]:
-    """A character for each word of a part, given how often each occurs in it."""
+    """Return a character for each word of a part, given the frequency of each."""
     ordered = sorted(frequencies, key=lambda word: (-frequencies[word], word))
     one, two = _FIRSTS[1] - _FIRSTS[0], _FIRSTS[2] - _FIRSTS[0]
     codes: dict[str, str] = {}
@@ -48,7 +48,7 @@ def _character(point: int) -> str:
 
 
 def ranges_of(codes: Sequence[str]) -> tuple[Range, ...]:
-    """The ranges that `codes`, those of words that begin alike, are."""
+    """Return the ranges of `codes`, which belong to words with a common prefix."""
     groups: dict[int, list[str]] = {}
     for code in codes:
         groups.setdefault(min(len(code.encode()), 3), []).append(code)
@@ -58,9 +58,9 @@ def ranges_of(codes: Sequence[str]) -> tuple[Range, ...]:
 def counter(
     phrase: Phrase, codes: Mapping[str, str], ranges: Mapping[str, Sequence[Range]]
 ) -> Counted:
-    """What counts `phrase` in texts of the part whose words have these `codes`.
+    """Return a function that counts `phrase` in texts of the part with these word `codes`.
 
-    `ranges` are those of its last word where that may go on.
+    `ranges` are those of its last word if that is a prefix.
     """
     whole = phrase.terms[:-1] if phrase.is_prefix else phrase.terms
     ending = ranges.get(phrase.terms[-1], ()) if phrase.is_prefix else ()
@@ -72,7 +72,9 @@ def counter(
     needle = stretch.encode()
     if phrase.terms[0] not in phrase.terms[1:]:
         return lambda said: said.count(needle)
-    overlapping = re.compile(b"(?=%s)" % re.escape(needle))  # count would not see what overlaps
+    overlapping = re.compile(
+        b"(?=%s)" % re.escape(needle)
+    )  # bytes.count would miss overlapping occurrences
     return lambda said: len(overlapping.findall(said))
 
 

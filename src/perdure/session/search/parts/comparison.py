@@ -1,4 +1,4 @@
-"""Whether an index says what its texts say: a part, or a text that is in none."""
+"""Compare an index with the texts it should hold: a part, or a text outside of all parts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from perdure.session.search.parts.postings import PLACES, bits, numbers
 
 
 def differing(part: Part, expected: Mapping[int, Text]) -> set[int]:
-    """The positions of texts that `part` holds otherwise than `expected`, or that it should not.
+    """Return the positions of texts in `part` that differ from `expected` or should not be there.
 
-    All of them where it cannot be read.
+    Returns all of them if the part is unreadable.
     """
     positions = {said.position for said in part.said}
     try:
@@ -30,9 +30,9 @@ def differing(part: Part, expected: Mapping[int, Text]) -> set[int]:
 
 
 def is_same(kept: Text, expected: Text | None) -> bool:
-    """Whether `kept` says what is `expected`; keys for filters have no order.
+    """Return True if `kept` equals `expected`; the order of filter keys is ignored.
 
-    A text that came out of a part again has them in the order of its pages.
+    A text restored from a part has its keys in the order of its pages.
     """
     return (
         expected is not None
@@ -43,7 +43,7 @@ def is_same(kept: Text, expected: Text | None) -> bool:
 
 
 def _found_wrongly(part: Part, texts: Sequence[Text]) -> set[int]:
-    """The positions of texts that stand behind keys they do not have, or not behind their own."""
+    """Return the positions of texts whose index keys do not match their content."""
     again = make_part(texts)
     if again == part:
         return set()
@@ -62,7 +62,7 @@ def _kept(part: Part) -> dict[str, Kept]:
 
 
 def _texts_differing(one: Kept | None, other: Kept | None, size: int) -> set[int]:
-    """The numbers of the texts of which one says what the other does not."""
+    """Return the numbers of the texts in only one of two postings, or with different values."""
     return {number for number, _ in _occurrences(one, size) ^ _occurrences(other, size)}
 
 

@@ -1,7 +1,7 @@
-"""The newest texts that fit, out of the parts of an index: what to look up and read next.
+"""Find the newest matching texts in the parts of an index: what to look up and read next.
 
-A store does what `PartLookup.step` says until it says nothing. It reads no more parts and texts
-than are needed for the newest that fit.
+A store executes `PartLookup.step` until it returns nothing. It reads only the parts and texts
+needed for the newest matches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ READ_AT_ONCE = 1_024
 
 
 class Head(NamedTuple):
-    """A part: its number, how many texts it has, the position of the last of them."""
+    """A part: its number, its number of texts, the position of the last of them."""
 
     part: int
     size: int
@@ -26,7 +26,7 @@ class Head(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A text to read: its part and its number there."""
+    """A text to read: its part and its number in the part."""
 
     part: int
     number: int
@@ -43,7 +43,7 @@ class Spoken(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The page of a part that keeps a key, or one that keeps keys that begin with it."""
+    """The page of a part for a key, or one with keys that have the prefix."""
 
     part: int
     key: str
@@ -51,7 +51,7 @@ class Looked(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """Texts of a part that are not read yet, ascending; none is behind the position `last`."""
+    """Unread texts of a part, ascending; none is after the position `last`."""
 
     head: Head
     last: int
@@ -60,7 +60,7 @@ class _Open(NamedTuple):
 
 
 class PartLookup:
-    """A search for the newest `most` texts that fit; `found` are those from outside the parts."""
+    """A search for the newest `most` matching texts; `found` are matches outside of the parts."""
 
     def __init__(
         self, asked: Asked, heads: Iterable[Head], found: Iterable[Candidate], most: int
@@ -68,13 +68,13 @@ class PartLookup:
         self.asked = asked
         self._found = list(found)
         self._most = most
-        self._unseen = sorted(heads, key=lambda head: head.last)  # the newest is the last
+        self._unseen = sorted(heads, key=lambda head: head.last)  # the newest is last
         self._looks = 0
         self._seen: list[_Open] = []
         self._reading: dict[int, _Open] = {}
 
     def step(self) -> list[Head] | list[Read]:
-        """The parts to look into next, or else the texts to read next; empty when it is over."""
+        """Return the parts to look up next, or else the texts to read next; empty when done."""
         newest_seen = max((each.last for each in self._seen), default=None)
         newest_unseen = self._unseen[-1].last if self._unseen else None
         newest = max((n for n in (newest_seen, newest_unseen) if n is not None), default=None)
@@ -85,7 +85,7 @@ class PartLookup:
     def look_up(
         self, heads: Sequence[Head], exact: Iterable[Looked], begun: Iterable[Looked]
     ) -> None:
-        """The pages of `heads` that may keep the keys, and those that may keep the prefixes."""
+        """Add the pages of `heads` for exact keys, and those for prefixes."""
         kept: dict[int, dict[str, Kept]] = {head.part: {} for head in heads}
         more: dict[int, dict[str, list[Kept]]] = {head.part: {} for head in heads}
         for part, key, body in exact:
@@ -98,7 +98,7 @@ class PartLookup:
             self._page_keys(head, kept[head.part], more[head.part])
 
     def read(self, texts: Iterable[Spoken]) -> None:
-        """The texts that were to be read, ascending in each part; some may be left out."""
+        """Add the requested texts, ascending in each part; some may be missing."""
         lowest: dict[int, int] = {}
         for part, _, position, length, codes in texts:
             lowest[part] = min(position, lowest.get(part, position))
@@ -111,7 +111,7 @@ class PartLookup:
         self._reading = {}
 
     def candidates(self) -> list[Candidate]:
-        """The newest that fit, the newest first."""
+        """Return the newest matches, newest first."""
         return sorted(self._found, key=lambda each: -each.position)[: self._most]
 
     def _is_enough(self, newest_unread: int) -> bool:

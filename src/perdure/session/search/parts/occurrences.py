@@ -1,9 +1,9 @@
-"""How often a word occurs in each text of its posting, and where in its session each text is.
+"""The frequency of a word in each text of its posting, and each text's position in its session.
 
-Ranking weighs a text by what its neighbours in the session say: it needs the frequency of a word in
-each text, and the order of the texts. Both are numbers beside a posting, one for each of its texts,
-in order, as bytes. Of a word only the frequencies above one are written, and most words have none.
-Of a session it is how far each text is from the one before it, which takes a byte.
+Ranking weighs a text by its neighbours in the session: it needs the frequency of a word in each
+text, and the order of the texts. Both are numbers next to a posting, one for each of its texts, in
+order, as bytes. For a word only frequencies above one are written, and most words have none. For a
+session it is the distance of each text from the previous one, which takes a byte.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from perdure.session.search.parts.pages import Kept
 from perdure.session.search.parts.postings import bits, numbers
 
 _MORE = 3
-"""In the two low bits of a step: how far the frequency is above two, or that it follows."""
+"""Mask of a step's two low bits: the frequency minus two, or 3 if it follows."""
 
 
 def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:
-    """The frequencies above one: of each its place in the posting, ascending, and itself."""
+    """Pack the frequencies above one: index in the posting (ascending) and frequency."""
     found = bytearray()
     before = 0
     for place, frequency in repeated:
@@ -32,7 +32,7 @@ def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:
 
 
 def pack_places(places: Iterable[int]) -> bytes:
-    """Places in a session, in the order of the texts."""
+    """Pack positions in a session, in the order of the texts."""
     found = bytearray()
     before = 0
     for place in places:
@@ -43,9 +43,9 @@ def pack_places(places: Iterable[int]) -> bytes:
 
 
 def frequencies(word: Kept, size: int) -> dict[int, int]:
-    """How often `word` occurs in each text that has it, of a part of `size` texts.
+    """Return the frequency of `word` in each text of its posting, in a part of `size` texts.
 
-    Raises: IndexError, ValueError where it is damaged.
+    Raises: IndexError, ValueError if it is damaged.
     """
     texts = numbers(bits(word.posting, size))
     found = dict.fromkeys(texts, 1)
@@ -59,9 +59,9 @@ def frequencies(word: Kept, size: int) -> dict[int, int]:
 
 
 def places(session: Kept, size: int) -> dict[int, int]:
-    """Where in `session` each of its texts is, of a part of `size` texts.
+    """Return the position in `session` of each of its texts, in a part of `size` texts.
 
-    Raises: ValueError where it is damaged.
+    Raises: ValueError if it is damaged.
     """
     texts = numbers(bits(session.posting, size))
     steps = (-(step + 1 >> 1) if step & 1 else step >> 1 for step in _numbers_in(session.values))
@@ -69,7 +69,7 @@ def places(session: Kept, size: int) -> dict[int, int]:
 
 
 def _put(found: bytearray, number: int) -> None:
-    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+    """Append `number` as a varint: seven bits a byte, low first; the high bit means more follow."""
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
         number >>= 7

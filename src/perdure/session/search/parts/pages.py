@@ -1,9 +1,9 @@
-"""The words of a part in order, cut into pages: of each its code and in which texts it stands.
+"""The sorted words of a part in pages: for each its code and the texts that contain it.
 
-A page is found by its first key. Keys are words, and what stands beside them: pairs of neighbours
-and filters, which begin with a character no word has and come before all words. What is kept of a
-key is its code (of a word), its posting, bytes that ``postings`` reads, and numbers beside it
-(``occurrences``): of a word how often it occurs, of a session where its texts are.
+A page is found by its first key. Keys are words, pairs of neighbours and filters; the latter two
+start with a character that no word has and sort before all words. Stored with a key are its code
+(for a word), its posting, bytes that ``postings`` reads, and numbers (``occurrences``): for a word
+its frequencies, for a session the positions of its texts.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import NamedTuple
 import msgspec
 
 PAGE_BYTES = 1_280
-"""As many bytes are in a page, so that databases put three into 4 kB; a longer posting is alone."""
+"""Size of a page, so that three fit into 4 kB; a longer posting has its own page."""
 
 PAIR, FILTER = "!", "#"
-"""What keys of pairs and filters begin with."""
+"""First character of pair and filter keys."""
 
 SESSION = f"{FILTER}s"
-"""What the key of a session begins with; every text has one."""
+"""Start of a session's key; every text has one."""
 
 DAMAGE = (LookupError, ValueError, TypeError, AttributeError, error, msgspec.MsgspecError)
-"""What reading a part may raise that is not as it was written; in a row of it may be anything."""
+"""Exceptions when reading a damaged part; its rows may contain anything."""
 
 _BEHIND = "\U0010ffff"
 
@@ -38,7 +38,7 @@ class Page(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept of `key`; `code` is empty where it is no word. `values`: see ``occurrences``."""
+    """The data of `key`; `code` is empty if it is not a word. `values`: see ``occurrences``."""
 
     key: str
     code: str
@@ -47,9 +47,9 @@ class Kept(NamedTuple):
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True):
-    """Keys, a line each; codes, one each or none; where postings end, in 2 or 4 bytes each.
+    """Keys, one per line; codes, one each or none; ends of postings, in 2 or 4 bytes each.
 
-    `values` are those that are not empty, by the place of their key.
+    `values` are the non-empty ones, by index of their key.
     """
 
     keys: str
@@ -64,22 +64,22 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def is_word(key: str) -> bool:
-    """`key` is a word, neither a pair nor a filter."""
+    """Return True if `key` is a word, not a pair or a filter."""
     return key[0] not in (PAIR, FILTER)
 
 
 def role_key(role: str) -> str:
-    """The key of a filter that stands for a role."""
+    """Return the filter key for a role."""
     return f"{FILTER}r{role}"
 
 
 def tool_key(tool: str) -> str:
-    """The key of a filter that stands for the name of a tool, whatever is in it."""
+    """Return the filter key for the name of a tool, whatever characters it has."""
     return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"
 
 
 def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
-    """`kept`, in the order of its keys, in pages."""
+    """Yield pages with `kept`, which is sorted by key."""
     held: list[Kept] = []
     size = 0
     for each in kept:
@@ -107,7 +107,7 @@ def _page(held: list[Kept]) -> Page:
 
 
 def kept_in(body: bytes, key: str) -> Kept | None:
-    """What a page keeps of `key`; None where that is nothing."""
+    """Return the data of `key` in a page; None if there is none."""
     page = _decoder.decode(body)
     keys = page.keys.split("\n")
     place = bisect_left(keys, key)
@@ -117,7 +117,7 @@ def kept_in(body: bytes, key: str) -> Kept | None:
 
 
 def beginning(body: bytes, prefix: str) -> list[Kept]:
-    """What a page keeps of keys that begin with `prefix`."""
+    """Return the data of all keys in a page with the prefix `prefix`."""
     page = _decoder.decode(body)
     keys = page.keys.split("\n")
     first = bisect_left(keys, prefix)
@@ -125,14 +125,14 @@ def beginning(body: bytes, prefix: str) -> list[Kept]:
 
 
 def everything(body: bytes) -> list[Kept]:
-    """All that a page keeps."""
+    """Return all data of a page."""
     page = _decoder.decode(body)
     keys = page.keys.split("\n")
     return list(_page_entries(page, keys, 0, len(keys)))
 
 
 def after(prefix: str) -> str:
-    """What comes behind every key that begins with `prefix`."""
+    """Return a string that sorts after every key with the prefix `prefix`."""
     return prefix + _BEHIND
 
 

@@ -1,7 +1,7 @@
-"""What a query asks of a part: which keys it has to look up, and what these say of its texts.
+"""The query of a part: the keys to look up, and the texts that may match.
 
-Nothing that fits is left out. Phrases of several words may let through what does not fit; each text
-is decided by its codes (`Answer.counts`).
+No match is missed. Phrases of several words may pass texts that do not match; each text is decided
+by its codes (`PartAnswer.counts`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from perdure.session.search.parts.postings import (
 from perdure.session.search.query import Phrase, Sought
 
 MOST_PAIRS = 8
-"""Of a phrase so many pairs are looked up: they leave hardly anything else."""
+"""Number of bigrams looked up per phrase; more rarely exclude anything."""
 
 
 class Asked:
-    """A query with its filters: of each group a text has one."""
+    """A query with its filters: a text must match one key of each group."""
 
     def __init__(self, sought: Sought, filters: Iterable[Sequence[str]]) -> None:
         self.sought = sought
@@ -37,19 +37,19 @@ class Asked:
         words = chain.from_iterable(map(_whole, phrases))
         pairs = chain.from_iterable(map(_pairs, sought.phrases))
         self.keys = sorted({*words, *pairs, *chain.from_iterable(self.filters)})
-        """What is looked up as it is."""
+        """Keys to look up exactly."""
         self.prefixes = sorted({each.terms[-1] for each in phrases if each.is_prefix})
-        """Of which everything is looked up that begins so."""
+        """Prefixes to look up."""
 
     def answer(
         self, size: int, kept: Mapping[str, Kept], begun: Mapping[str, Sequence[Kept]]
     ) -> PartAnswer:
-        """What a part of `size` texts says, given what it keeps of keys and of prefixes."""
+        """Return the answer of a part with `size` texts, given its data for keys and prefixes."""
         return PartAnswer(self, size, kept, begun)
 
 
 class PartAnswer:
-    """What a part says to a query. `texts` are the numbers of those that may fit, ascending."""
+    """The answer of a part. `texts` are the numbers of possible matches, ascending."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class PartAnswer:
             self._counters = self._made_counters(begun)
 
     def counts(self, codes: bytes) -> tuple[int, ...] | None:
-        """How often each phrase occurs in a text; None where it does not fit."""
+        """Return the count of each phrase in a text; None if it does not match."""
         return counts_by(self._asked.sought, lambda phrase: self._counters[phrase](codes))
 
     def _made_counters(self, begun: Mapping[str, Sequence[Kept]]) -> dict[Phrase, Counted]:
@@ -104,7 +104,7 @@ class PartAnswer:
         return texts
 
     def _holding(self, phrase: Phrase) -> int:
-        """The texts that hold the words of `phrase`, side by side where the pairs tell."""
+        """Return the texts with the words of `phrase`, adjacent as far as indexed pairs show."""
         texts = (1 << self._size) - 1
         for word in _whole(phrase):
             texts &= self._texts.get(word, 0)

@@ -1,9 +1,9 @@
-"""In which texts of a part something stands, as bytes and as integers.
+"""Sets of texts of a part, as bytes and as integers.
 
-As an integer, bit i is the text number i. Of a pair of neighbours there are eight bits a text: at
-which places, modulo 8, it begins. As bytes it has one of three forms: the integer itself, where no
-other is shorter; an even number of bytes are numbers, two bytes each; an odd number of them are
-steps from one number to the next, where 255 only goes on.
+As an integer, bit i is the text number i. A pair of neighbours has eight bits per text: the
+positions, modulo 8, where it begins. The bytes have one of three forms: the integer itself, if no
+other is shorter; an even number of bytes: numbers, two bytes each; an odd number: steps from one
+number to the next, where 255 only continues a step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from operator import sub
 from struct import pack, unpack
 
 MOST_TEXTS = 8_192
-"""Of a part: what numbers of two bytes can name, with eight places a text."""
+"""Maximum texts of a part: limited by two-byte numbers with eight positions per text."""
 
 PLACES = 8
 
@@ -25,7 +25,7 @@ _IS_SET = bytes([0x30, *([0x31] * 255)])
 
 
 def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
-    """`numbers`, ascending and below `size`."""
+    """Pack `numbers`, ascending and below `size`."""
     most = (size + 7) // 8
     is_dense = bool(numbers) and numbers[-1] < len(numbers) * _ON // 2
     listed = _steps(numbers) if is_dense else pack(f"<{len(numbers)}H", *numbers)
@@ -33,7 +33,7 @@ def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
 
 
 def bits(posting: bytes, size: int) -> int:
-    """What was `packed`, as an integer."""
+    """Return a packed posting as an integer."""
     most = (size + 7) // 8
     if len(posting) == most:
         return int.from_bytes(posting, "little")
@@ -41,7 +41,7 @@ def bits(posting: bytes, size: int) -> int:
 
 
 def either(postings: Iterable[bytes], size: int) -> int:
-    """All that is in any of `postings`."""
+    """Return the union of `postings`."""
     most = (size + 7) // 8
     found, listed = 0, bytearray(most)
     for posting in postings:
@@ -78,7 +78,7 @@ def _as_bits(numbers: Iterable[int], size_bytes: int) -> bytes:
 
 
 def numbers(found: int) -> list[int]:
-    """The texts of which `found` has the bit, ascending."""
+    """Return the numbers of the texts in `found`, ascending."""
     listed: list[int] = []
     digits = f"{found:b}"[::-1]
     place = digits.find("1")
@@ -89,7 +89,7 @@ def numbers(found: int) -> list[int]:
 
 
 def rotate(places: int, by: int, texts: int) -> int:
-    """Places of a pair, each `by` words earlier, modulo 8."""
+    """Return the positions of a pair shifted `by` words back, modulo 8."""
     by %= PLACES
     if not by:
         return places
@@ -99,7 +99,7 @@ def rotate(places: int, by: int, texts: int) -> int:
 
 
 def texts_at(places: int, texts: int) -> int:
-    """The texts in which a pair begins at any of `places`."""
+    """Return the texts in which a pair begins at any of `places`."""
     if not places:
         return 0
     return int(places.to_bytes(texts, "little").translate(_IS_SET)[::-1], 2)
