@@ -1,1 +1,1 @@
-"""Branch to model request: what a model is sent, and what is summarised. Pure."""
+"""From a branch to a model request: messages to send, and messages to summarize. Pure."""

@@ -1,7 +1,7 @@
-"""The summary of a branch that is left: the request for it, and its text.
+"""The summary of an abandoned branch: its request, and its text.
 
-The entries are those from the common ancestor (without it) to the leaf that is left, in path
-order. Compactions among them do not end the range: their summaries are part of it.
+The entries are those from the common ancestor (exclusive) to the abandoned leaf, in path order.
+Compactions among them do not end the range: their summaries are part of it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from perdure.session.messages import Message, user
 
 MAX_OUTPUT_TOKENS = 2_048
 SUMMARY_ENTERS_BELOW = 0.9
-"""Share of the budget below which a summary is still taken although it does not fit."""
+"""Below this share of the budget, an oversized summary is still included."""
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """A message of the branch, and whether it is itself a summary."""
+    """A message of the branch, and whether it is a summary."""
 
     message: Message
     is_summary: bool = False
@@ -41,10 +41,10 @@ def branch_summary_request(
     scale: float = 1.0,
     focus: str | None = None,
 ) -> ModelRequest | None:
-    """What to ask `model` for a summary of `entries`; None when nothing was said on the branch.
+    """Return the request to `model` for a summary of `entries`; None if the branch is empty.
 
-    The newest messages that fit `budget_tokens` are shown, tool results never. Of a newest message
-    that does not fit by itself, as much is shown as fits.
+    It contains the newest messages that fit `budget_tokens`, without tool results. If the newest
+    message does not fit by itself, it is cut.
     Units: `budget_tokens` are for the conversation, without our instructions.
     """
     told = [each for entry in entries if (each := _abandoned_text(entry)) is not None]
@@ -60,13 +60,13 @@ def branch_summary_request(
 
 
 def branch_summary_text(entries: Sequence[Entry], reply: str) -> str:
-    """The text of the branch summary: where it comes from, the model's `reply`, the files."""
+    """Return the text of the branch summary: its origin, the model's `reply`, the files."""
     text = f"{prompts.BRANCH_PREAMBLE}\n\n{reply.strip()}"
     return with_file_lists(text, branch_files(entries))
 
 
 def branch_files(entries: Sequence[Entry]) -> FileLists:
-    """The files the branch read and changed, those that summaries on it name included."""
+    """Return the files the branch read and changed, including those in summaries on it."""
     messages: list[Message] = []
     earlier: list[FileLists] = []
     for entry in entries:

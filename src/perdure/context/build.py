@@ -1,7 +1,7 @@
-"""What the model is sent: a window of the log as a valid history that fits a budget.
+"""Build the context for a model: a window of the log as a valid history within a budget.
 
-`build_context` is the only way from the log to a request. It never raises, whatever prefix of
-whatever log it is given, and leaves nothing out in silence: `dropped` and `skipped` say how much.
+`build_context` is the only way from the log to a request. It never raises, for any prefix of any
+log, and omits nothing silently: `dropped` and `skipped` are the counts.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ History = Literal["full", "text_only"]
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a model would be sent.
+    """The content of a model request.
 
-    `thinking_level` None is "off". `dropped` counts the entries before the oldest exchange that is
-    sent, where older ones were left out to fit the budget or the most messages; pinned ones, and
-    the compaction whose summary is sent, are not among them. `skipped` counts the entries and parts
-    of messages behind those that this version cannot read.
-    Units: `tokens` are what a call with it is expected to use, by the newest reported usage and
-    estimates for the rest; where that exceeds the budget, what the messages alone take.
-    Shape: `messages` are valid for every provider (``validity``); empty when nothing was said.
+    `thinking_level` None is "off". `dropped` counts the entries before the oldest sent exchange, if
+    older ones were omitted to fit the budget or `max_messages`; pinned ones, and the compaction
+    whose summary is sent, do not count. `skipped` counts the unreadable entries and parts of
+    messages after that position.
+    Units: `tokens` is the expected usage of a call, from the newest reported usage and estimates
+    for the rest; if that exceeds the budget, the estimate of the messages alone.
+    Shape: `messages` are valid for every provider (``validity``); empty if there are none.
     """
 
     model: str | None
@@ -52,10 +52,10 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """What is left of messages, how many entries are not in it, and what it takes in tokens.
+    """The remaining messages, the number of omitted entries, and the remaining tokens.
 
-    `first` is the message that the oldest exchange left begins with, where older ones were left
-    out; `spared` counts the entries of those that stay.
+    `first` is the first message of the oldest remaining exchange, if older ones were omitted;
+    `spared` counts the entries of older messages that stay.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -74,19 +74,18 @@ def build_context(
     model: str | None = None,
     max_messages: int | None = None,
 ) -> Context:
-    """The context that `window` stands for.
+    """Return the context of `window`.
 
-    `model` is the model that will be called; by default the one the branch was switched to.
-    Reasoning is never part of a context (`pairing.repaired` says why), so none crosses from one
-    provider to another.
-    With `history` "text_only", turns that are over keep only what was asked and answered; the turn
-    that is going on keeps its tool calls.
-    With a budget the oldest exchanges are left out, whole, until the rest fits; the summary of a
-    compaction, what is pinned, and the newest exchange always stay. So it is with `max_messages`
-    where there are more of them, the summary and what is pinned not counted.
+    `model` is the model to be called; by default the branch's current one. Reasoning is never part
+    of a context (`tool_pairs.repair_pairs` says why), so none crosses from one provider to another.
+    With `history` "text_only", completed turns keep only the question and the answer; the current
+    turn keeps its tool calls.
+    With a budget, whole exchanges are omitted, oldest first, until the rest fits; the compaction's
+    summary, pinned entries and the newest exchange always stay. `max_messages` works the same way,
+    without counting the summary and pinned messages.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
-    assert not window.earlier  # `window_end` knows what to do with the end of a window
+    assert not window.earlier  # `window_end` handles windows read with a limit
     said = emit(window)
     messages = said.messages if history == "full" else text_only(said.messages)
     paired = repair_pairs(messages)
@@ -106,7 +105,7 @@ def build_context(
 
 
 def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | None) -> Context:
-    """The context of what is left of the messages of `window`."""
+    """Return the context of the remaining messages of `window`."""
     dropped, skipped = 0, said.skipped_count
     if trim.first is not None:
         dropped, skipped = _left_out(window, said, trim)
@@ -121,7 +120,7 @@ def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | No
 
 
 def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, int]:
-    """How many entries stand before the first exchange of `trim`; what is skipped behind them."""
+    """Return the count of entries before the first exchange of `trim`, and of later skips."""
     assert trim.first is not None
     places = {entry.id: place for place, entry in enumerate(window.entries)}
     place = places.get(trim.first.entry_id, 0) if trim.first.entry_id else 0
@@ -145,23 +144,24 @@ def _thinking_level_of(window: ContextWindow) -> str | None:
 
 
 def text_only(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """`messages` without the tool calls and results of turns that are over.
+    """Return `messages` without the tool calls and results of completed turns.
 
-    A turn is over with an answer that has text and calls no tool. Of such turns the user's words
-    and that answer stay; its reported usage does not, since it counted what is left out now.
+    A turn is completed by an answer with text and without tool calls. Of such turns the user
+    messages and that answer stay; its reported usage is removed, because it counted omitted
+    messages.
     """
     over = end_of_turns(messages)
     return (*texts_in(messages[:over]), *messages[over:])
 
 
 def end_of_turns(messages: Sequence[ContextMessage]) -> int:
-    """How many of `messages` belong to turns that are over."""
+    """Return how many of `messages` belong to completed turns."""
     places = range(len(messages) - 1, -1, -1)
     return 1 + next((n for n in places if _ends_turn(messages[n].message)), -1)
 
 
 def texts_in(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """What was asked and answered in `messages`, those of turns that are over."""
+    """Return the questions and answers in `messages`, those of completed turns."""
     return tuple(_without_usage(each) for each in messages if _is_text(each.message))
 
 
@@ -181,7 +181,7 @@ def _without_usage(each: ContextMessage) -> ContextMessage:
 def leading(
     messages: Sequence[ContextMessage], pinned: Sequence[Entry], *, has_summary: bool
 ) -> int:
-    """How many messages stand before the conversation: the summary, and what is pinned of it."""
+    """Return the number of messages before the conversation: the summary, and pinned ones."""
     if not pinned:
         return int(has_summary)
     ids = {entry.id for entry in pinned}
@@ -199,11 +199,11 @@ def trim_history(
     pins: frozenset[EntryId],
     max_messages: int | None = None,
 ) -> Trim:
-    """`messages` without the oldest exchanges after the first `pinned` messages, if need be.
+    """Return `messages` without the oldest exchanges after the first `pinned`, if necessary.
 
-    Of the exchanges that are left out, what is among `pins` stays. With `max_messages` no more stay
-    behind the first `pinned`, as far as that leaves the newest exchange whole.
-    Units: `sizes` are the messages' estimates in tokens, `reported` what `context_tokens` says.
+    Entries in `pins` of omitted exchanges stay. `max_messages` limits the messages after the first
+    `pinned`, except that the newest exchange stays complete.
+    Units: `sizes` are the messages' estimates in tokens, `reported` the result of `context_tokens`.
     """
     if not messages:
         return Trim(messages, 0, reported)
@@ -235,11 +235,11 @@ def _factor(
     pinned: int,
     max_messages: int | None,
 ) -> float:
-    """What the estimates are multiplied with, from the newest messages that fill the budget.
+    """Return the correction factor for estimates, from the newest messages that fill the budget.
 
-    Where all messages fit by their estimates, the newest reported usage corrects their sum. Else
-    what was reported between two answers corrects the estimates between them: so messages before
-    those that can be sent decide nothing.
+    If all messages fit by their estimates, the newest reported usage corrects their sum. Otherwise
+    the usage reported between two answers corrects the estimates between them: so messages before
+    those that can be sent have no influence.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
     for at in range(len(messages) - 1, -1, -1):
@@ -258,10 +258,10 @@ def _factor(
 
 
 def _correction(reported: int, estimated: int) -> float:
-    """What the estimates are multiplied with to agree with the reported usage.
+    """Return the factor that makes the estimates match the reported usage.
 
-    Never less than 1, so that a provider that reports too little cannot make a budget void; never
-    more than `SCALE_MAX`, because the rest is instructions and tools, which no trimming removes.
+    Never less than 1, so that a provider that reports too little cannot disable a budget; never
+    more than `SCALE_MAX`, because the rest is instructions and tools, which trimming cannot remove.
     """
     return min(SCALE_MAX, max(1.0, reported / estimated)) if estimated else 1.0
 
@@ -269,7 +269,7 @@ def _correction(reported: int, estimated: int) -> float:
 def _first_that_fits(
     starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """The first of `starts` from which on everything fits; the last if none does."""
+    """Return the first of `starts` from which on everything fits; the last if none does."""
     left = sum(sizes)
     at = pinned
     for start in starts:
@@ -281,12 +281,12 @@ def _first_that_fits(
 
 
 def _first_of(starts: Sequence[int], least: int) -> int:
-    """The first of `starts` that is not before `least`; the last if none is."""
+    """Return the first of `starts` that is not before `least`; the last if none is."""
     return next((start for start in starts if start >= least), starts[-1])
 
 
 def _exchange_starts(messages: Sequence[ContextMessage], first: int) -> list[int]:
-    """Positions from `first` on where the user begins to speak after somebody else did."""
+    """Return the positions from `first` on where a user message follows another role."""
     return [
         n
         for n in range(first, len(messages))

@@ -1,9 +1,8 @@
-"""When to compact, and where to cut: what is to be summarised and what stays as it is.
+"""When to compact, and where to cut: the part to summarize and the part to keep.
 
-A plan only; ``summary`` turns it into requests and their replies into a text, and the engine
-appends the ``compaction``. Everything that is in the context now is, after it, either in the part
-that stays or in the part that was summarised: a message that an earlier compaction kept is never
-lost by the next one.
+Plans only; ``summary`` converts a plan to requests and their replies to a text, and the engine
+appends the ``compaction``. Everything in the current context is then either in the kept or in the
+summarized part: a message that an earlier compaction kept is never lost by the next one.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ TRIGGER = 0.8
 
 
 class CompactionPlan(msgspec.Struct, frozen=True):
-    """What a compaction would do.
+    """The plan of a compaction.
 
-    `first_kept` is where the part that stays begins; None keeps nothing. `history` is to be
-    summarised, together with `previous_summary`. Where the cut falls inside a turn, `turn_prefix`
-    is the part of that turn before the cut, summarised by itself. `unanswered` is the text of the
-    user's newest message, where it leaves the context before it was answered.
+    `first_kept` is the start of the kept part; None keeps nothing. `history` is summarized together
+    with `previous_summary`. If the cut is inside a turn, `turn_prefix` is the part of that turn
+    before the cut, summarized separately. `unanswered` is the text of the user's newest message if
+    it leaves the context unanswered.
     Units: `tokens_before` are the context's before the compaction.
-    Shape: files sorted, those changed are not among those read.
+    Shape: files are sorted; changed ones are not among those read.
     """
 
     first_kept: EntryId | None
@@ -57,7 +56,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """`at`: what stays begins here. `turn`: the turn that `at` splits begins here, if it does."""
+    """`at`: start of the kept part. `turn`: start of the turn that `at` splits, if any."""
 
     at: int
     turn: int | None
@@ -70,10 +69,10 @@ def should_compact(
     reserve_tokens: int | None = None,
     trigger: float = TRIGGER,
 ) -> bool:
-    """Whether a context of `tokens` is too full for a model whose window is `window_tokens`.
+    """Return True if a context of `tokens` is too full for a window of `window_tokens`.
 
-    It is when less than `reserve_tokens` are left; where that is not set, when more than the share
-    `trigger` of the window is used. A window nobody knows is never too full.
+    That is if less than `reserve_tokens` are left; without `reserve_tokens`, if more than the share
+    `trigger` of the window is used. A window of unknown size is never too full.
     """
     if window_tokens is None:
         return False
@@ -85,10 +84,10 @@ def should_compact(
 def plan_compaction(
     window: ContextWindow, *, keep_recent_tokens: int = KEEP_RECENT_TOKENS, scale: float = 1.0
 ) -> CompactionPlan | None:
-    """How to compact `window` so that about the newest `keep_recent_tokens` stay as they are.
+    """Plan a compaction of `window` that keeps about the newest `keep_recent_tokens`.
 
-    None when there is nothing to compact: nothing was said since the last compaction, or nothing
-    would leave the context. With `keep_recent_tokens` 0 nothing stays.
+    Returns None if there is nothing to compact: nothing new since the last compaction, or nothing
+    would leave the context. `keep_recent_tokens` 0 keeps nothing.
     """
     shown = shown_entries(window)
     if not _has_news(window, shown):
@@ -116,7 +115,7 @@ def plan_compaction(
 
 
 def _summary_of(compaction: Compaction | None) -> str | None:
-    """What a model wrote in `compaction`."""
+    """Return the text that a model wrote in `compaction`."""
     if compaction is None:
         return None
     return (compaction.own_summary or compaction.summary).strip() or None
@@ -125,12 +124,11 @@ def _summary_of(compaction: Compaction | None) -> str | None:
 def plan_node_compaction(
     window: ContextWindow, begins_at: EntryId | None, *, scale: float = 1.0
 ) -> CompactionPlan | None:
-    """How to compact `window` to a summary of what was said since the entry `begins_at`.
+    """Plan a compaction of `window` to a summary of the messages since the entry `begins_at`.
 
-    What came before it leaves the context without being told of: the log is its archive. Only what
-    the user said last and nobody answered stays. Without `begins_at`, and where nothing was
-    answered since, everything is summarised, together with the newest summary. None when there is
-    nothing to compact.
+    Earlier messages leave the context without a summary: they stay in the log. Only the user's last
+    unanswered message is kept. Without `begins_at`, and if nothing was answered since, everything
+    is summarized, together with the newest summary. Returns None if there is nothing to compact.
     """
     shown = shown_entries(window)
     if not _has_news(window, shown):
@@ -160,7 +158,7 @@ def plan_node_compaction(
 
 
 def _unanswered_text(history: Sequence[Message]) -> str | None:
-    """The text of the user's newest message in `history`, unless it was answered."""
+    """Return the text of the user's newest message in `history`, unless it was answered."""
     for message in reversed(history):
         if message.role == "assistant" and not message.tool_calls:
             return None
@@ -184,11 +182,11 @@ def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
 
 
 class LeftContext(msgspec.Struct, frozen=True):
-    """What a compaction took out of the context.
+    """What a compaction removed from the context.
 
-    Shape: `entries` left, root -> leaf; `roles` counts their messages, `tool_calls` the calls in
-    them. `pinned` would have left, and stays as it was said.
-    Units: tokens, of the whole context, as the compaction has them.
+    Shape: removed `entries`, root -> leaf; `roles` counts their messages, `tool_calls` the calls in
+    them. `pinned` are those that stay verbatim because they are pinned.
+    Units: tokens of the whole context, as stored in the compaction.
     """
 
     compaction: EntryId
@@ -203,9 +201,9 @@ class LeftContext(msgspec.Struct, frozen=True):
 def left_context(
     path: Sequence[Entry], undone: frozenset[EntryId], pins: frozenset[EntryId]
 ) -> LeftContext | None:
-    """What the compaction at the end of `path` (a branch) took out, though it may be undone since.
+    """Return what the compaction at the end of `path` (a branch) removed, even if undone since.
 
-    None when the last entry of `path` is no compaction.
+    Returns None if the last entry of `path` is not a compaction.
     """
     body = readable_body(path[-1]) if path else None
     if not isinstance(body, Compaction):
@@ -233,7 +231,7 @@ def left_context(
 def _cut(
     shown: Sequence[Shown], retained: Sequence[Message], keep_recent_tokens: int, scale: float
 ) -> _Cut | None:
-    """Where to cut; None when everything fits into what is kept, or no cut is possible."""
+    """Return where to cut; None if everything fits into the kept part, or no cut is possible."""
     if keep_recent_tokens <= 0:
         return _Cut(len(shown), None)
     candidates = _candidates(shown, retained)
@@ -244,8 +242,8 @@ def _cut(
         more = sum(estimate_tokens(message, scale) for message in (*retained, *_messages(shown)))
         chosen = candidates[0] if more >= keep_recent_tokens else None
     else:
-        # Behind an oversized result there may be no place to cut: then the last one before it, so
-        # that at least what stands before that place leaves the context.
+        # After an oversized result there may be no place to cut: use the last one before it, so
+        # that at least the messages before that place leave the context.
         chosen = next((n for n in candidates if n >= enough), candidates[-1])
     if chosen is None:
         return None
@@ -254,7 +252,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """The last position from which on there are `keep_recent_tokens`; None if there are fewer."""
+    """Return the last position with `keep_recent_tokens` after it; None if there are fewer."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message
@@ -265,7 +263,7 @@ def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) 
 
 
 def _candidates(shown: Sequence[Shown], retained: Sequence[Message]) -> list[int]:
-    """Where one may cut: before a message that is no result, not between a call and its result."""
+    """Return possible cuts: before a message that is not a result, not between call and result."""
     inside = _between_call_and_result(shown, retained)
     return [
         n
@@ -275,7 +273,7 @@ def _candidates(shown: Sequence[Shown], retained: Sequence[Message]) -> list[int
 
 
 def _between_call_and_result(shown: Sequence[Shown], retained: Sequence[Message]) -> list[bool]:
-    """For each position, whether a cut there would part a tool call from its result."""
+    """Return for each position whether a cut there would separate a tool call from its result."""
     asked = {call.id: -1 for message in retained for call in _calls(message)}
     steps = [0] * (len(shown) + 1)
     for position, each in enumerate(shown):
@@ -294,14 +292,14 @@ def _calls(message: Message) -> tuple[ToolCallPart, ...]:
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
-    """`at` moved back over entries that are no messages: they belong to what follows them."""
+    """Return `at` moved back over entries that are not messages: they belong to what follows."""
     while at > 0 and shown[at - 1].entry.kind not in (MESSAGE, Compaction.kind):
         at -= 1
     return at
 
 
 def _turn_split_by(shown: Sequence[Shown], at: int, chosen: int) -> int | None:
-    """Where the turn begins that a cut at `at` splits; None when it splits none."""
+    """Return the start of the turn that a cut at `at` splits; None if it splits none."""
     if any(_begins_turn(each) for each in shown[at : chosen + 1]):
         return None
     return next((n for n in range(at - 1, -1, -1) if _begins_turn(shown[n])), None)

@@ -1,9 +1,9 @@
-"""A window of the log as the messages it stands for, in order, still as they were said.
+"""Convert a window of the log to messages, in order and unmodified.
 
-The rules of reconstruction: the summary of the newest compaction first, then what is pinned of what
-it hides, then what it keeps, then what came after it; branch summaries and custom messages as the
-user's words; settings, extension state and older compactions not at all.
-Nothing here makes the result valid for a provider: ``pairing`` and ``validity`` do.
+The rules: first the summary of the newest compaction, then the pinned entries it hides, then those
+it keeps, then those after it; branch summaries and custom messages as user messages; settings,
+extension state and older compactions are omitted.
+The result is not valid for a provider yet: ``tool_pairs`` and ``validity`` repair it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from perdure.session.messages import Message, UnknownPart, user
 class ContextMessage(msgspec.Struct, frozen=True):
     """A message of a context and the entry it comes from.
 
-    `entry_id` is None for what is in no entry, such as the result of a call that was interrupted.
-    `merged` are the further entries whose content was put into it.
+    `entry_id` is None for content without an entry, such as the result of an interrupted call.
+    `merged` are further entries whose content was merged into it.
     """
 
     message: Message
@@ -35,22 +35,22 @@ class ContextMessage(msgspec.Struct, frozen=True):
 
     @property
     def entry_ids(self) -> tuple[EntryId, ...]:
-        """Every entry it holds content of."""
+        """Return every entry whose content it has."""
         return self.merged if self.entry_id is None else (self.entry_id, *self.merged)
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """An entry of a window, with the message it stands for in the context, if it does."""
+    """An entry of a window, with its message in the context, if any."""
 
     entry: Entry
     message: Message | None
 
 
 class Emitted(msgspec.Struct, frozen=True):
-    """What a window says.
+    """The messages of a window.
 
     Shape: with `has_summary` the first of `messages` is the compaction's summary. `skips` are the
-    entries that this version cannot read, or only in part: for each, how much of it.
+    unreadable entries, and those readable only in part: for each, how much of it.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -59,15 +59,15 @@ class Emitted(msgspec.Struct, frozen=True):
 
     @property
     def skipped_count(self) -> int:
-        """How many entries, and parts of messages, this version cannot read."""
+        """Return the number of entries and message parts this version cannot read."""
         return sum(count for _, count in self.skips)
 
 
 def emit(window: ContextWindow) -> Emitted:
-    """The messages of `window`, in the order the model is to read them.
+    """Return the messages of `window`, in the order for the model.
 
-    Reported usage stays only on answers that were given to the context of now: it is taken off
-    whatever stands before the newest compaction, or after one that was taken back.
+    Reported usage stays only on answers to the current context: it is removed from answers before
+    the newest compaction, and from those after an undone one.
     """
     summary = _summary_of(window)
     said = [*_pinned_messages(window), *_retained_messages(window)]
@@ -85,15 +85,15 @@ def emit(window: ContextWindow) -> Emitted:
 
 
 def stays_fresh(window: ContextWindow) -> bool:
-    """Whether usage that is reported from here on is for the context of then."""
+    """Return True if usage reported from now on is for the current context."""
     at = _position(window.entries, window.state.compaction)
     return _first_undone_after(window, at) == len(window.entries)
 
 
 def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
-    """The entries of `window` that can still be in the context, each with its message.
+    """Return the entries of `window` that can still be in the context, each with its message.
 
-    Shape: all of them, but for those before a compaction that retains messages instead.
+    Shape: all of them, except those before a compaction that retains messages instead.
     """
     at = _position(window.entries, window.state.compaction)
     fresh_until = _first_undone_after(window, at)
@@ -106,20 +106,20 @@ def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
 
 
 def retained_messages(window: ContextWindow) -> tuple[Message, ...] | None:
-    """The messages the newest compaction kept verbatim; None where it names an entry instead."""
+    """Return the messages the newest compaction kept verbatim; None if it names an entry."""
     body = compaction_of(window)
     return body.retained if body is not None else None
 
 
 def compaction_of(window: ContextWindow) -> Compaction | None:
-    """The body of the newest compaction that was not taken back, if it can be read."""
+    """Return the body of the newest compaction that was not undone, if it is readable."""
     entry = window.state.compaction
     body = readable_body(entry) if entry is not None else None
     return body if isinstance(body, Compaction) else None
 
 
 def readable_body(entry: Entry) -> Body | None:
-    """The body of `entry`; None when it is damaged or was written by a newer perdure."""
+    """Return the body of `entry`; None if it is damaged or a newer perdure wrote it."""
     try:
         return body_of(entry)
     except (CorruptLog, UnsupportedVersion):
@@ -127,7 +127,7 @@ def readable_body(entry: Entry) -> Body | None:
 
 
 def is_readable(entry: Entry) -> bool:
-    """Whether this version understands `entry`."""
+    """Return True if this version can read `entry`."""
     body = readable_body(entry)
     return body is not None and not isinstance(body, Unknown)
 
@@ -143,7 +143,7 @@ def _summary_of(window: ContextWindow) -> tuple[ContextMessage, ...]:
 def _retained_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
     entry = window.state.compaction
     if entry is None or (window.earlier and _position(window.entries, entry) < 0):
-        return ()  # they stand before all entries of the window that were read
+        return ()  # they precede all entries of the window that were read
     kept = retained_messages(window) or ()
     return tuple(ContextMessage(_without_usage(message), entry.id) for message in kept)
 
@@ -154,7 +154,7 @@ def _pinned_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
 
 
 def message_in(entry: Entry, *, is_fresh: bool) -> Message | None:
-    """What `entry` says in a context; its reported usage only while that `is_fresh`."""
+    """Return the message of `entry` in a context; with its reported usage only if `is_fresh`."""
     match readable_body(entry):
         case Message() as message:
             return message if is_fresh else _without_usage(message)
@@ -175,14 +175,14 @@ def _without_usage(message: Message) -> Message:
 
 
 def _position(entries: Sequence[Entry], wanted: Entry | None) -> int:
-    """Where `wanted` stands, -1 if it is not among `entries`."""
+    """Return the index of `wanted`, -1 if it is not among `entries`."""
     if wanted is None:
         return -1
     return next((n for n, entry in enumerate(entries) if entry.id == wanted.id), -1)
 
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:
-    """Where answers may have been given to a context that was smaller than it is now."""
+    """Return from where answers may belong to a smaller context than the current one."""
     if not window.undone:
         return len(window.entries)
     if window.earlier and window.undone - {entry.id for entry in window.entries}:

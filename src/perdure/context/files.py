@@ -1,4 +1,4 @@
-"""Which files a conversation read and which it changed, as a summary passes them on."""
+"""The files that a conversation read and changed, for its summary."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _TAGS = ("read-files", "modified-files")
 
 
 class FileLists(msgspec.Struct, frozen=True):
-    """Paths as the tools were given them. Shape: sorted; none is in both."""
+    """Paths as given to the tools. Shape: sorted; none is in both."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
 
 
 def file_lists(messages: Iterable[Message], earlier: Iterable[FileLists] = ()) -> FileLists:
-    """The files that the tool calls in `messages` name, added to those of `earlier` summaries."""
+    """Return the files named by tool calls in `messages`, and those of `earlier` summaries."""
     read: set[str] = set()
     modified: set[str] = set()
     for lists in earlier:
@@ -64,21 +64,21 @@ def _path_of(call: ToolCallPart) -> str | None:
 
 
 def with_file_lists(summary: str, lists: FileLists) -> str:
-    """`summary` followed by the lists that are not empty."""
+    """Return `summary` followed by the non-empty lists."""
     named = zip(_TAGS, (lists.read, lists.modified), strict=True)
     blocks = [wrap_in_tag(tag, "\n".join(paths)) for tag, paths in named if paths]
     return "\n\n".join([summary.rstrip(), *blocks])
 
 
 def without_file_lists(summary: str) -> str:
-    """`summary` as it was before `with_file_lists`."""
+    """Return `summary` without the text that `with_file_lists` added."""
     for tag in _TAGS:
         summary = _without(summary, f"<{tag}>\n", f"\n</{tag}>")
     return summary.strip()
 
 
 def _without(text: str, opening: str, closing: str) -> str:
-    """`text` without what stands between `opening` and `closing`, and the line feeds before it."""
+    """Return `text` without the part from `opening` to `closing` and the line feeds before it."""
     pieces: list[str] = []
     at = 0
     while (begin := text.find(opening, at)) >= 0:

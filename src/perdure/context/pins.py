@@ -1,7 +1,6 @@
-"""Pinned entries: they stay in a context as they were said, whatever else is left out of it.
+"""Pinned entries: they stay in a context verbatim, whatever else is dropped.
 
-A pinned result brings its call along, and a pinned call its results: alone they say nothing that a
-provider would take.
+A pinned result includes its call, and a pinned call its results: providers reject either alone.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from perdure.session.notes import Pin
 
 
 def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
-    """The entries that are pinned after `notes` (in log order); the last note about one counts."""
+    """Return the entries pinned after `notes` (in log order); the last note about one counts."""
     pinned: set[EntryId] = set()
     for note in notes:
         if note.kind != Pin.kind or note.about is None or note.is_erased:
@@ -35,9 +34,9 @@ def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
 def with_pins(
     window: ContextWindow, path: Sequence[Entry], pins: frozenset[EntryId]
 ) -> ContextWindow:
-    """`window` with what of `path`, the branch it is the end of, is pinned.
+    """Return `window` with the pinned entries of `path`, the branch it is the end of.
 
-    Shape: of `pins` those that are on no other branch only.
+    Shape: without those of `pins` that are only on other branches.
     """
     wanted = _with_partners(path, pins)
     shown = {entry.id for entry in window.entries}
@@ -46,7 +45,7 @@ def with_pins(
 
 
 def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset[EntryId]:
-    """Those of `pins` on `path`, with the calls and results that belong to them."""
+    """Return those of `pins` on `path`, with their calls and results."""
     if not pins:
         return frozenset()
     asked: dict[str, EntryId] = {}
@@ -69,7 +68,7 @@ def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset
 
 
 def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> list[EntryId]:
-    """Those of `pins` among `entries` that hold a result whose call comes before `entries`."""
+    """Return those of `pins` among `entries` with a result whose call comes before `entries`."""
     found: list[EntryId] = []
     for place, entry in enumerate(entries):
         called = _results_in(readable_body(entry)) if entry.id in pins else frozenset[str]()
@@ -83,10 +82,10 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 
 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
-    """Whether `near`, stretches of a branch, hold the calls and results of `pins` in them.
+    """Return True if `near`, parts of a branch, has the calls and results of `pins` in them.
 
     `end` is the depth from which on the branch is known. The results of a call follow it before the
-    next answer; what follows once all calls have one is not looked for.
+    next answer; the search ends when all calls have one.
     """
     pieces: list[list[Placed]] = []
     for each in near:

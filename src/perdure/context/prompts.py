@@ -1,7 +1,7 @@
-"""Every text of ours that a model reads in a context or in a request for a summary.
+"""The texts of perdure that a model reads in a context or in a request for a summary.
 
-Texts only; what is put between them is decided where they are used. Changing one changes the
-prompt cache of every session, so change them rarely.
+Texts only; their callers fill them in. Changing one invalidates the prompt cache of every session,
+so change them rarely.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ BRANCH_PREAMBLE = "The person tried another continuation of this conversation, t
 
 
 def wrap_in_tag(tag: str, text: str) -> str:
-    """`text` between ``<tag>`` and ``</tag>``; an end tag inside it is defused.
+    """Return `text` between ``<tag>`` and ``</tag>``; an end tag inside it is escaped.
 
-    Without that, text in the log could end its own quotation and speak as the instructions do.
+    Otherwise text in the log could end its own quotation and act as instructions.
     """
     inside = text.replace(f"</{tag}", "<\\/" + tag)
     return f"<{tag}>\n{inside}\n</{tag}>"

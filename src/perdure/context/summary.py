@@ -1,8 +1,7 @@
-"""A compaction plan as requests to a model, and the replies as the text of the compaction.
+"""Convert a compaction plan to model requests, and the replies to the compaction's text.
 
-One request for the history and, where the cut falls inside a turn, one for the beginning of that
-turn; they do not depend on each other. The engine calls the model, rejects replies that are not
-usable, and appends the compaction.
+One request for the history and, if the cut is inside a turn, one for the start of that turn; they
+are independent. The engine calls the model, rejects unusable replies, and appends the compaction.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from perdure.session.messages import Message, user
 
 MIN_SUMMARY_CHARACTERS = 20
 PREFIX_SHARE = 0.625
-"""How much of the output limit the beginning of a split turn gets."""
+"""Share of the output limit for the start of a split turn."""
 
 
 def summary_requests(
@@ -28,11 +27,11 @@ def summary_requests(
     focus: str | None = None,
     max_output_tokens: int | None = None,
 ) -> tuple[ModelRequest, ...]:
-    """What to ask `model` so that `plan` can be carried out.
+    """Return the requests to `model` that `plan` needs.
 
-    `focus` is what the person wants the summary to keep in particular.
-    Shape: one or two requests, the history's before the turn prefix's. No history to summarise
-    means no request for it: the previous summary then stays as it is.
+    `focus` is what the person wants the summary to preserve in particular.
+    Shape: one or two requests, the history's before the turn prefix's. Without history to summarize
+    there is no request for it: the previous summary stays unchanged.
     """
     requests: list[ModelRequest] = []
     if plan.history:
@@ -46,7 +45,7 @@ def summary_requests(
 
 
 def summary_request(model: str, text: str, max_output_tokens: int | None) -> ModelRequest:
-    """A request for a summary, whose prompt is `text`."""
+    """Return a request for a summary, whose prompt is `text`."""
     return ModelRequest(
         model=model,
         messages=(user(text),),
@@ -75,11 +74,11 @@ def _prompt(
 
 
 def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
-    """The summary that `replies`, one per request of `summary_requests`, amount to.
+    """Return the summary from `replies`, one per request of `summary_requests`.
 
-    Shape: the history's summary; then, where a turn is split, ``---``, a heading and the summary of
-    its beginning; then the lists of files.
-    Raises: ValueError when the number of replies is not the number of requests.
+    Shape: the history's summary; then, for a split turn, ``---``, a heading and the summary of its
+    start; then the lists of files.
+    Raises: ValueError if the number of replies differs from the number of requests.
     """
     wanted = bool(plan.history) + bool(plan.turn_prefix)
     if len(replies) != wanted:
@@ -94,9 +93,9 @@ def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
 
 
 def is_usable_summary(text: str) -> bool:
-    """Whether `text`, one reply, can stand for what it summarises; judge each reply by itself.
+    """Return True if `text`, a single reply, can replace what it summarizes.
 
-    It must have `MIN_SUMMARY_CHARACTERS` beside blanks and lists of files. A compaction with less
-    would throw the conversation out of the context and put nothing in its place.
+    It must have `MIN_SUMMARY_CHARACTERS` besides white space and lists of files. A shorter summary
+    would remove the conversation from the context without a replacement.
     """
     return len("".join(without_file_lists(text).split())) >= MIN_SUMMARY_CHARACTERS

@@ -1,7 +1,7 @@
-"""How many tokens messages take: what the provider reported, and estimates for the rest.
+"""Token counts of messages: usage reported by the provider, and estimates for the rest.
 
-An estimate is UTF-8 bytes / 4, times a scale that is learnt per model from reported usage. Nothing
-here needs a tokenizer, which would have to be downloaded.
+An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. No
+tokenizer is needed, which would have to be downloaded.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ SCALE_WEIGHT = 0.3
 """Weight of the newest observation in `corrected_scale`."""
 
 CUT_SHORT = frozenset({"error", "aborted"})
-"""Stop reasons of answers that did not come to their end."""
+"""Stop reasons of interrupted answers."""
 
 
 def estimate_tokens(message: Message, scale: float = 1.0) -> int:
-    """Estimated tokens of `message`, rounded up.
+    """Return the estimated tokens of `message`, rounded up.
 
-    Shape: parts of unknown types count nothing, because they are never sent.
+    Shape: parts of unknown types count zero, because they are never sent.
     """
     return math.ceil(unscaled_tokens(message) * scale)
 
 
 def unscaled_tokens(message: Message) -> float:
-    """What `estimate_tokens` scales: quarters, so that their sums are exact."""
+    """Return the unscaled estimate: multiples of 1/4, so that sums are exact."""
     return sum(_unscaled_tokens(part) for part in message.parts)
 
 
 def estimate_request(request: ModelRequest, scale: float = 1.0) -> int:
-    """Estimated tokens of all that `request` sends: messages, instructions, declared tools."""
+    """Return the estimated tokens of `request`: messages, instructions, declared tools."""
     around = math.ceil(unscaled_around(request.system, request.tools) * scale)
     return around + sum(estimate_tokens(message, scale) for message in request.messages)
 
 
 def unscaled_around(system: str | None, tools: Sequence[ToolDeclaration]) -> float:
-    """What the instructions and the declared tools of a request take, before it is scaled."""
+    """Return the unscaled estimate of a request's instructions and declared tools."""
     declared = len(encode([(t.name, t.description, t.parameters) for t in tools]))
     return (_byte_length(system or "") + declared) / BYTES_PER_TOKEN
 
@@ -78,11 +78,11 @@ def _byte_length(text: str) -> int:
 
 
 def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
-    """Tokens a call with `messages` uses: the newest reported usage, estimates for what follows it.
+    """Return the tokens of a call with `messages`: newest reported usage, plus estimates after it.
 
-    Usage counts when its answer came to an end and the provider reported more than zeros; cached
-    tokens count. Usage from before the newest compaction is for another context: `build_context`
-    takes it off the messages it returns.
+    Usage counts if its answer was complete and the provider reported more than zeros; cached tokens
+    count. Usage from before the newest compaction is for another context: `build_context` removes
+    it from the messages it returns.
     """
     for position in range(len(messages) - 1, -1, -1):
         reported = reported_tokens(messages[position])
@@ -93,17 +93,17 @@ def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
 
 
 def reported_tokens(message: Message) -> int:
-    """The usage reported with `message` that counts, 0 without."""
+    """Return the usage reported with `message` if it counts, else 0."""
     is_answer = message.role == "assistant" and message.stop_reason not in CUT_SHORT
     return message.usage.total_tokens if is_answer and message.usage else 0
 
 
 def corrected_scale(scale: float, estimated: int, reported: int) -> float:
-    """`scale` moved towards what would have made the estimate of a call right.
+    """Return `scale`, adjusted towards the value that makes the estimate of a call exact.
 
-    `estimated` was made with `scale`; `reported` is what the provider counted for the same call.
-    Shape: an exponentially weighted mean, between `SCALE_MIN` and `SCALE_MAX`; unchanged when
-    either number says nothing (zero or less).
+    `estimated` was made with `scale`; `reported` is the provider's count for the same call.
+    Shape: an exponentially weighted mean, between `SCALE_MIN` and `SCALE_MAX`; unchanged if either
+    number is zero or less.
     """
     if estimated <= 0 or reported <= 0:
         return scale

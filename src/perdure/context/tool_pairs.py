@@ -1,9 +1,9 @@
-"""Tool calls and their results brought together, and every message made of parts one may send.
+"""Pair tool calls with their results, and remove from messages what cannot be sent.
 
-After `repaired`, each assistant message with calls is followed at once by one tool message that
-answers every call once, in order; no result is without a call; no part is empty; ids and names
-have the form that all providers accept. What it does about each fault is said at the function
-that does it. Nothing here merges or adds messages for the sake of alternation: ``validity`` does.
+After `repair_pairs`, each assistant message with calls is directly followed by one tool message
+that answers every call once, in order; no result lacks a call; no part is empty; ids and names have
+the form that all providers accept. Each function documents its repair. Nothing here merges or adds
+messages to make roles alternate: ``validity`` does.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _NAME_START = re.compile(r"[A-Za-z_]")
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """What the person said, or what is to be read as if they had."""
+    """A person's words, or text to be read as theirs."""
 
     parts: tuple[TextPart | MediaPart, ...]
     source: EntryId | None
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What the model said. `message` is what it comes from."""
+    """A model's answer. `message` is its source."""
 
     texts: tuple[TextPart, ...]
     calls: tuple[ToolCallPart, ...]
@@ -53,7 +53,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class _Result(msgspec.Struct, frozen=True):
-    """One tool result, wherever it stood."""
+    """One tool result, wherever it was."""
 
     part: ToolResultPart
     source: EntryId | None
@@ -63,7 +63,7 @@ _Piece = _Words | _Answer | _Result
 
 
 class _Round(msgspec.Struct, frozen=True):
-    """An answer with the calls of it that are sent, and the result of each, if there is one."""
+    """An answer with its sent calls, and the result of each if there is one."""
 
     answer: _Answer
     calls: tuple[ToolCallPart, ...]
@@ -71,9 +71,9 @@ class _Round(msgspec.Struct, frozen=True):
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """Many ids, in layers of which each holds at least as many as the next one. A value.
+    """Many ids, in layers, each at least as large as the next. A value.
 
-    So that more of them cost what they are, and not what there is already.
+    So the cost of an addition depends on the added ids, not on the existing ones.
     """
 
     layers: tuple[frozenset[str], ...] = ()
@@ -82,7 +82,7 @@ class Ids(msgspec.Struct, frozen=True):
         return any(id in layer for layer in self.layers)
 
     def and_also(self, more: Ids) -> Ids:
-        """These and `more`."""
+        """Return these ids and `more`."""
         layers = list(self.layers)
         for added in more.layers:
             grown = added
@@ -92,18 +92,18 @@ class Ids(msgspec.Struct, frozen=True):
         return Ids(tuple(layers))
 
     def but_for(self, ids: frozenset[str]) -> Ids:
-        """These without `ids`."""
+        """Return these ids without `ids`."""
         if not any(id in self for id in ids):
             return self
         return Ids(tuple(layer - ids for layer in self.layers))
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """The tool calls of messages, as far as what stands behind them depends on those.
+    """State of the tool calls of messages, as far as later messages depend on it.
 
-    `answered` are the ids of calls that take no result any more, `owed` those of calls to which one
-    may still come. `sent` are the ids that calls are sent under, and `repeats` counts how often
-    one was wanted again.
+    `answered` are the ids of calls that accept no further result, `owed` those of calls that may
+    still get one. `sent` are the ids that calls are sent under, and `repeats` counts the reuses of
+    an id.
     """
 
     answered: Ids = Ids()
@@ -112,7 +112,7 @@ class Calls(msgspec.Struct, frozen=True):
     repeats: Mapping[str, int] = {}
 
     def and_then(self, later: Calls) -> Calls:
-        """The calls of messages, and of others that were paired behind them."""
+        """Return the calls of these messages and of `later` ones, paired after them."""
         return Calls(
             answered=self.answered.but_for(later.owed).and_also(later.answered),
             owed=frozenset(id for id in self.owed if id not in later.answered) | later.owed,
@@ -126,7 +126,7 @@ NO_CALLS = Calls()
 
 
 class CallIds:
-    """The ids of two sets of calls, without putting them together."""
+    """The ids of two sets of calls, without merging them."""
 
     def __init__(self, earlier: Ids, later: Ids) -> None:
         self._earlier = earlier
@@ -137,14 +137,14 @@ class CallIds:
 
 
 class Paired(msgspec.Struct, frozen=True):
-    """Messages as `repaired` makes them, and the calls in them."""
+    """Messages in the form of `repair_pairs`, and their calls."""
 
     messages: tuple[ContextMessage, ...] = ()
     calls: Calls = Calls()
 
 
 class _CallIds:
-    """Hands out ids that every provider accepts, each once; valid ones stay as they are."""
+    """Assigns ids that every provider accepts, each once; valid ones stay unchanged."""
 
     def __init__(self, before: Calls) -> None:
         self._before = before.sent
@@ -163,15 +163,15 @@ class _CallIds:
 
 
 def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """`messages` with calls and results paired, and nothing in them that cannot be sent.
+    """Return `messages` with calls and results paired, without anything that cannot be sent.
 
-    Reasoning is left out: it may not cross providers, and without its signature, which no log of
-    ours holds, Anthropic refuses it and Google ignores it; OpenAI's chat format has no place for
-    it. Roles ``system`` and ``context`` become the user's words.
+    Reasoning is dropped: it may not cross providers. Without its signature, which our logs do not
+    contain, Anthropic rejects it and Google ignores it; OpenAI's chat format has no place for it.
+    Roles ``system`` and ``context`` become user messages.
     Shape: roles user, assistant and tool; adjacent messages may have the same role.
     """
     whole = pair_after(messages)
-    assert whole is not None  # nothing stands before them that a result could belong to
+    assert whole is not None  # there is no earlier message that a result could belong to
     return whole.messages
 
 
@@ -181,10 +181,10 @@ def pair_after(
     *,
     follower: ContextMessage | None = None,
 ) -> Paired | None:
-    """`messages` as `repaired` has them where `before` are the calls of what stands before them.
+    """Return `messages` in the form of `repair_pairs`; `before` are the calls before them.
 
-    `follower` is the message behind them, if there is one yet.
-    Shape: None where one of them is a result that is owed to `before`: what stands there changes.
+    `follower` is the next message, if there is one yet.
+    Shape: None if one of them is a result owed to `before`: an earlier message changes then.
     """
     pieces = [piece for each in messages for piece in _pieces(each)]
     answers = _answers_of(pieces, before)
@@ -212,7 +212,7 @@ def pair_after(
 
 
 def is_sendable(each: ContextMessage) -> bool:
-    """Whether there is anything in `each` that can be sent."""
+    """Return True if `each` has content that can be sent."""
     return next(_pieces(each), None) is not None
 
 
@@ -257,7 +257,7 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
             case TextPart() if part.text.strip():
                 texts.append(part)
             case MediaPart():
-                # No provider takes media from the assistant's side.
+                # No provider accepts media in assistant messages.
                 texts.append(TextPart(media_note(part)))
             case _:
                 pass
@@ -274,8 +274,8 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
 class _Answers(msgspec.Struct, frozen=True):
     """`results`: position of an answer -> number of a call in it -> its result.
 
-    `taken`: positions of the results that answer a call, or repeat one that does.
-    `answered` and `owed` are the ids of the calls, as in `Calls`.
+    `taken`: positions of results that answer a call, or repeat one that does. `answered` and `owed`
+    are the ids of the calls, as in `Calls`.
     """
 
     results: dict[int, dict[int, _Result]]
@@ -285,10 +285,10 @@ class _Answers(msgspec.Struct, frozen=True):
 
 
 def _answers_of(pieces: Sequence[_Piece], before: Calls) -> _Answers | None:
-    """Each result with the call it belongs to, however far behind it stands.
+    """Match each result with its call, at any distance.
 
-    A result belongs to the newest answer before it that has a call of its id: some models begin
-    their ids anew in every answer. The first result of a call counts, later ones are dropped.
+    A result belongs to the newest answer before it that has a call of its id: some models restart
+    their ids in every answer. The first result of a call counts, later ones are dropped.
     """
     waiting: dict[str, deque[tuple[int, int]]] = {}
     results: dict[int, dict[int, _Result]] = {}
@@ -313,10 +313,10 @@ def _answers_of(pieces: Sequence[_Piece], before: Calls) -> _Answers | None:
 
 
 def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
-    """`answer` with those of its calls that are sent.
+    """Return `answer` with those of its calls that are sent.
 
-    Calls of an answer that was cut short were never run unless a result says so: they are left
-    out. Calls of a whole answer are always sent, with a result of our own where there is none.
+    Calls of an interrupted answer never ran unless a result says so: they are dropped. Calls of a
+    complete answer are always sent, with a generated result if there is none.
     """
     is_whole = answer.message.stop_reason not in CUT_SHORT
     numbers = [n for n in range(len(answer.calls)) if is_whole or n in results]
@@ -328,7 +328,7 @@ def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
 
 
 def _is_superseded(each: _Round, follower: _Piece | None) -> bool:
-    """Whether a failed answer was tried again at once: the next one says it better."""
+    """Return True if a failed answer was retried at once: the next one replaces it."""
     has_failed = each.answer.message.stop_reason == "error"
     return has_failed and not each.calls and isinstance(follower, _Answer)
 
@@ -337,7 +337,7 @@ def _is_superseded(each: _Round, follower: _Piece | None) -> bool:
 
 
 def _messages_of(each: _Round, ids: _CallIds) -> Iterator[ContextMessage]:
-    """The answer, texts before calls (Anthropic takes no text after them), and the results."""
+    """Yield the answer, texts before calls (Anthropic rejects the reverse), and the results."""
     calls = tuple(
         ToolCallPart(ids.sendable(call.id), sendable_name(call.name), call.args)
         for call in each.calls
@@ -364,7 +364,7 @@ def _tool_message(
 
 
 def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolResultPart:
-    """`result` as the answer to `call`; without one, word that nobody knows how it ended."""
+    """Return `result` as the answer to `call`; without one, a note that the outcome is unknown."""
     if result is None:
         return ToolResultPart(call.id, prompts.CALL_INTERRUPTED, is_error=True, name=call.name)
     text = result.text if result.text.strip() else prompts.NO_OUTPUT
@@ -372,14 +372,14 @@ def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolR
 
 
 def _as_words(result: _Result) -> ContextMessage:
-    """A result whose call is not in the window, as the user's words, so that it is not lost."""
+    """Return a result whose call is not in the window as a user message, so that it is not lost."""
     text = result.part.text if result.part.text.strip() else prompts.NO_OUTPUT
     words = TextPart(f"{prompts.RESULT_WITHOUT_CALL}\n\n{text}")
     return ContextMessage(Message("user", (words, *result.part.media)), result.source)
 
 
 def sendable_name(name: str) -> str:
-    """`name` as all providers accept it: ASCII letters, digits, ``_``, ``-``, no digit first."""
+    """Return `name` with ASCII letters, digits, ``_``, ``-`` only, and no digit first."""
     cleaned = _UNSENDABLE.sub("_", name)
     if cleaned and not _NAME_START.match(cleaned):
         cleaned = f"_{cleaned}"

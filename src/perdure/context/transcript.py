@@ -1,4 +1,4 @@
-"""Messages as text for somebody who is to read about a conversation, not to take part in it."""
+"""Messages as text for a reader who does not take part in the conversation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from perdure.session.messages import (
 )
 
 RESULT_CHARACTERS = 2_000
-"""How much of a tool result a transcript shows. What people and models said is never cut."""
+"""Maximum characters of a tool result. Text of people and models is never cut."""
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 
 
 def transcript(messages: Iterable[Message]) -> str:
-    """`messages` as paragraphs, each begun by who speaks; reasoning is left out."""
+    """Return `messages` as paragraphs that start with the speaker; reasoning is omitted."""
     return "\n\n".join(line for message in messages for line in _lines(message))
 
 
@@ -43,13 +43,13 @@ def _lines(message: Message) -> list[str]:
 
 
 def call_text(call: ToolCallPart) -> str:
-    """A tool call as ``name(argument=JSON, …)``."""
+    """Return a tool call as ``name(argument=JSON, …)``."""
     arguments = ", ".join(f"{key}={encode(value).decode()}" for key, value in call.args.items())
     return f"{call.name}({arguments})"
 
 
 def media_note(media: MediaPart) -> str:
-    """What stands for a media part where only text can stand."""
+    """Return the text that replaces a media part in plain text."""
     return f"[attached: {media.name or 'unnamed'}, {media.mime_type}]"
 
 

@@ -1,11 +1,11 @@
-"""A history that OpenAI, Anthropic and Google all accept, made from any messages whatsoever.
+"""Make any messages a history that OpenAI, Anthropic and Google all accept.
 
 The rules, all at once: the first message is the user's; user side and assistant alternate (tool
-results stand on the user side, right behind the calls they answer, and the user's words may follow
-them); every call is answered exactly once, in order; no message and no text is empty; no text of
-the assistant stands behind its calls, and the last word of the history has no blank end.
-Repairs are made when reading; the log is never touched.
-Source: `tests/fakes/provider_rules.py` states each provider's rules and where they are from.
+results are on the user side, directly after the calls they answer, and user text may follow them);
+every call is answered exactly once, in order; no message and no text is empty; the assistant has no
+text after its calls, and the history does not end in white space.
+Repairs happen at reading; the log is never changed.
+Source: `tests/fakes/provider_rules.py` states each provider's rules and their sources.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _OPENING = user(prompts.CONVERSATION_BEGINS)
 
 
 def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """`messages` made valid for every provider; empty only if nothing in them can be sent.
+    """Return `messages` made valid for every provider; empty only if nothing in them can be sent.
 
-    Shape: as the module says. It may end with the assistant; a request for an answer must not, so
-    its caller appends what the user said first.
+    Shape: see the module. It may end with the assistant; a request for an answer must not, so its
+    caller appends a user message first.
     """
     return alternating(repair_pairs(messages))
 
 
 def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """`messages`, which `repaired` made, with neighbours of one role merged and the user first."""
+    """Return the paired `messages`, adjacent ones of one role merged and the user first."""
     merged = merge_neighbours(messages)
     if merged and merged[0].message.role != "user":
         merged.insert(0, ContextMessage(_OPENING, None))
@@ -44,16 +44,16 @@ def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...
 
 
 def merge_neighbours(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
-    """`messages`, neighbours of one role merged.
+    """Return `messages` with adjacent ones of one role merged.
 
-    Shape: what is joined already may be joined to more, the last of it first.
+    Shape: the last of an earlier merge may be merged again.
     """
     runs = groupby(messages, key=lambda each: each.message.role)
     return [_merge(list(run)) for _, run in runs]
 
 
 def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
-    """`messages`, which `joined` made: the user first, and no blank end to the last word."""
+    """Return `messages` of `merge_neighbours`: the user first, no white space at the end."""
     if messages and messages[0].role != "user":
         messages = (_OPENING, *messages)
     if messages and messages[-1].role == "assistant":
@@ -63,7 +63,7 @@ def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _merge(run: Sequence[ContextMessage]) -> ContextMessage:
-    """All of `run` as one message; model, usage and stop reason are those of the last."""
+    """Return `run` as one message; model, usage and stop reason are those of the last."""
     if len(run) == 1:
         return run[0]
     parts = tuple(part for each in run for part in each.message.parts)

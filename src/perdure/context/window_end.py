@@ -1,8 +1,8 @@
-"""The context within a budget, built from the end of a window.
+"""Build a context within a budget from the end of a window.
 
-`build_context` of the whole window is the definition. The end gives the same context where it holds
-everything that decides: more than the budget or the most messages take, a call for each result, and
-all that is pinned. Only the ids of calls may differ: an id that a branch repeats is changed only if
+`build_context` of the whole window is the definition. The end gives the same context if it holds
+everything that matters: more than the budget or `max_messages`, a call for each result, and all
+pinned entries. Only the ids of calls may differ: an id that a branch repeats is changed only if
 both messages were read.
 """
 
@@ -42,11 +42,10 @@ def context_of_end(
     model: str | None = None,
     max_messages: int | None = None,
 ) -> Context | None:
-    """The context of the window that `window` is the end of; None if more of it has to be read.
+    """Return the context of the window that `window` is the end of; None if more must be read.
 
-    `pins` are the pinned entries, on whatever branch; `near` has those of them that are on the
-    branch before `from_question(window)`, with what belongs to them. The rest is as for
-    `build_context`.
+    `pins` are the pinned entries, on any branch; `near` has those of them on the branch before
+    `from_question(window)`, with their calls and results. The rest is as for `build_context`.
     """
     end = from_question(window)
     if not end.entries:
@@ -58,7 +57,7 @@ def context_of_end(
     known = {entry.id for entry in end.entries}
     own = [each for each in said.messages if each.entry_id in known]
     if history == "text_only" and near and not end_of_turns(own):
-        return None  # which turns before the end are over is not known, and so what is dropped
+        return None  # unknown which earlier turns are completed, and so what is dropped
     if _has_result_without_call(own if history == "full" else text_only(own)):
         return None
     paired = repair_pairs(said.messages if history == "full" else text_only(said.messages))
@@ -70,7 +69,7 @@ def context_of_end(
     budget = math.inf if budget_tokens is None else budget_tokens
     is_most = max_messages is not None and len(paired) - question > max_messages
     if sum(sizes[question + 1 :]) < budget and not is_most:
-        return None  # what stands before the end may be sent, or correct the estimates
+        return None  # earlier messages may be sent, or correct the estimates
     reported = context_tokens([each.message for each in paired], scale)
     trim = trim_history(
         paired, sizes, reported, budget, pinned=first, pins=joined.pins, max_messages=max_messages
@@ -81,14 +80,14 @@ def context_of_end(
 
 
 def from_question(window: ContextWindow) -> ContextWindow:
-    """`window` from the first message of the user on that follows one of another role."""
+    """Return `window` from the first user message that follows another role."""
     return end_of(window, len(window.entries) - _first_question(window))
 
 
 def _with_pins(
     end: ContextWindow, pins: frozenset[EntryId], near: Sequence[Placed]
 ) -> ContextWindow:
-    """`end` with what of `near` is pinned: what is hidden before it, the rest among its entries."""
+    """Return `end` with the pinned entries of `near`: hidden ones before it, the rest in it."""
     path = [*(each.entry for each in near), *end.entries]
     pinned = with_pins(end, path, pins)
     wanted = [each for each in near if each.entry.id in pinned.pins]
@@ -102,11 +101,11 @@ def _with_pins(
 
 
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
-    """Whether what is in the context before the entries `known` depends on what is not read.
+    """Return True if the context before the entries `known` depends on unread entries.
 
-    So it is with messages that a compaction retains instead of entries, where it or one of those is
-    pinned, or it is among `known`; and with a pinned answer that failed, which the answer behind it
-    replaces.
+    This is the case for messages that a compaction retains instead of entries, if the compaction or
+    one of them is pinned, or the compaction is among `known`; and for a pinned answer that failed,
+    which the next answer replaces.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known
@@ -118,7 +117,7 @@ def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
 
 
 def _first_question(window: ContextWindow) -> int:
-    """The position of the first message of the user that follows one of another role."""
+    """Return the position of the first user message that follows another role."""
     before: str | None = None
     for place, entry in enumerate(window.entries):
         message = readable_body(entry)
@@ -131,7 +130,7 @@ def _first_question(window: ContextWindow) -> int:
 
 
 def _has_result_without_call(messages: Sequence[ContextMessage]) -> bool:
-    """Whether there is a result in `messages` whose call may stand before them."""
+    """Return True if `messages` has a result whose call may be before them."""
     called: set[str] = set()
     for each in messages:
         if each.message.role == "assistant":

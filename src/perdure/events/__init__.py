@@ -1,1 +1,1 @@
-"""What observers are told: durable events projected from the log, and live ones beside it."""
+"""Events for observers: durable ones projected from the log, and live ones."""

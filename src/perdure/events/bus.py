@@ -1,9 +1,9 @@
-"""Live events inside one process: from the call that produces them to whoever watches.
+"""Live events inside one process: from the call that produces them to its observers.
 
-Nothing here is kept beyond the call. Publishing never waits and never fails, whatever subscribers
-do: each has a bounded buffer, and one that falls behind is brought up to date by a `Snapshot` of
-every open call instead of by the events it missed. So does every subscriber begin. The durable
-events of a stream are not here, they are read from the log.
+Nothing is stored beyond the call. Publishing never waits and never fails, whatever subscribers do:
+each has a bounded buffer, and one that falls behind receives a `Snapshot` of every open call
+instead of the missed events. Every subscriber starts with snapshots too. Durable events of a stream
+are not here; they are read from the log.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart
 
 CAPACITY = 1024
-"""Live events a subscriber may be behind before it is given snapshots instead."""
+"""Maximum live events in a subscriber's buffer before snapshots replace them."""
 
 PROGRESS_CHARACTERS = 64 * 1024
-"""How much of a tool's progress a snapshot holds: its end. Answers are held whole."""
+"""Characters at the end of a tool's progress in a snapshot. Answers are complete."""
 
 Live = LiveEvent | Snapshot
 LiveObserver = Callable[[LiveEvent], object]
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class LiveBus:
-    """Fans live events out to subscribers and observers. For the tasks of one event loop."""
+    """Distributes live events to subscribers and observers. For the tasks of one event loop."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -43,7 +43,7 @@ class LiveBus:
         self._observers: list[LiveObserver] = []
 
     def publish(self, event: LiveEvent) -> None:
-        """Hand `event` to everybody who watches its stream; never waits, never raises."""
+        """Send `event` to all subscribers of its stream; never waits, never raises."""
         key = (event.stream, event.of)
         call = self._open.get(key)
         if call is None:
@@ -62,7 +62,7 @@ class LiveBus:
         """Number `draft` within its call and publish it.
 
         Units: `at` is Unix milliseconds.
-        Raises: ValueError when it belongs to no stream or to two; no number is used up then.
+        Raises: ValueError if it belongs to no stream or to two; no number is used then.
         """
         stream, of = draft.stream, draft.of
         call = self._open.get((stream, of))
@@ -72,11 +72,11 @@ class LiveBus:
         return event
 
     def close_call(self, stream: StreamId, of: int) -> None:
-        """The call `of` is over and its outcome is in the log: forget what it produced."""
+        """End the call `of`, whose outcome is in the log, and delete its live state."""
         self._open.pop((stream, of), None)
 
     def snapshots(self, stream: StreamId | None = None) -> list[Snapshot]:
-        """What each open call has produced so far; of one stream, or of all."""
+        """Return the output of each open call so far; of one stream, or of all."""
         return [
             call.snapshot(key[0], key[1])
             for key, call in self._open.items()
@@ -84,25 +84,25 @@ class LiveBus:
         ]
 
     def subscribe(self, stream: StreamId | None = None) -> Subscription:
-        """A new subscription to one stream, or to all; it lasts while its subscriber holds it.
+        """Return a new subscription to one stream, or to all; it ends when it is garbage collected.
 
-        It begins with the snapshots of the calls that are open now.
+        It starts with snapshots of the open calls.
         """
         subscription = Subscription(self, stream, self._capacity)
         self._subscriptions.add(subscription)
         return subscription
 
     def observe(self, observer: LiveObserver) -> Callable[[], None]:
-        """Call `observer` with every event from now on; what it raises is logged.
+        """Call `observer` with every event from now on; its exceptions are logged.
 
-        Shape: gives the function that ends it.
+        Shape: returns the function that ends it.
         """
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
 
 class Subscription:
-    """One subscriber's buffer. Made by `LiveBus.subscribe`."""
+    """One subscriber's buffer. Created by `LiveBus.subscribe`."""
 
     def __init__(self, bus: LiveBus, stream: StreamId | None, capacity: int) -> None:
         self._bus = bus
@@ -116,7 +116,7 @@ class Subscription:
             self._arrived.set()
 
     def offer(self, event: LiveEvent) -> None:
-        """Take `event` if it is of the stream, or fall behind."""
+        """Add `event` if it belongs to the stream, or fall behind."""
         if self._stream is not None and event.stream != self._stream:
             return
         if len(self._buffer) < self._capacity:
@@ -128,16 +128,16 @@ class Subscription:
         self._wake()
 
     def _wake(self) -> None:
-        """Continue the subscriber, who may wait in the event loop of another thread."""
+        """Wake the subscriber, which may wait in the event loop of another thread."""
         loop = self._loop
         if loop is None or _is_current(loop):
             self._arrived.set()
             return
-        with suppress(RuntimeError):  # that loop is closed: no task waits any more
+        with suppress(RuntimeError):  # that loop is closed: no task waits
             loop.call_soon_threadsafe(self._arrived.set)
 
     def take(self) -> list[Live]:
-        """What has arrived since the last time, in order; snapshots first after falling behind."""
+        """Return new events in order; snapshots first after falling behind."""
         self._arrived.clear()
         if self._is_behind:
             self._is_behind = False
@@ -147,7 +147,7 @@ class Subscription:
         return taken
 
     async def wait(self) -> None:
-        """Wait until there is something to take."""
+        """Wait until there are new events."""
         self._loop = asyncio.get_running_loop()
         await self._arrived.wait()
 
@@ -160,7 +160,7 @@ def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class _OpenCall:
-    """What one open call has produced, as pieces that are joined only when somebody looks."""
+    """The output of one open call so far, in pieces that are joined only when read."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[str, list[str]]] = []

@@ -1,8 +1,8 @@
-"""What a consumer keeps so that it misses nothing over a connection that may break or lose events.
+"""State of a consumer that misses no event over a connection that may break or lose events.
 
-A consumer applies what is new, skips what is repeated, and connects anew after `resume_after` where
-something is missing. It then has told its state exactly the events of the log, each once. What it
-keeps is a few numbers, however long the session is.
+A consumer applies new events, skips repeated ones, and reconnects after `resume_after` if one is
+missing. So it applies exactly the events of the log, each once. Its state is a few numbers,
+regardless of the session's length.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 
 Verdict = Literal["new", "repeated", "gap"]
-"""What an event is to a consumer: to be applied, to be skipped, or the sign of a loss."""
+"""An event is applied, skipped as a repetition, or shows that events were lost."""
 
 Told = AnyEvent | Mapping[str, object]
-"""An event as a watch gives it, or as it comes over the wire."""
+"""An event from a watch, or in its wire form."""
 
 Connect = Callable[[int], AsyncIterator[Told]]
-"""Given a seq: the events after it, as long as the connection lasts."""
+"""Seq -> the events after it, as long as the connection lasts."""
 
 _CLOSING = frozenset(("agent:model_finished", "agent:tool_result", "agent:interrupted"))
 _STREAM = StreamId("followed")
@@ -33,7 +33,7 @@ _STREAM = StreamId("followed")
 
 @takes_all_declared
 class Follower:
-    """One consumer of one session's events; `after` is the last seq it knows already."""
+    """One consumer of one session's events; `after` is the last known seq."""
 
     def __init__(self, after: Annotated[int, Meta(ge=-1)] = -1) -> None:
         self._seq = after
@@ -46,13 +46,13 @@ class Follower:
 
     @property
     def resume_after(self) -> int:
-        """The seq after which to connect anew; an entry told in part is told again, whole."""
+        """Return the seq after which to reconnect; a partly received entry is sent again."""
         return self._seq - 1 if self._has_more else self._seq
 
     def take(self, event: Told) -> Verdict:
-        """What `event` is; ``new`` is to be applied, after ``gap`` connect anew.
+        """Classify `event`: apply it if ``new``, reconnect after ``gap``.
 
-        Raises: ValueError when it is no event of a session.
+        Raises: ValueError if it is not an event of a session.
         """
         if not isinstance(event, Mapping):
             return self._durable(event) if isinstance(event, Event) else self._live(event)
@@ -62,10 +62,10 @@ class Follower:
     async def events(
         self, connect: Connect, *, broken: tuple[type[Exception], ...] = (ConnectionError,)
     ) -> AsyncIterator[Told]:
-        """The events that are new, over as many connections as it takes.
+        """Yield the new events, over as many connections as needed.
 
-        A connection ends by a loss, or by one of `broken`; `connect` is where to wait before the
-        next. Ends when a connection does.
+        A lost event, or an error in `broken`, ends a connection; `connect` is the place for a delay
+        before the next. Ends when a connection ends normally.
         """
         while True:
             try:
@@ -104,7 +104,7 @@ def _of_one_stream(event: LiveEvent | Snapshot) -> LiveEvent | Snapshot:
 
 
 def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
-    """What of an event on the wire says where it belongs."""
+    """Return the position of an event in wire form."""
     type_, seq = event.get("type"), event.get("sequenceNumber")
     index, of, n = event.get("index", 0), event.get("of"), event.get("n")
     if isinstance(type_, str) and isinstance(seq, int) and isinstance(index, int):
@@ -118,6 +118,6 @@ def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
 
 
 def _number_in(about: object) -> int:
-    """The seq of the entry `about`, -1 for none."""
+    """Return the seq of the entry `about`, -1 for none."""
     digits = about.rpartition("/")[2] if isinstance(about, str) else ""
     return int(digits) if digits.isdecimal() else -1

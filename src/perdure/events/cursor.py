@@ -1,4 +1,4 @@
-"""Where an observer stands: the position to resume from, and the check that nothing was missed."""
+"""The position of an observer: where to resume, and the check that no event was missed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from perdure.session.ids import StreamId
 class Cursor(msgspec.Struct, frozen=True):
     """An observer has seen everything up to and including `after`.
 
-    `after` is a seq where one session is watched, a position of the namespace where all are. It
-    never points into the middle of an entry's events: who stopped there is told all of them again.
+    `after` is a seq when one session is watched, a position of the namespace when all are. It never
+    points into the middle of an entry's events: an interrupted entry is sent again, complete.
     """
 
     after: int
@@ -22,18 +22,18 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 class Gaps:
-    """Finds missing live events: `n` must grow by one per call, snapshots set it anew."""
+    """Detects missing live events: `n` must grow by one per call, snapshots reset it."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[StreamId, int], int] = {}
 
     def missed_count(self, event: LiveEvent | Snapshot) -> int:
-        """How many live events of its call were lost before `event`; -1 when it is a repetition."""
+        """Return how many live events of its call were lost before `event`; -1 for a repetition."""
         key = (event.stream, event.of)
         if isinstance(event, Snapshot):
             self._last[key] = event.n
             return 0
-        # Whoever joins without a snapshot has missed what came before.
+        # An observer that starts without a snapshot has missed all earlier events.
         last = self._last.get(key, 0)
         if event.n <= last:
             return -1
@@ -41,5 +41,5 @@ class Gaps:
         return event.n - last - 1
 
     def close_call(self, stream: StreamId, of: int) -> None:
-        """The call is over: its numbers are not needed any more."""
+        """Drop the numbers of a call that ended."""
         self._last.pop((stream, of), None)

@@ -1,7 +1,7 @@
-"""What every event on the wire begins with, and live events before they have a number.
+"""The common head of all events on the wire, and live events before numbering.
 
-An event belongs to exactly one session or one flow. A draft that names both, or neither, is refused
-before it is numbered, so the numbers of those that follow have no gap.
+An event belongs to exactly one session or one flow. A draft with both or neither is rejected before
+numbering, so that it leaves no gap in the numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perdure.session.info import StreamKind
 
 
 class EventDraft(msgspec.Struct, frozen=True):
-    """A live event of the open call `of`, of `agent` with `model`, not numbered by the bus yet."""
+    """A live event of the open call `of`, of `agent` with `model`, without a number yet."""
 
     type: LiveType
     of: int
@@ -27,9 +27,9 @@ class EventDraft(msgspec.Struct, frozen=True):
 
     @property
     def stream(self) -> StreamId:
-        """The session or flow it belongs to.
+        """Return the session or flow it belongs to.
 
-        Raises: ValueError when it names both or neither.
+        Raises: ValueError if it names both or neither.
         """
         session, flow = self.session_id, self.flow_id
         if session is not None and flow is None:
@@ -40,7 +40,7 @@ class EventDraft(msgspec.Struct, frozen=True):
 
 
 def head_of(stream: StreamId, kind: StreamKind, type: str, at: int) -> dict[str, object]:
-    """The beginning of an event of `stream` on the wire.
+    """Return the first fields of an event of `stream` on the wire.
 
     Units: `at` is Unix milliseconds.
     """

@@ -1,7 +1,7 @@
-"""Values as plain JSON data, as events spell it: camelCase names, nothing for what is unset.
+"""Values as plain JSON data in the form of events: camelCase names, unset fields omitted.
 
-Only field names of our own values are respelled. What came from outside (arguments of a tool,
-metadata, parts of unknown types) is passed on as it is.
+Only field names of perdure's values are renamed. Outside data (arguments of a tool, metadata, parts
+of unknown types) is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from perdure.session.messages import UnknownPart
 
 
 def plain(value: object) -> object:
-    """`value` as JSON data.
+    """Return `value` as JSON data.
 
-    Shape: a value of ours is an object; its fields that are None or unset by default are left out.
+    Shape: a struct becomes an object; fields that are None or unset by default are omitted.
     """
     if isinstance(value, UnknownPart):
         return plain(value.raw)
@@ -30,7 +30,7 @@ def plain(value: object) -> object:
 
 
 def fields_of(value: msgspec.Struct) -> dict[str, object]:
-    """The fields of `value` as JSON data, preceded by its ``type`` if it is one of several."""
+    """Return the fields of `value` as JSON data, with its ``type`` first if it is tagged."""
     data: dict[str, object] = {}
     config = value.__struct_config__
     if config.tag is not None:
@@ -44,6 +44,6 @@ def fields_of(value: msgspec.Struct) -> dict[str, object]:
 
 
 def camel(name: str) -> str:
-    """`name`, written snake_case, in camelCase."""
+    """Return `name`, written snake_case, in camelCase."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -1,7 +1,7 @@
-"""The durable events of an entry, and every event as it goes over the wire.
+"""The durable events of an entry, and the wire form of every event.
 
-One entry, one or more events, always the same ones: no kind is silent, a kind of the future is told
-as ``log:entry``. Names and payloads follow Relavium's where it has one; ``docs/log-format.md``
+Each entry has one or more events, always the same ones: every kind has an event, and an unknown
+kind gives ``log:entry``. Names and payloads follow Relavium's if it has one; ``docs/log-format.md``
 lists all of them.
 """
 
@@ -31,22 +31,22 @@ Told = tuple[str, Payload]
 """Type and payload of one event."""
 
 _RETRYABLE = frozenset({"provider_rate_limit", "provider_unavailable", "tool_failed"})
-"""Failures of turns after which the same message may well be answered."""
+"""Failures of turns after which a retry of the same message may succeed."""
 
 _COMPACTING: Mapping[str, str] = {"threshold": "auto-threshold", "overflow": "auto-overflow"}
-"""Why a context is compacted, as observers are told where nobody asked for it."""
+"""Reasons for automatic compactions, as reported to observers."""
 
 _PREVIEWED: Mapping[str, str] = {"fs_write": "path", "process": "command", "egress": "host"}
-"""Action -> what of it is shown to whoever is asked."""
+"""Action -> the name of its preview in a question."""
 
 OTHER = "log:entry"
-"""Type of the event of an entry that this version cannot read."""
+"""Type of the event for an entry that this version cannot read."""
 
 
 def events_of(entry: Entry) -> tuple[Event, ...]:
-    """The events of `entry`: at least one.
+    """Return the events of `entry`: at least one.
 
-    Shape: every payload holds ``entryId``, and ``parentId`` or ``about`` where the entry has one.
+    Shape: every payload has ``entryId``, and ``parentId`` or ``about`` if the entry has one.
     """
     place = _place_of(entry)
     told = _told_by(entry)
@@ -66,7 +66,7 @@ def events_of(entry: Entry) -> tuple[Event, ...]:
 
 @takes_declared
 def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
-    """`event`, of a stream of `kind`, as JSON data.
+    """Return `event`, of a stream of `kind`, as JSON data.
 
     Shape: ``sessionId`` or ``flowId``, ``type``, ``timestamp``; a durable event has
     ``sequenceNumber`` (``index`` from the second event of an entry on, ``more`` where another
@@ -287,7 +287,7 @@ def _tokens_used(usage: Usage | None, model: str | None = None) -> dict[str, obj
 
 
 def _sign(payload: dict[str, object]) -> dict[str, object]:
-    """`payload` with its agent under the name that says so, and its attempt likewise."""
+    """Return `payload` with its agent and attempt under the names used on the wire."""
     if "agent" in payload:
         payload["nodeId"] = payload.pop("agent")
     if "attempt" in payload:
@@ -361,7 +361,7 @@ _SIMPLE: Mapping[str, str] = {
 }
 """Kind -> type of its event, whose payload is the fields of the body."""
 
-# The parameter of each function is the class of its kind's body, which no type can say.
+# Each function takes the body class of its kind, which the type system cannot express.
 _SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
     kinds.Compaction.kind: _on_compaction,
     kinds.BranchSummary.kind: _branch_summarized,
@@ -377,4 +377,4 @@ _SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
     ledger.ToolFinished.kind: _tool_finished,
     ledger.Trimmed.kind: _on_trim,
 }
-"""Kind -> function that tells its events, where a payload isn't the fields of the body."""
+"""Kind -> function that returns its events, if a payload is not the fields of the body."""

@@ -1,9 +1,9 @@
-"""What an observer is told.
+"""The events that observers receive.
 
-A durable `Event` is a projection of one log entry: same log, same events, for ever. A `LiveEvent`
-belongs to a call that is open right now (`of`: the seq of its ``model_called`` or
-``tool_started``) and is not kept; when it is missed, the `Snapshot` on reconnection, and in the end
-the durable event, say the same.
+A durable `Event` is a projection of one log entry: the same log always gives the same events. A
+`LiveEvent` belongs to a currently open call (`of`: the seq of its ``model_called`` or
+``tool_started``) and is not stored; the `Snapshot` after a reconnection, and finally the durable
+event, contain the same information.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Event(msgspec.Struct, frozen=True):
     """One durable event.
 
     Units: `at` is Unix milliseconds. Shape: `seq` is the entry's; `index` numbers the events of one
-    entry from 0, and `has_more` says that another follows; `payload` is plain data whose names are
+    entry from 0, and `has_more` tells that another follows; `payload` is plain data whose names are
     listed in ``docs/log-format.md``.
     """
 
@@ -41,9 +41,9 @@ LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 
 
 class LiveEvent(msgspec.Struct, frozen=True):
-    """One live event of an open call. `n` counts from 1 per `of`; a jump: one was missed.
+    """One live event of an open call. `n` counts from 1 per `of`; a gap means a missed event.
 
-    `agent` and `model` are whose words they are.
+    `agent` and `model` produced it.
     """
 
     stream: StreamId
@@ -57,9 +57,9 @@ class LiveEvent(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What an open call has produced so far; live events after it go on from `n`.
+    """The output of an open call so far; later live events continue from `n`.
 
-    Units: `at` is the Unix milliseconds of the newest event in it.
+    Units: `at` is the time of its newest event in Unix milliseconds.
     """
 
     stream: StreamId

@@ -1,4 +1,4 @@
-"""The JSON form of what the library returns, events included."""
+"""The JSON form of the library's return values, including events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wire(value: AnyEvent, kind: StreamKind = "session") -> dict[str, object]: ..
 def wire(value: object, kind: StreamKind = "session") -> object: ...
 @takes_declared
 def wire(value: object, kind: StreamKind = "session") -> object:
-    """Return `value`, an event or what another call returned, as JSON data.
+    """Return `value`, an event or another return value, as JSON data.
 
     Shape: an event, of a stream of `kind`, has ``sessionId`` or ``flowId``, ``type``,
     ``timestamp``; a durable event ``sequenceNumber`` (``index`` from the second event of an entry
@@ -41,7 +41,7 @@ def wire(value: object, kind: StreamKind = "session") -> object:
         return projection.wire(value, kind)
     result: list[object] = [None]
     waiting: list[tuple[object, Any, int | str]] = [(value, result, 0)]
-    while waiting:  # a loop: trees are deeper than Python's stack
+    while waiting:  # a loop: trees are deeper than Python's stack allows
         part, holder, place = waiting.pop()
         level = _level_of(part)
         if isinstance(level, dict):
@@ -58,7 +58,7 @@ def wire(value: object, kind: StreamKind = "session") -> object:
 
 
 def _level_of(value: object) -> str | float | dict[str, object] | list[object] | None:
-    """Return `value` as JSON but for what it contains. Raises: WrongArgument."""
+    """Return `value` as JSON without its nested values. Raises: WrongArgument."""
     if isinstance(value, Enum):
         return _level_of(value.value)
     if isinstance(value, str | int | None):

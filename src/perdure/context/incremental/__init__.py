@@ -1,1 +1,1 @@
-"""A context that grows with its branch: what one request was made of is kept for the next."""
+"""A context that grows with its branch: the work for one request is reused for the next."""

@@ -1,9 +1,8 @@
-"""What a window says, so kept that an entry appended to its branch costs what that entry holds.
+"""The messages of a window in a form where adding an entry costs only that entry's size.
 
-A `Conversation` is a value: it is extended, never changed. What makes the window another one than
-the longer one (the leaf moved, a compaction, one taken back, a pin) is not for `extended`: a new
-conversation is begun then. `build_context` is the definition; whatever the course of entries, the
-prompt of a conversation holds what the context of its window does.
+A `Conversation` is an immutable value; `extend` returns a new one. Changes other than added entries
+(a moved leaf, a compaction, an undone one, a pin) need a new conversation. `build_context` is the
+definition: for any sequence of entries, a conversation's prompt equals its window's context.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from perdure.session.ids import EntryId
 from perdure.session.messages import Message, Part, ToolResultPart
 
 MOST_OPEN = 3
-"""How many messages are looked at anew for every request before some of them are settled."""
+"""Number of messages processed for every request before some of them are settled."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """What a window says: what of it is `settled`, and what is still `open`.
+    """The messages of a window: the `settled` and the `open` ones.
 
-    `tail` is `open`, paired behind what is settled, and `sizes` are those of its messages. `leaf`
-    is where the branch ends, `state` what it has inherited there. `is_fresh` says that usage
-    reported from now on counts. `pins` and `pinned` are the window's, and `pinned_calls` the ids of
-    calls of which a result would be pinned, too.
+    `tail` is `open`, paired after the settled ones, and `sizes` are those of its messages. `leaf`
+    is the end of the branch, `state` its inherited state. `is_fresh`: usage reported from now on
+    counts. `pins` and `pinned` are the window's, and `pinned_calls` the ids of calls whose result
+    would be pinned too.
     """
 
     leaf: EntryId | None
@@ -54,9 +53,9 @@ class Conversation(msgspec.Struct, frozen=True):
     sizes: tuple[float, ...] = ()
 
     def extend(self, entries: Sequence[Entry]) -> Conversation | None:
-        """This, and `entries`, which follow its leaf and change nothing but by what they say.
+        """Return this conversation with `entries`, which follow its leaf and only add messages.
 
-        None where one of them may belong to what is pinned.
+        Returns None if one of them may belong to a pinned entry.
         """
         added: list[ContextMessage] = []
         pinned_calls = self.pinned_calls
@@ -67,7 +66,7 @@ class Conversation(msgspec.Struct, frozen=True):
             if pinned_calls:
                 if any(_call_of(part) in pinned_calls for part in message.parts):
                     return None
-                pinned_calls -= _calls_in(message)  # a result is of the newest call of its id
+                pinned_calls -= _calls_in(message)  # a result belongs to the newest call of its id
             added.append(ContextMessage(message, entry.id))
         conversation = self
         if pinned_calls is not self.pinned_calls:
@@ -76,7 +75,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
-    """What `window` says; with `history` "text_only" as `build_context` has it then."""
+    """Return the messages of `window`; `history` "text_only" as in `build_context`."""
     said = emit(window)
     empty = Conversation(
         leaf=window.leaf,
@@ -92,7 +91,7 @@ def conversation_of(window: ContextWindow, history: History = "full") -> Convers
 
 
 def _pinned_calls(window: ContextWindow) -> frozenset[str]:
-    """The ids of calls whose newest, as far as the window tells, is pinned."""
+    """Return the ids of calls whose newest occurrence in the window is pinned."""
     found: frozenset[str] = frozenset()
     for entry in (*window.pinned, *window.entries):
         message = readable_body(entry)
@@ -114,7 +113,7 @@ def _call_of(part: Part) -> str | None:
 def _with(
     conversation: Conversation, added: Sequence[ContextMessage], leaf: EntryId | None
 ) -> Conversation:
-    """`conversation` and the messages `added` after it, up to `leaf`."""
+    """Return `conversation` with the messages `added` after it, up to `leaf`."""
     whole = (*conversation.open, *added)
     settling = _settled_texts if conversation.history == "text_only" else _settled_with
     for settled, open_ in (settling(conversation, whole), (conversation.settled, whole)):
@@ -124,13 +123,13 @@ def _with(
             return msgspec.structs.replace(
                 conversation, leaf=leaf, settled=settled, open=open_, tail=tail, sizes=sizes
             )
-    # The result of a call that is settled: its round becomes another, and ids after it may.
+    # A result for a settled call changes its round, and maybe the ids after it.
     anew = msgspec.structs.replace(conversation, settled=Settled(), open=(), tail=Paired())
     return _with(anew, conversation.settled.said.whole(whole), leaf)
 
 
 _Settling = tuple[Settled, tuple[ContextMessage, ...]]
-"""What is settled, and what is left open."""
+"""The settled messages, and the open ones."""
 
 
 def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:
@@ -141,7 +140,7 @@ def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...])
     if follower is not None and follower.role != "tool" and _is_complete(conversation.tail):
         more, sizes = conversation.tail, conversation.sizes
         return settled.with_more(open_[:known], more, sizes), open_[known:]
-    # What comes next is about the newest of them, nearly always.
+    # The next message nearly always concerns the newest of them.
     places = range(len(open_) - 1, 0, -1)
     cut = next((n for n in places if open_[n].message.role != "tool" and is_sendable(open_[n])), 0)
     more = pair_after(open_[:cut], settled.calls, follower=open_[cut])
@@ -149,10 +148,10 @@ def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...])
 
 
 def _is_complete(tail: Paired) -> bool:
-    """Whether it stays as it is whatever message follows, unless that is a result."""
+    """Return True if no following message changes it, except a result."""
     if not tail.messages or tail.calls.owed:
         return False
-    return tail.messages[-1].message.role != "assistant"  # a failed one may be tried again
+    return tail.messages[-1].message.role != "assistant"  # a failed answer may be retried
 
 
 def _settled_texts(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:

@@ -1,7 +1,7 @@
-"""A sequence that is lengthened all the time and rarely read from its beginning.
+"""A sequence that is often extended and rarely read from its start.
 
-It is kept in layers, each at least as long as the next one: what is put on top is joined with the
-layers it has outgrown, so that an item is copied as often as the sequence has doubled since.
+It consists of layers, each at least as long as the next. New items are merged with the shorter
+layers before them, so that an item is copied once per doubling of the sequence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.session.sequences import Joined
 T = TypeVar("T")
 
 MOST_COPIED = 2_048
-"""Items up to which a sequence is copied into one tuple when it is read as a whole."""
+"""Up to this many items, a full read copies the sequence into one tuple."""
 
 
 class Layers(msgspec.Struct, Generic[T], frozen=True):
@@ -32,26 +32,26 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
             yield from layer
 
     def and_then(self, more: tuple[T, ...]) -> Layers[T]:
-        """These, and `more` after them."""
+        """Return these items, and `more` after them."""
         layers = list(self.layers)
         while layers and len(layers[-1]) <= len(more):
             more = layers.pop() + more
         return Layers((*layers, more)) if more else self
 
     def whole(self, more: tuple[T, ...] = ()) -> tuple[T, ...]:
-        """All of these, and `more` after them."""
+        """Return all items, and `more` after them."""
         for layer in reversed(self.layers):
             more = layer + more
         return more
 
     def concat(self, more: tuple[T, ...] = ()) -> Sequence[T]:
-        """All of these, and `more` after them; many are not copied."""
+        """Return all items, and `more` after them; long sequences are not copied."""
         if len(self) < MOST_COPIED:
             return self.whole(more)
         return Joined((*self.layers, more) if more else self.layers)
 
     def after(self, place: int) -> tuple[T, ...]:
-        """The items behind `place`; costs what it returns."""
+        """Return the items after `place`; the cost depends on the result only."""
         found: tuple[T, ...] = ()
         start = len(self)
         for layer in reversed(self.layers):

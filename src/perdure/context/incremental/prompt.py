@@ -1,4 +1,4 @@
-"""What of a conversation is sent: all of it, or what fits a budget."""
+"""The messages of a conversation to send: all of them, or those within a budget."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from perdure.context.validity import alternating, merge_neighbours, with_valid_e
 from perdure.session.messages import Message
 
 _MARGIN = 1 + 1e-9
-"""What is left of a budget where estimates are added up in another order."""
+"""Tolerance for estimates that are added up in another order."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
     """The messages of a request.
 
-    Shape: `messages` and `tokens` are as those of a `Context`; `dropped` counts the entries of the
-    messages that were left out. `call_ids` holds the ids of all calls in them, `handles` are those
-    of all media. `is_counted`: some of `tokens` was reported by a provider, who counted what is
-    around the messages too.
-    Units: `size` is what the messages take, in tokens, unscaled.
+    Shape: `messages` and `tokens` are as in `Context`; `dropped` counts the entries of the omitted
+    messages. `call_ids` holds the ids of all their calls, `handles` are those of all media.
+    `is_counted`: some of `tokens` was reported by a provider, including the rest of the request.
+    Units: `size` is the messages' size in tokens, unscaled.
     """
 
     messages: Sequence[Message]
@@ -45,7 +44,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class _Room(msgspec.Struct, frozen=True):
-    """What messages may take, and how many there may be."""
+    """Limits of the messages: tokens and count."""
 
     tokens: float
     messages: int | None
@@ -58,17 +57,17 @@ def prompt_of(
     scale: float = 1.0,
     max_messages: int | None = None,
 ) -> Prompt:
-    """What of `conversation` is sent; costs little more than what is still open of it.
+    """Return what of `conversation` to send; the cost depends mostly on its open part.
 
-    Where it does not fit it is trimmed, as by `build_context`; with `max_messages` also where it is
-    of more messages, the summary and what is pinned not counted.
+    A conversation over the budget is trimmed as by `build_context`; with `max_messages` also one
+    with more messages, without counting the summary and pinned ones.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     settled, tail, sizes = conversation.settled, conversation.tail.messages, conversation.sizes
     at, reported = newest_reported(tail)
     tokens = _tokens(settled, sizes, at, reported, scale)
     size = settled.size + sum(sizes)
-    # Each message's estimate is rounded up.
+    # Each message's estimate is rounded up, by less than one token.
     most = max(size * scale + len(settled.sizes) + len(sizes), tokens) * _MARGIN
     is_counted = bool(reported or settled.reported)
     if _is_long(conversation, max_messages) or (budget_tokens is not None and most > budget_tokens):
@@ -97,7 +96,7 @@ def _is_long(conversation: Conversation, max_messages: int | None) -> bool:
 
 
 def _tokens(settled: Settled, sizes: Sequence[float], at: int, reported: int, scale: float) -> int:
-    """The newest reported usage, and estimates for what stands behind it."""
+    """Return the newest reported usage, plus estimates for the messages after it."""
     if at >= 0:
         return reported + scaled_sum(sizes[at + 1 :], scale)
     unreported = settled.sizes.after(settled.reported_at)

@@ -1,8 +1,8 @@
-"""The part of a conversation that nothing which follows can change, in the form requests take.
+"""The part of a conversation that later messages cannot change, in request form.
 
-What is appended to a branch may still change the messages at its end: a result completes the round
-it belongs to, a second attempt replaces a failed one, neighbours of one role become one message.
-What stands before that is settled here, and never looked at again.
+A new entry may still change the messages at the end of a branch: a result completes its round, a
+retry replaces a failed answer, adjacent messages of one role are merged. Everything before that is
+settled here, and never processed again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from perdure.session.messages import MediaPart, Message, ToolResultPart
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The messages that are settled.
+    """The settled messages.
 
-    Shape: `said` are they as ``emitted``, `paired` as ``repaired`` has them, with `sizes` in
-    tokens, unscaled, in the same order and `size` their sum; `messages` are they as ``joined``, but
-    for `last`, which what follows may be joined to. `reported_at` is the place in `paired` of the
-    newest usage a provider reported, -1 without one, `reported` that usage in tokens. `handles` are
-    those of all media.
+    Shape: `said` are the messages in the form of ``emit``, `paired` in that of ``repair_pairs``,
+    with `sizes` in tokens, unscaled, in the same order and `size` their sum; `messages` are in the
+    form of ``merge_neighbours``, except `last`, which may be merged with later ones. `reported_at`
+    is the index in `paired` of the newest usage a provider reported, -1 without one, `reported`
+    that usage in tokens. `handles` are those of all media.
     """
 
     said: Layers[ContextMessage] = Layers()
@@ -47,9 +47,9 @@ class Settled(msgspec.Struct, frozen=True):
         paired: Paired,
         sizes: tuple[float, ...] | None = None,
     ) -> Settled:
-        """These, and `said` after them, which are `paired` when they stand there.
+        """Return these messages, followed by `said`, whose paired form is `paired`.
 
-        `sizes` are those of the messages that are `paired`, where they are known.
+        `sizes` are those of the messages in `paired`, if known.
         """
         sizes = sizes_of(paired.messages) if sizes is None else sizes
         together = merge_neighbours(self.before(paired.messages))
@@ -69,22 +69,22 @@ class Settled(msgspec.Struct, frozen=True):
         )
 
     def before(self, messages: Sequence[ContextMessage]) -> Sequence[ContextMessage]:
-        """`messages` behind the settled one they may be joined to."""
+        """Return `messages`, preceded by the settled one they may be merged with."""
         return messages if self.last is None else (self.last, *messages)
 
 
 def sizes_of(messages: Sequence[ContextMessage]) -> tuple[float, ...]:
-    """What each of `messages` takes. Units: tokens, unscaled."""
+    """Return the size of each of `messages`. Units: tokens, unscaled."""
     return tuple(unscaled_tokens(each.message) for each in messages)
 
 
 def scaled_sum(sizes: Iterable[float], scale: float) -> int:
-    """The estimates of messages of these `sizes`, added up."""
+    """Return the sum of the estimates for these `sizes`."""
     return sum(math.ceil(size * scale) for size in sizes)
 
 
 def newest_reported(messages: Sequence[ContextMessage]) -> tuple[int, int]:
-    """Place of the newest of `messages` with a reported usage, -1 without one, and that usage."""
+    """Return index and value of the newest reported usage in `messages`; index -1 if none."""
     for at in range(len(messages) - 1, -1, -1):
         reported = reported_tokens(messages[at].message)
         if reported:
@@ -93,7 +93,7 @@ def newest_reported(messages: Sequence[ContextMessage]) -> tuple[int, int]:
 
 
 def handles_in(messages: Iterable[Message]) -> frozenset[str]:
-    """The handles of all media in `messages`."""
+    """Return the handles of all media in `messages`."""
     found: set[str] = set()
     for message in messages:
         for part in message.parts:
