@@ -21,7 +21,7 @@ def detect_format(content: Content) -> Format | None:
     """Return the format of the session in `content`; None when no line shows one."""
     start = content.read(0, _BEGINNING_BYTES)
     for name, format in FORMATS.items():
-        if format.beginning is not None and format.beginning.match(start):
+        if format.is_beginning is not None and format.is_beginning(start):
             return cast("Format", name)
     for line in lines_in(content):
         if line.number > LINES_LOOKED_AT:
@@ -35,9 +35,9 @@ def detect_format(content: Content) -> Format | None:
 
 def has_line_of(content: Content, format: Format) -> bool:
     """Return whether a line of `content` is a record of `format`, wherever it is."""
-    beginning = FORMATS[format].beginning
-    if beginning is not None:
-        return beginning.match(content.read(0, _BEGINNING_BYTES)) is not None
+    is_beginning = FORMATS[format].is_beginning
+    if is_beginning is not None:
+        return is_beginning(content.read(0, _BEGINNING_BYTES))
     records = (fields_of(read_line(line.content).value) for line in lines_in(content))
     return any(fields is not None and _format_of(fields) == format for fields in records)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -26,14 +25,14 @@ class SourceFormat(msgspec.Struct, frozen=True):
     """How files of one program are recognized and read.
 
     `parse` reads a whole file, `reader` a file of lines, one line at a time. A file is of the
-    format when `beginning` matches its first bytes or `is_record` accepts one of its lines.
+    format when `is_beginning` accepts its first bytes or `is_record` one of its lines.
     """
 
     title: str
     parse: Parse
     reader: Make | None = None
     is_record: Callable[[Fields], bool] | None = None
-    beginning: re.Pattern[bytes] | None = None
+    is_beginning: Callable[[bytes], bool] | None = None
 
 
 FORMATS: Mapping[str, SourceFormat] = {
@@ -45,6 +44,6 @@ FORMATS: Mapping[str, SourceFormat] = {
     operator_words.FORMAT: SourceFormat(
         "Operator", operator.parse, operator.Reader, operator.is_record
     ),
-    opencode.FORMAT: SourceFormat("opencode", opencode.parse, beginning=opencode.BEGINNING),
+    opencode.FORMAT: SourceFormat("opencode", opencode.parse, is_beginning=opencode.is_beginning),
 }
 """Name -> format. Of two formats that accept a line, the first one wins."""

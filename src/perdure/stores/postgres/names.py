@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import LiteralString
 
+from perdure.errors import CorruptLog
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.stores.name_parts import LONG_NAME, end_of, is_renamed, parts_of
@@ -111,7 +112,11 @@ def wrong_names(parts: Iterable[Row], sessions: Iterable[Row]) -> Iterator[Probl
         count, mixed = kept.get(stream, (0, 0))
         kept[stream] = count + 1, mixed ^ hash(bytes(part))
     for id_, info in sessions:
-        right, mixed = parts_of(info_of_row(id_, info)), 0
+        try:
+            right, mixed = parts_of(info_of_row(id_, info)), 0
+        except CorruptLog:  # reported with its stream
+            kept.pop(id_, None)
+            continue
         for part in right:
             mixed ^= hash(part)
         if kept.pop(id_, (0, 0)) != (len(right), mixed):

@@ -38,8 +38,7 @@ from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
 
 FORMAT = "opencode"
-BEGINNING = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
-"""How an export begins."""
+_BEGINNING = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 
 _METADATA = ("version", "projectID", "slug")
 
@@ -173,3 +172,8 @@ def _fields_in(line: Line) -> Fields:
 
 def _created_at(info: Fields) -> int | None:
     return time_in(object_in(info, "time") or {}, "created")
+
+
+def is_beginning(start: bytes) -> bool:
+    """Return whether an export of opencode begins with `start`."""
+    return _BEGINNING.match(start) is not None
