@@ -279,7 +279,7 @@ def data_folder(environment: Mapping[str, str], platform: str) -> Path:
         return Path(chosen)
     home = environment.get("USERPROFILE" if platform == "win32" else "HOME")
     if not home:
-        raise ConfigError("no store is named and there is no home folder: set PERDURE_STORE")
+        raise ConfigError("no store is configured, and there is no home folder: set PERDURE_STORE")
     if platform == "win32":
         return Path(home, "AppData", "Local")
     if platform == "darwin":

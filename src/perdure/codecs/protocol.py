@@ -187,7 +187,7 @@ def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Sa
     """Return a record of an unknown type: a link of its branch, with all but its `envelope`."""
     kind = text_in(fields, "type") or "record"
     data = {key: value for key, value in fields.items() if key not in envelope}
-    return Said(Custom(f"{format}:{kind}", data), unknown=f"{kind!r} is kept without effect")
+    return Said(Custom(f"{format}:{kind}", data), unknown=f"{kind!r} is stored without effect")
 
 
 def unreadable_message(format: str, message: object, role: str | None, *, is_known: bool) -> Said:
@@ -195,4 +195,4 @@ def unreadable_message(format: str, message: object, role: str | None, *, is_kno
     body = Custom(f"{format}:message", message)
     if role is None or is_known:
         return Said(body, malformed="its message has no role or no content")
-    return Said(body, unknown=f"the role {role!r} is kept outside the context")
+    return Said(body, unknown=f"the role {role!r} is stored outside the context")

@@ -55,5 +55,5 @@ async def branch_told(environment: Environment, request: ModelRequest) -> Messag
 
     reply = await client_call(request.model, answered())
     if not is_usable_summary(reply.text):
-        raise MalformedResponse(request.model, "the summary is too short to stand for a branch")
+        raise MalformedResponse(request.model, "the summary is too short for a branch")
     return reply

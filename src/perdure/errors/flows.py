@@ -11,7 +11,7 @@ class FlowNotFound(SessionNotFound):
 
     def __init__(self, flow: str) -> None:
         super().__init__(flow)
-        self.args = (f"there is no flow {flow!r} here; Flows.list names those there are",)
+        self.args = (f"no flow {flow!r} here; Flows.list lists the flows",)
         self.flow = flow
 
 
@@ -23,7 +23,7 @@ class FlowExists(SessionExists):
         told = f"{flow!r} exists already: Flows.open continues it, if it is a flow"
         told = f"{told}; else choose another id"
         if is_erased:
-            told = f"{flow!r} was deleted and its id stays taken; choose another id"
+            told = f"{flow!r} was deleted and its id is reserved; choose another id"
         self.args = (told,)
         self.flow = flow
 

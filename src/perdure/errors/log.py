@@ -83,7 +83,7 @@ class UnsupportedVersion(SessionError):
     def __init__(self, kind: str, version: int, supported: int) -> None:
         super().__init__(
             f"{kind!r} entries of version {version} need a newer perdure (this one reads up to "
-            f"{supported}); upgrade perdure, the entry is kept as it is"
+            f"{supported}); upgrade perdure (the entry is unchanged)"
         )
         self.kind = kind
         self.version = version

@@ -40,7 +40,7 @@ class StoreExists(StoreError):
     code = "store_exists"
 
     def __init__(self, store: str, *, is_replaceable: bool = False) -> None:
-        other = ", or set what is there aside" if is_replaceable else ""
+        other = ", or move the existing store aside" if is_replaceable else ""
         super().__init__(
             f"{store} holds something already; name another place{other} (nothing was changed)"
         )

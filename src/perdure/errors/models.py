@@ -76,8 +76,8 @@ class MediaMissing(ModelError):
 
     def __init__(self, model: str, handle: str) -> None:
         reason = (
-            f"{handle}, which a message of the conversation shows, is not in the store or damaged; "
-            "Store.verify says more; to go on without it, branch off before that message"
+            f"{handle}, which a message of the conversation shows, is missing or damaged; "
+            "see Store.verify; to continue without it, branch off before that message"
         )
         super().__init__(model, reason)
         self.handle = handle

@@ -30,7 +30,7 @@ class NotImported(SessionNotFound):
         super().__init__(path)
         self.args = (f"{path} is not a session of this store; import it first",)
         if is_missing:
-            self.args = (f"there is no file {path}; check the path, or open the session by its id",)
+            self.args = (f"no such file: {path}; check the path, or open the session by its id",)
         self.path = path
 
 
@@ -43,8 +43,8 @@ class SessionExists(StoreError):
         reason = f"a session {stream!r} exists already; open it"
         if is_erased:
             reason = (
-                f"session {stream!r} was erased and its id stays taken; create it with "
-                "reuse_erased=True, which needs that it has no forks, erased ones included"
+                f"session {stream!r} was erased and its id is reserved; create it with "
+                "reuse_erased=True (not possible while it has forks, erased forks included)"
             )
         super().__init__(f"{reason}, or choose another id")
         self.stream = stream
@@ -184,8 +184,8 @@ class StoreSchemaForeign(StoreCorrupt):
     def __init__(self, store: str, reason: str) -> None:
         StoreError.__init__(
             self,
-            f"{store} was refused: {reason}; perdure did not make it so, and a schema can run "
-            "programs of its own: repair the store to keep its sessions only (nothing was changed)",
+            f"{store} was refused: {reason}; perdure did not create it, and a schema can contain "
+            "programs: repair the store to get its sessions only (nothing was changed)",
         )
         self.store = store
         self.reason = reason
@@ -298,8 +298,7 @@ class SearchIndexDamaged(StoreError):
 
     def __init__(self, store: str) -> None:
         super().__init__(
-            f"the search index of {store} is damaged; Store.reindex builds it anew from "
-            "the log, which it is no part of"
+            f"the search index of {store} is damaged; Store.reindex rebuilds it from the log"
         )
         self.store = store
 

@@ -23,7 +23,7 @@ class UnknownTool(ToolError):
 
     def __init__(self, tool: str, known: tuple[str, ...]) -> None:
         listed = ", ".join(known) or "none"
-        super().__init__(tool, f"there is no such tool; available: {listed}")
+        super().__init__(tool, f"unknown tool; available: {listed}")
         self.known = known
 
 

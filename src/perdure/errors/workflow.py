@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from perdure.errors.engine import ConfigError, FormatError
+
+_LINE = re.compile(r"^line (\d+): ")
 
 
 class InvalidWorkflow(FormatError):
@@ -13,7 +16,7 @@ class InvalidWorkflow(FormatError):
     code: ClassVar[str] = "invalid_workflow"
 
     def __init__(self, name: str, faults: tuple[str, ...]) -> None:
-        super().__init__(name, f"it is no workflow yet; put right: {'; '.join(faults)}")
+        super().__init__(name, f"invalid workflow: {'; '.join(faults)}")
         self.faults = faults
 
 
@@ -23,7 +26,7 @@ class InvalidAgentFile(ConfigError):
     code: ClassVar[str] = "invalid_agent_file"
 
     def __init__(self, name: str, faults: tuple[str, ...]) -> None:
-        super().__init__(f"{name}: it is no agent file yet; put right: {'; '.join(faults)}")
+        super().__init__(_located(name, faults))
         self.file = name
         self.faults = faults
 
@@ -34,6 +37,12 @@ class InvalidSettings(ConfigError):
     code: ClassVar[str] = "invalid_settings"
 
     def __init__(self, name: str, faults: tuple[str, ...]) -> None:
-        super().__init__(f"{name}: put right: {'; '.join(faults)}")
+        super().__init__(_located(name, faults))
         self.file = name
         self.faults = faults
+
+
+def _located(name: str, faults: tuple[str, ...]) -> str:
+    """Return the faults, each after its place: `config.toml:3: unknown key 'modle'`."""
+    placed = (_LINE.subn(r":\1: ", fault, count=1) for fault in faults)
+    return "; ".join(f"{name}{text}" if found else f"{name}: {text}" for text, found in placed)

@@ -81,7 +81,7 @@ def _without_erased(exported: Exported, entries: Iterable[Entry]) -> Exported:
     erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in entries)
     if not erased:
         return exported
-    warning = f"{erased} of its entries were erased: what they said is gone"
+    warning = f"{erased} of its entries were erased: their content is not in the file"
     return msgspec.structs.replace(exported, warnings=(*exported.warnings, warning))
 
 
@@ -170,7 +170,7 @@ def _doubts(clean: Redacted) -> list[str]:
     """What redaction could not look into."""
     found: list[str] = []
     if clean.unseen:
-        found.append(f"{clean.unseen} media were not looked into: they may show what was replaced")
+        found.append(f"{clean.unseen} media were not redacted: they may show the replaced values")
     if clean.dropped:
-        found.append(f"{clean.dropped} text files that held something to replace are left out")
+        found.append(f"{clean.dropped} text files with values to replace are left out")
     return found

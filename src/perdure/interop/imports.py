@@ -170,7 +170,7 @@ async def _restore(
             again=again,
         )
     except (InvalidEntry, InvalidParent) as error:
-        raise FormatError(content.name, f"it is no log: {error}") from error
+        raise FormatError(content.name, f"it is not a log: {error}") from error
 
 
 class _Work(msgspec.Struct, frozen=True):

@@ -350,13 +350,13 @@ class _Writer:
         lost.add_meta(entry)
         match body:
             case Unknown():
-                lost.add(f"{entry.kind} entry, kept outside the context")
+                lost.add(f"{entry.kind} entry, written outside the context")
             case Message():
                 is_shown = body.role in ("system", "context")
                 lost.add(f"message of role {body.role}, which becomes the user's", is_shown)
                 self._note_parts(body.parts, body.role)
                 is_filtered = body.stop_reason == "content_filter"
-                lost.add("answer that a filter stopped, told as an error", is_filtered)
+                lost.add("answer stopped by a filter, written as an error", is_filtered)
             case CustomMessage(in_context=False) if body.custom_type != BASH:
                 lost.add(OUTSIDE)
                 for part in body.parts:
@@ -397,12 +397,12 @@ class _Writer:
         self._lost.add_ids((entry.id for entry in session.tree), session.aliases, self._ids)
         self._lost.add_records(entry for entry in session.own if entry.id not in held)
         moves = sum(e.kind == LeafMoved.kind and e.id not in held for e in session.own)
-        self._lost.add("record of going back to an earlier entry", moves - self._moves_written)
+        self._lost.add("branch switch", moves - self._moves_written)
         self._lost.add_notes(session.own)
         texts = self._lost.texts()
         if base.content.find(b"\n") > MOST_HEADER_BYTES:
             texts.append(
                 f"its header has more than {MOST_HEADER_BYTES} bytes: `pi -c` passes over it"
             )
-        texts += [f"compaction {id} was taken back; for pi it is in force" for id in sorted(undone)]
+        texts += [f"compaction {id} was undone; in pi it stays in effect" for id in sorted(undone)]
         return texts

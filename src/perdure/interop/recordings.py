@@ -42,7 +42,7 @@ async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
     with FileContent(file) as content:
         format = await asyncio.to_thread(detection.detect_format, content)
         if format is None:
-            raise FormatError(str(file), "it is no session that perdure knows how to read")
+            raise FormatError(str(file), "not a recognized session file")
         if format == native.FORMAT:
             log = await asyncio.to_thread(LogFile, content)
             return await _native(store, log.header.id)

@@ -61,7 +61,7 @@ class Provider(msgspec.Struct, frozen=True):
         elsewhere = f"{self.url_variables[0]} for another server that speaks its protocol"
         if self.needs_key:
             return f"{install} and set {self.key_variables[0]} ({elsewhere})"
-        return f"{install}; it is looked for at {self.default_url} (set {elsewhere})"
+        return f"{install}; default address {self.default_url} (set {elsewhere})"
 
 
 def _own_server(name: str, title: str, port: int, prefix: str) -> Provider:

@@ -137,7 +137,7 @@ class ScriptedModel:
             if name == ECHO:
                 return echo(request)
             known = ", ".join(sorted({ECHO, *self._scenarios}))
-            raise ModelRefused(request.model, f"there is no such scenario; there are: {known}")
+            raise ModelRefused(request.model, f"unknown scenario; available: {known}")
         window = scenario.context_window
         if window is not None and (used := estimated_tokens(request, heard)) > window:
             reason = f"{used} tokens do not fit a window of {window}"

@@ -40,7 +40,7 @@ Durability = Literal["full", "normal"]
 def durability_of(text: str) -> Durability:
     """The durability that is called `text`. Raises: ConfigError when there is none."""
     if text not in ("full", "normal"):
-        raise ConfigError(f"there is no durability {text!r}: use full or normal")
+        raise ConfigError(f"unknown durability {text!r}: use full or normal")
     return "full" if text == "full" else "normal"
 
 

@@ -62,7 +62,7 @@ def program_of(name: str, path: str, tool: str) -> str:
         return name
     found = shutil.which(name, path=path)
     if found is None:
-        raise ToolUnavailable(tool, "there is no such program on this machine")
+        raise ToolUnavailable(tool, "no such program on this machine")
     return found
 
 
@@ -96,7 +96,7 @@ async def run_program(
     try:
         transport, watched = await _begun(starting)
     except FileNotFoundError:
-        raise ToolUnavailable(tool, "there is no such program on this machine") from None
+        raise ToolUnavailable(tool, "no such program on this machine") from None
     except (OSError, ValueError):
         raise ToolError(tool, "the program cannot be started") from None
     try:

@@ -174,7 +174,7 @@ class YamlReader:
         if node.kind != "str":
             self._unexpected(node, "text as a key")
         if node.text in found:
-            self.fault(node, f"{node.text!r} stands here twice")
+            self.fault(node, f"{node.text!r} is a duplicate key")
         return node.text
 
     def _plain(self, node: YamlNode) -> object:

@@ -20,7 +20,7 @@ def test_a_branch_moves_the_leaf_for_good(sample: World) -> None:
     assert again["moved"] is False
     assert head_of(sample) == head + 1
     assert (
-        "goes on already from entry 9 (assistant: There it is."
+        "already continues from entry 9 (assistant: There it is."
         in sample.ok("sessions", "branch", SAMPLE_ID, "9").out
     )
 
@@ -29,7 +29,7 @@ def test_a_branch_can_begin_before_the_first_entry(sample: World) -> None:
     assert sample.ok("sessions", "branch", SAMPLE_ID, "root", "--json").json["leaf"] is None
     assert sample.ok("sessions", "context", SAMPLE_ID, "--json").json["messages"] == []
     text = sample.ok("sessions", "branch", SAMPLE_ID, "root").out
-    assert text == f"{SAMPLE_ID} goes on already from before its first entry.\n"
+    assert text == f"{SAMPLE_ID} already continues from before its first entry.\n"
 
 
 def test_entries_are_named_by_number_by_id_and_by_the_id_they_had(sample: World) -> None:

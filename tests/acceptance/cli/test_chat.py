@@ -132,10 +132,10 @@ def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
     ended = world.ok("chat", stdin="first\nsecond\n/tree\n/nonsense\n/label\n/quit\nnever said\n")
     assert ended.out.index("“first”") < ended.out.index("“second”")
     assert "● user       first" in ended.out
-    assert "there is no command /nonsense" in ended.out
+    assert "unknown command /nonsense" in ended.out
     assert "/label ENTRY [TEXT]" in ended.out
     assert "never said" not in ended.out
-    assert f"perdure chat --session {only_session(world)}  goes on with it" in ended.out
+    assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
 
 def test_the_conversation_can_be_moved_named_and_compacted_while_talking(world: World) -> None:
@@ -153,7 +153,7 @@ def test_the_conversation_can_be_moved_named_and_compacted_while_talking(world: 
 
 def test_commands_before_anything_was_said_make_no_session(world: World) -> None:
     ended = world.ok("chat", stdin="/tree\n/branch 1\n/compact\n")
-    assert ended.out.count("nothing was said yet") == 3
+    assert ended.out.count("no messages yet") == 3
     assert world.ok("sessions", "list", "--json").json == []
 
 

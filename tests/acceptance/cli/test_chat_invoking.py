@@ -60,7 +60,7 @@ def test_one_turn_says_who_asks_what_and_how_it_is_answered(
 
     assert f"of an agent that session {parent} has invoked" in world.ok("inbox").out
     answered = world.ok("inbox", "answer", waiting["id"], "allow")
-    assert f"`perdure chat --session {parent}` goes on" in answered.out
+    assert f"`perdure chat --session {parent}` continues" in answered.out
     resumed = world.ok("chat", "--session", parent, *options[2:])
     assert "It is done." in resumed.out
     assert file_of(world).read_text(encoding="utf-8") == "the sea"

@@ -53,10 +53,10 @@ def test_an_export_of_perdure_stands_for_its_session(sample: World) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "told"),
     [
-        ("./missing.jsonl", 3, "there is no file or folder"),
-        ("missing.jsonl", 3, "there is no file or folder"),
+        ("./missing.jsonl", 3, "no such file or folder"),
+        ("missing.jsonl", 3, "no such file or folder"),
         ("./", 2, "is a folder"),
-        ("./store.db", 2, "no session"),
+        ("./store.db", 2, "not a recognized session"),
     ],
 )
 def test_what_is_no_recording_is_refused(sample: World, name: str, code: int, told: str) -> None:
@@ -272,7 +272,7 @@ def test_without_a_terminal_nothing_is_picked(imported: World) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert b"there is none here" in done.stderr
+    assert b"needs a terminal" in done.stderr
     assert imported.run("sessions", "pick").code == 2  # TERM is not set
     assert imported.run("chat", "--pick", "--continue").code == 2
 

@@ -48,7 +48,7 @@ def test_a_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -
     assert "thorough" not in branch.out
     usual = sample.ok("export", SAMPLE_ID, "--format", "markdown")
     assert "Quick one first please" not in usual.out
-    assert "6 entries of other branches are left out; add --all-branches" in usual.err
+    assert "6 entries of other branches left out; add --all-branches" in usual.err
     whole = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--all-branches")
     assert "Quick one first please" in whole.out
     assert "thorough" in whole.out

@@ -132,7 +132,7 @@ def test_a_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
     plain = run()
     assert plain.returncode == 1
     assert len(plain.stderr.splitlines()) == 1
-    assert "a fault in perdure" in plain.stderr
+    assert "a bug in perdure" in plain.stderr
     assert json.loads(run("--json").stderr)["error"]["code"] == "internal"
     traced = run(PERDURE_DEBUG="1").stderr
     assert "Traceback" in traced

@@ -102,7 +102,7 @@ def test_import_that_finds_nothing_exits_3(world: World) -> None:
     (world.folder / "empty").mkdir()
     ended = world.run("import", "empty")
     assert (ended.code, ended.out) == (3, "")
-    assert "there is no .jsonl file in empty" in ended.err
+    assert "no .jsonl file in empty" in ended.err
     as_json = world.run("import", "empty", "--json")
     assert (as_json.code, as_json.out, as_json.error["code"]) == (3, "", "nothing_to_import")
     flows = world.run("import", "empty", "--format", "a-society", "--json")

@@ -79,7 +79,7 @@ def test_erased_file_with_forks_is_imported_with_again_only(sample: World) -> No
 
 
 def test_a_policy_is_set_rehearsed_and_carried_out(sample: World) -> None:
-    assert "every session is kept" in sample.ok("store", "retention", "show").out
+    assert "no limits: every session is kept" in sample.ok("store", "retention", "show").out
     policy = sample.ok("store", "retention", "set", "--max-sessions", "0", "--json").json
     assert policy["max_sessions"] == 0
 

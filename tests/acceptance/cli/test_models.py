@@ -53,7 +53,7 @@ async def test_a_model_that_answers_is_told_with_its_time_and_tokens(tmp_path: P
         assert server.refused == []
     assert told.code == 0
     assert told.out.splitlines()[0] == "ok  openai:m said 'ready' (stop)"
-    assert "12 tokens in, 5 out; nobody knows the price" in told.out
+    assert "12 tokens in, 5 out; price unknown" in told.out
     assert (data["text"], data["usage"]["output_tokens"]) == ("ready", 5)
     assert 0 <= data["first_ms"] <= data["total_ms"]
 

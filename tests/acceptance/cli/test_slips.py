@@ -52,7 +52,7 @@ def test_a_model_without_a_provider_is_refused_when_it_is_named(world: World) ->
     config.write_text("[chat]\n\nmodel = 'gpt-5'\n")
     ended = world.run("chat")
     assert ended.code == 2
-    assert "line 3: 'gpt-5' names no provider and model: write provider:name" in ended.err
+    assert ":3: 'gpt-5' names no provider and model: write provider:name" in ended.err
     config.unlink()
     ended = World(world.folder, {"PERDURE_MODEL": "gpt-5"}).run("chat")
     assert ended.code == 2
@@ -108,7 +108,7 @@ def test_empty_file_is_reported_as_damaged_and_left_alone(world: World) -> None:
 
 def test_limits_are_told_as_they_are_typed(sample: World) -> None:
     told = sample.ok("store", "retention", "set", "--max-idle", "90d", "--max-bytes", "5GB").out
-    assert "sessions go, once nobody says a word, after" in told
+    assert "delete sessions without new messages after" in told
     assert "90d" in told
     assert "5GB" in told
     assert "idle s" not in told
@@ -124,7 +124,7 @@ def test_a_beginning_means_the_session_that_lives(sample: World) -> None:
     assert shown["id"] == row["id"]
 
 
-@pytest.mark.parametrize(("policy", "fate"), [("warn", "as it is"), ("redact", "masked")])
+@pytest.mark.parametrize(("policy", "fate"), [("warn", "unchanged"), ("redact", "masked")])
 def test_credential_typed_is_told_what_becomes_of_it(world: World, policy: str, fate: str) -> None:
     file = world.folder / "a.agent.yaml"
     text = "id: a\nmodel: scripted:echo\nsystem_prompt: hi\non_pasted: "

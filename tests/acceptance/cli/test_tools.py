@@ -108,7 +108,7 @@ def test_a_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
     says(world, "hello")
     assert world.run("grants", "revoke", session_of(world), "write_file x").code == 2
     assert world.run("grants", "revoke", session_of(world)).code == 2
-    assert "every call is asked for" in world.ok("grants", "list", session_of(world)).out
+    assert "every call needs approval" in world.ok("grants", "list", session_of(world)).out
 
 
 def test_chat_shows_the_whole_call_before_it_asks(world: World) -> None:
@@ -119,7 +119,7 @@ def test_chat_shows_the_whole_call_before_it_asks(world: World) -> None:
     assert "path = a.txt" in said
     assert f"file: {world.folder / 'a.txt'}" in said
     assert "before: 4 bytes, blake2b-256 " in said
-    assert "always: from now on in this session, without asking: write_file a.txt: " in said
+    assert "always: allow in this session without asking: write_file a.txt: " in said
     assert "answer allow, always, deny, or show to see all of it" in said
     assert said.count("| +line 299") == 1
     assert (world.folder / "a.txt").read_text() == content

@@ -114,7 +114,7 @@ def test_folder_that_is_missing_or_a_file_is_refused(shop: World) -> None:
         ended = shop.run(*words, "--cwd", "gone")
         assert (ended.code, ended.err) == (
             3,
-            "perdure: there is no file or folder gone; check the name\n",
+            "perdure: no such file or folder: gone\n",
         )
     assert newest(shop) == session
     assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'one'}."

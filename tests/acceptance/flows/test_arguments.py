@@ -55,7 +55,7 @@ def test_odd_arguments_exit_2_and_change_nothing(world: World, project: Path) ->
     for words in ODD:
         ended = world.run("flow", *words)
         assert (ended.code, ended.out) == (2, ""), (words, ended.out, ended.err)
-        assert "fault in perdure" not in ended.err, words
+        assert "bug in perdure" not in ended.err, words
         assert "JSON" not in ended.err, words
     assert flow(world, "show", "f", "--json").json == before
     assert {path for path in project.rglob("*") if "store.db" not in path.name} == found

@@ -57,7 +57,7 @@ def test_all_faults_of_a_workflow_are_told_with_their_lines(world: World) -> Non
         "  nodes:\n    - {id: a, role: owner}\n  edges: [{to: b}]\n"
     )
     told = flow(world, "validate", "bad.yaml", code=2).out
-    assert "bad.yaml: 2 to put right" in told
+    assert "bad.yaml: 2 errors" in told
     assert "line 3: 'nodez' is unknown here" in told
     assert "line 6: 'from' is missing" in told
 
@@ -146,7 +146,7 @@ def test_deleted_flow_is_imported_again_when_asked(project: World) -> None:
     assert "flow 'f' is in this store already" in project.run(*imports).err
     assert project.run(*imports, "--again").code == 4
     flow(project, "delete", "f", "--yes")
-    assert "'f' was deleted and its id stays taken" in flow(project, "run", *FIRST, code=4).err
+    assert "'f' was deleted and its id is reserved" in flow(project, "run", *FIRST, code=4).err
     for _ in range(2):
         told = project.run(*imports)
         assert (told.code, told.out) == (0, "f  nothing new  from one\n")

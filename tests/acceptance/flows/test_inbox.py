@@ -153,4 +153,4 @@ def test_ctrl_c_suspends_a_flow_and_says_how_to_go_on(project: World) -> None:
         running.kill()
         running.communicate()
     assert json.loads(project.run(*words).out)["runningNodes"] == ["owner-intake"]
-    assert "deleted f" in flow(project, "delete", "f", "--yes").out  # nobody is at work any more
+    assert "deleted f" in flow(project, "delete", "f", "--yes").out  # no role is at work any more

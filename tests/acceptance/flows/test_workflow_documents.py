@@ -86,7 +86,7 @@ def test_a_recorded_session_is_held_again_as_it_was(world: World, dialect: str) 
     world.ok("import", str(SAMPLE))
     world.ok("export", SAMPLE_ID, "--format", "workflow", "--dialect", dialect, "-o", "w.yaml")
     refused = flow(world, "validate", "w.yaml", code=2).out
-    assert "w.yaml: 1 to put right" in refused
+    assert "w.yaml: 1 error" in refused
     assert "run the workflow with `-m MODEL`" in refused
     ran = flow(world, "run", "w.yaml", "-m", "scripted:echo", "--id", "again", "--json")
     assert "agent 'exported-agent' is made for this run, with scripted:echo" in ran.err
@@ -292,7 +292,7 @@ def test_a_run_is_listed_shown_exported_and_deleted_as_any_flow(trip: World) -> 
     assert parse(exported.read_text()) == parse(DOCUMENT)
     again = flow(trip, "run", str(exported), "--input", "topic=tides", "--id", "g", "--json").json
     assert again["outputs"] == state["outputs"]
-    assert "begin it anew" in trip.run("import", "out", "--format", "a-society").err
+    assert "start it again" in trip.run("import", "out", "--format", "a-society").err
     record = str(trip.folder / ".perdure" / "records" / "f")
     deleted = {"flow": "f", "sessions": 3, "record_left": record}
     assert flow(trip, "delete", "f", "--yes", "--json").json == deleted

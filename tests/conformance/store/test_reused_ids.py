@@ -33,7 +33,7 @@ async def erased(handle: Store, id: str) -> str:
 async def test_id_of_an_erased_session_stays_taken(handle: Store) -> None:
     await erased(handle, "chat")
     for lazy in (False, True):
-        with pytest.raises(SessionExists, match="was erased and its id stays taken") as refused:
+        with pytest.raises(SessionExists, match="was erased and its id is reserved") as refused:
             await handle.create(id="chat", lazy=lazy)
         assert refused.value.is_erased
 

@@ -276,7 +276,7 @@ async def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path
             await flows.start(wrong, workspace=tmp_path)
         assert len(caught.value.faults) == 2
         roles = Graph("g", (FlowNode("owner-intake", "owner"),))
-        with pytest.raises(ConfigError, match="nobody looks back"):
+        with pytest.raises(ConfigError, match="no reflection"):
             await flows.start(LINE, workspace=tmp_path, feedback=FeedbackContext("update"))
         with pytest.raises(ConfigError, match="takes no inputs"):
             await flows.start(roles, workspace=tmp_path, inputs={"a": "b"})

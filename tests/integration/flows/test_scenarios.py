@@ -287,7 +287,7 @@ async def test_25_a_write_that_would_drop_a_node_that_worked_is_refused_unasked(
     assert (tmp_path / RECORD / "workflow.yaml").read_text() == before
     (result,) = (await (await flow.session("owner")).messages())[2].parts
     assert isinstance(result, ToolResultPart)
-    assert "the flow could not go on with that workflow.yaml" in result.text
+    assert "the flow could not continue with that workflow.yaml" in result.text
 
 
 async def test_25_an_owner_that_leaves_a_wrong_workflow_is_asked_to_put_it_right(

@@ -169,7 +169,7 @@ async def test_a_lease_that_cannot_be_read_stops_everybody(store: JsonlStore, fo
     (lease,) = files_below(folder / ".perdure" / "leases", "*")
     lease.write_bytes(b"{")
 
-    with pytest.raises(StoreUnavailable, match="no lease"):
+    with pytest.raises(StoreUnavailable, match="not a lease"):
         await store.acquire_lease(S, "you", 1000)
     with pytest.raises(StoreUnavailable):
         await append(store, S, said("x"))

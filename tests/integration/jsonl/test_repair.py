@@ -203,5 +203,5 @@ async def test_sound_files_are_left_alone_and_a_place_is_asked_for(
     for other in (f"{address}-more", "memory:"):  # cannot say that a body is gone
         with pytest.raises(ConfigError, match="sqlite:///FILE"):
             await repair(address, to=other)
-    with pytest.raises(ConfigError, match="name the other store"):
+    with pytest.raises(ConfigError, match="name that store"):
         await repair(address)

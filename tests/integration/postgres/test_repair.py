@@ -132,7 +132,7 @@ async def test_a_sound_store_is_left_alone(address: str, place: str, tmp_path: P
 async def test_it_needs_an_empty_place(address: str, place: str) -> None:
     await filled(address)
     execute(address, DAMAGE["a body changed"])
-    with pytest.raises(ConfigError, match="name the other store"):
+    with pytest.raises(ConfigError, match="name that store"):
         await repair(address)
     await filled(place)
     with pytest.raises(StoreExists):

@@ -72,7 +72,7 @@ def test_custom_record_of_ours_is_in_the_tree_only_if_it_says_so() -> None:
 def test_unknown_record_keeps_all_but_its_envelope() -> None:
     said = unknown_record("pi", {"type": "new", "id": "1", "x": 2}, ("type", "id"))
     assert said.body == Custom("pi:new", {"x": 2})
-    assert said.unknown == "'new' is kept without effect"
+    assert said.unknown == "'new' is stored without effect"
 
 
 def test_message_without_a_role_is_malformed_and_one_of_another_role_unknown() -> None:

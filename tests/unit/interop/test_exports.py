@@ -109,7 +109,7 @@ async def test_a_summary_that_was_erased_in_a_fork_is_counted(format: ExportForm
 
     exported = await export_session(store, header.id, format)
 
-    assert exported.warnings[-1] == "1 of its entries were erased: what they said is gone"
+    assert exported.warnings[-1] == "1 of its entries were erased: their content is not in the file"
     assert b"secret" not in exported.content
 
 

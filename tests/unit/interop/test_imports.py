@@ -179,7 +179,7 @@ async def test_a_file_of_ours_that_no_store_would_take_is_refused_as_a_file() ->
     content = (await export_session(store, report.session)).content
     spoilt = content.replace(b'"parent_id":"%b/1"' % V3.encode(), b'"parent_id":"elsewhere/1"')
     assert spoilt != content
-    with pytest.raises(FormatError, match="no log"):
+    with pytest.raises(FormatError, match="not a log"):
         await imported(empty_store(), spoilt)
 
 

@@ -90,7 +90,7 @@ async def test_what_perdure_keeps_beside_the_conversation_changes_nothing() -> N
     await append(store, new_side(SessionEnded()), stream=stream)
     export = await export_pi(store, stream)
     assert export.content == pi_file("v3.jsonl")
-    assert export.warnings == ("notes of perdure's own are left out: session_ended 1",)
+    assert export.warnings == ("not exported: perdure's own entries (session_ended 1)",)
 
 
 # -- an import that went on
@@ -275,14 +275,14 @@ async def test_leaf_move_that_is_written_is_not_reported_as_lost() -> None:
     await append(store, new_side(LeafMoved(first.id)))
     told = (await export_pi(store, S)).warnings
     assert records(await exported(store))[-1]["customType"] == LEAF_MARKER
-    assert not [each for each in told if "going back" in each]
+    assert not [each for each in told if "branch switch" in each]
 
     await append(store, new_tree(user("c")))  # nothing says any more that the leaf was moved
-    (lost,) = [each for each in (await export_pi(store, S)).warnings if "going back" in each]
-    assert lost.startswith("1 of: ")
+    (lost,) = [each for each in (await export_pi(store, S)).warnings if "branch switch" in each]
+    assert lost.startswith("not exported: ")
     await append(store, new_side(LeafMoved(first.id)))
-    (lost,) = [each for each in (await export_pi(store, S)).warnings if "going back" in each]
-    assert lost.startswith("1 of: ")
+    (lost,) = [each for each in (await export_pi(store, S)).warnings if "branch switch" in each]
+    assert lost.startswith("not exported: ")
 
 
 async def test_a_leaf_before_the_root_is_said_with_a_root() -> None:
@@ -311,7 +311,7 @@ async def test_what_pi_cannot_hold_is_told() -> None:
     (compaction,) = await append(store, new_tree(Compaction("sum")))
     await append(store, new_side(CompactionUndone(), compaction.id))
     warnings = " ".join((await export_pi(store, S)).warnings)
-    for told in ("message of role system", "unknown type", "compaction that was taken back"):
+    for told in ("message of role system", "unknown type", "undone compaction"):
         assert told in warnings
 
 

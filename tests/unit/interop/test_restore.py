@@ -223,7 +223,7 @@ async def test_what_is_no_log_at_its_end_leaves_nothing_behind() -> None:
         msgspec.structs.replace(bundle, entries=(*bundle.entries[:-1], bad))
     )
     store = empty_store()
-    with pytest.raises(FormatError, match="it is no log"):
+    with pytest.raises(FormatError, match="it is not a log"):
         await imported(store, content, bounds=PIECES)
     assert await store.sessions(scope="all") == []
 

@@ -147,7 +147,7 @@ async def test_where_the_script_ends_the_model_refuses() -> None:
 
 
 async def test_an_unknown_scenario_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ModelRefused, match="there are: echo, x"):
+    with pytest.raises(ModelRefused, match="available: echo, x"):
         await answer(scripted("sequence: [{text: a}]"), name="y")
 
 

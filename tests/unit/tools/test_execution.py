@@ -112,7 +112,7 @@ async def test_wrong_arguments_are_an_error_for_the_model() -> None:
 async def test_a_call_that_could_not_begin_has_no_duration() -> None:
     run = failed_run("fly", UnknownTool("fly", ("walk",)))
     assert (run.outcome, run.error_code, run.duration_ms) == ("error", "unknown_tool", None)
-    assert run.output == ToolOutput("fly: there is no such tool; available: walk", is_error=True)
+    assert run.output == ToolOutput("fly: unknown tool; available: walk", is_error=True)
 
 
 async def test_a_tool_that_takes_too_long_is_cancelled() -> None:

@@ -75,7 +75,7 @@ def test_all_faults_of_a_mapping_are_found() -> None:
     assert reader.faults == (
         "line 1: 'needed' is missing",
         "line 2: 'b' is unknown here (known: a, needed)",
-        "line 3: 'a' stands here twice",
+        "line 3: 'a' is a duplicate key",
         "line 4: expected text as a key, found a number",
         "line 4: '5' is unknown here (known: a, needed)",
     )

@@ -71,7 +71,7 @@ def test_a_file_that_fits_becomes_the_value() -> None:
         ("name: a\nlimit: much\n", "line 2: expected a whole number"),
         ("name: a\nis_open: 'yes'\n", "line 2: expected true or false"),
         ("name: a\nnames: {a: b}\n", "line 2: expected a whole number"),
-        ("name: a\nname: b\n", "line 2: 'name' stands here twice"),
+        ("name: a\nname: b\n", "line 2: 'name' is a duplicate key"),
     ],
 )
 def test_what_does_not_fit_is_told_with_its_line(text: str, fault: str) -> None:

@@ -40,10 +40,10 @@ SHOW = "show"
 """Typed instead of an answer, it prints all of a question."""
 
 HELP = """/tree                  the tree of this session
-/branch ENTRY          go on from another entry ("root": before the first)
-/label ENTRY [TEXT]    name an entry, or take its name away
-/compact [FOCUS]       let a summary stand for what is old
-/quit                  leave; the session can be resumed"""
+/branch ENTRY          continue from another entry ("root": before the first)
+/label ENTRY [TEXT]    label an entry, or remove its label
+/compact [FOCUS]       summarize older messages
+/quit                  exit; the session can be resumed"""
 
 
 class Conversation:
@@ -84,7 +84,7 @@ class Conversation:
         finally:
             self._lines.close()
             if self._chat is not None:
-                self._teller.remark(f"perdure chat --session {self._chat.id}  goes on with it")
+                self._teller.remark(f"perdure chat --session {self._chat.id}  continues it")
         return DONE
 
     def _greet(self) -> None:
@@ -144,7 +144,7 @@ class Conversation:
             if word in self._commands:
                 await self._commands[word](rest.strip())
             elif _is_command(word):
-                self._teller.remark(f"there is no command {word}; /help lists them")
+                self._teller.remark(f"unknown command {word}; /help lists the commands")
             else:
                 await self._say(line)
         except TurnFailed as error:
@@ -285,7 +285,7 @@ class Conversation:
 
     def _begin(self) -> Chat | None:
         if self._chat is None:
-            self._teller.remark("nothing was said yet")
+            self._teller.remark("no messages yet")
         return self._chat
 
     def _is_given(self, rest: str, usage: str) -> bool:

@@ -59,7 +59,7 @@ def list_grants(
         elif found:
             show_lines(safe(grant) for grant in found)
         else:
-            show("Nothing was granted: every call is asked for.")
+            show("No grants: every call needs approval.")
 
     return run(work)
 
@@ -98,7 +98,7 @@ def revoke(
         perdure grants revoke 01jd --all
     """
     if (grant is None) != is_all:
-        raise UsageMistake("name one grant, or take back --all")
+        raise UsageMistake("name a grant, or use --all")
 
     async def work() -> None:
         async with existing_store(store, namespace) as opened:

@@ -61,7 +61,7 @@ class ModelNotHere(ConfigError):
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(
-            f"the session goes on with {model}, which cannot be called here: {reason}; choose "
+            f"cannot call the model {model} of the session: {reason}; choose "
             "another with -m (-m scripted:echo works offline)"
         )
         self.model = model

@@ -21,10 +21,10 @@ from perdure.events.types import Event
 
 RESUMING = "going on with the turn that was interrupted"
 _PASTED = {
-    "warn": "your message holds what looks like a credential ({}); it is stored and sent as it is",
-    "redact": "your message held what looks like a credential ({}); it is stored and sent masked",
+    "warn": "your message seems to contain a credential ({}); it is stored and sent unchanged",
+    "redact": "your message seems to contain a credential ({}); it is stored and sent masked",
 }
-STOPPING = "stopping the turn; Ctrl-C again leaves it as it is"
+STOPPING = "stopping the turn; press Ctrl-C again to exit at once"
 
 
 def pasted_remark(text: str, chat: Chat) -> str | None:

@@ -118,7 +118,7 @@ def branch(
         else:
             moved = await handle.branch(target)
         await handle.info()
-        verb = "now goes on" if moved else "goes on already"
+        verb = "now continues" if moved else "already continues"
         data = {"leaf": handle.leaf, "moved": moved is not None}
         return data, f"{handle.id} {verb} from {await _place(handle)}."
 
@@ -181,7 +181,7 @@ def fork(
         place = await _place(made)
         return (
             {"session": made.id, "parent": origin.id, "leaf": made.leaf},
-            f"{made.id} shares {shared} with {origin.id} and goes on from {place}.",
+            f"{made.id} shares {shared} with {origin.id} and continues from {place}.",
         )
 
     return _change(session, work, store, namespace, as_json=as_json)

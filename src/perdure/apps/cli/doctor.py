@@ -236,7 +236,7 @@ def _content_check(facts: StoreInfo, found: Verification | None) -> Check:
 
 def _durability(facts: StoreInfo) -> Check:
     if facts.durability == "full":
-        return Check("durability", "ok", "full: what is acknowledged survives power loss")
+        return Check("durability", "ok", "full: commits survive power loss")
     return Check("durability", "warn", f"{facts.durability}: may lose the newest on power loss")
 
 

@@ -32,7 +32,7 @@ class PathNotFound(PerdureError):
     code: ClassVar[str] = "path_not_found"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"there is no file or folder {path}; check the name")
+        super().__init__(f"no such file or folder: {path}")
         self.path = path
 
 
@@ -77,7 +77,7 @@ class NothingToImport(PerdureError):
 
     def __init__(self, paths: Iterable[object], sought: str, hint: str = "") -> None:
         places = ", ".join(str(path) for path in paths)
-        told = f"nothing to import: there is no {sought} in {places}"
+        told = f"nothing to import: no {sought} in {places}"
         super().__init__(f"{told}; {hint}" if hint else told)
 
 
@@ -98,8 +98,8 @@ class NoTerminal(PerdureError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a session is picked at a terminal, and there is none here; `perdure sessions list` "
-            "names them, `perdure sessions search` finds what was said in them"
+            "picking a session needs a terminal; use `perdure sessions list` or"
+            " `perdure sessions search`"
         )
 
 

@@ -241,7 +241,7 @@ async def _resuming(store: Store, stream: StreamId) -> str:
     flow = stream if header.kind == "flow" else header.parent if header.origin == "role" else None
     if flow is not None:
         return f"If no process runs the flow, `perdure flow resume {flow}` continues it."
-    return f"`perdure chat --session {stream}` goes on with the turn."
+    return f"`perdure chat --session {stream}` continues the turn."
 
 
 def _data(waiting: WaitingQuestions) -> dict[str, object]:

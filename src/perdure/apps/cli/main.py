@@ -68,8 +68,8 @@ def _exit_code(words: list[str]) -> int:
         _debug()
         told = f"{type(error).__name__}: {error}"
         message = (
-            f"this is a fault in perdure, not in what you typed ({told}); please report it with "
-            "what the same command shows under PERDURE_DEBUG=1"
+            f"this is a bug in perdure ({told}); please report it with "
+            "the output of the same command under PERDURE_DEBUG=1"
         )
         show_failure("internal", shorten_echoes(message, words), as_json=as_json)
         return FAILED

@@ -190,5 +190,5 @@ def _usage_text(usage: Usage | None) -> str:
     if cached:
         counted += f", {cached:,} in its cache"
     if usage.cost_microcents is None:
-        return f"{counted}; nobody knows the price"
+        return f"{counted}; price unknown"
     return f"{counted}; ${usage.cost_microcents / MICROCENTS_PER_DOLLAR:.6f}"

@@ -174,5 +174,5 @@ def _report_misuse(message: str, called: Command) -> int:
         remark("\n".join(page_lines(called, width(), Style())))
         return USAGE
     message = _plain(message)
-    hint = "" if message.endswith("?") else "; add --help to see what is possible"
+    hint = "" if message.endswith("?") else "; see --help"
     raise UsageMistake(message.rstrip(".") + hint)

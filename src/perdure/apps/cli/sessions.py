@@ -255,7 +255,7 @@ def show_tree(
         show_lines(_foreign(lines, handle.id))
         show_lines(reports.children_lines(children, out_style()))
         if not lines:
-            show("Nothing was said in this session yet.")
+            show("This session has no messages yet.")
 
     return run(work)
 

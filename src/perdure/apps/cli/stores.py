@@ -86,8 +86,8 @@ def _info_lines(facts: StoreInfo) -> Iterator[str]:
 
 
 _DURABILITY = {
-    "full": "full: what is acknowledged survives power loss",
-    "normal": "normal: what is acknowledged survives kill -9, not power loss",
+    "full": "full: commits survive power loss",
+    "normal": "normal: commits survive kill -9, but not power loss",
     "none": "none: all of it ends with this process",
 }
 
@@ -108,7 +108,7 @@ def _encryption(facts: StoreInfo) -> str:
     if facts.is_encrypted:
         return f"encrypted with {facts.cipher}"
     if facts.durability == "none":
-        return "not needed: nothing of it is written down"
+        return "not needed: nothing is written to disk"
     return "plain: anybody who can read the file can read it all"
 
 

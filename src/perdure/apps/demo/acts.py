@@ -42,7 +42,7 @@ async def bring_in(stage: Stage, store: Store, file: Path) -> ImportReport:
         f"{count_of(report.messages, 'message')}"
     )
     if report.malformed:
-        stage.say(f"lines that nobody can read, kept as they are: {report.skipped}")
+        stage.say(f"unreadable lines, stored unchanged: {report.skipped}")
     unaccounted = await _unaccounted_lines(store, report, content)
     stage.claim("every line of the file is accounted for in the log", holds=not unaccounted)
     kept = await _kept_bytes(store, report)

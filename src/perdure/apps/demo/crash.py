@@ -128,14 +128,14 @@ async def read_the_evidence(play: Play, head: int) -> None:
     started = [entry for entry in entries if entry.kind == ToolStarted.kind]
     finished = [entry for entry in entries if entry.kind == ToolFinished.kind]
     stage.claim(
-        "the log holds the intent to run the tool, and no outcome: nobody knows, and it says so",
+        "the log contains the intent to run the tool, and no outcome",
         holds=len(started) == 1 and not finished,
     )
     stage.claim(f"the line is in {NOTEBOOK}", holds=lines_in(play.notebook) == 1)
     state = await play.store.backend.state(play.session.id)
     stage.claim("the turn is still open", holds=state.open_turn is not None)
     context = await play.session.context()
-    stage.claim("a model could be sent the history as it is", holds=is_answered(context))
+    stage.claim("the history is valid for a model", holds=is_answered(context))
 
 
 async def resume(play: Play, head: int) -> None:

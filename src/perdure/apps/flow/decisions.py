@@ -244,7 +244,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     if commands and tools:
         raise UsageMistake("--allow-command and --allow-tool are two decisions: make one")
     if mode is None and not commands and not tools:
-        raise UsageMistake("name a mode, or what to allow; add --help to see what is possible")
+        raise UsageMistake("name a mode or something to allow; see --help")
     if is_revoked and not commands and not tools:
         raise UsageMistake("--revoke needs --allow-command or --allow-tool: name what to revoke")
     return _decide(

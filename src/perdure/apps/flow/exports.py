@@ -138,6 +138,6 @@ def delete(
 
 def _confirm(what: str) -> None:
     if not sys.stdin.isatty():
-        raise UsageMistake("deleting cannot be taken back: add --yes to say that it is meant")
+        raise UsageMistake("deleting cannot be undone: add --yes to confirm")
     if not typer.confirm(f"Delete {what} for good?", err=True):
         raise UsageMistake("nothing was deleted")

@@ -135,7 +135,7 @@ def _graph(folder: Path, read: FlowFolder) -> Graph:
         raise FormatError(
             str(folder),
             f"its flow ran the workflow document {place}, and what that worked with is "
-            f"not in the folder; begin it anew with `perdure flow run {place}`",
+            f"not in the folder; start it again with `perdure flow run {place}`",
         )
     if read.workspace is not None:
         project = project_folder(read.workspace, read.run["projectNamespace"])

@@ -44,7 +44,7 @@ def init(
         perdure flow init --takeover  # then: perdure flow resume ID -m MODEL
     """
     if is_greenfield and is_takeover:
-        raise UsageMistake("a project is new or exists: keep one of --greenfield and --takeover")
+        raise UsageMistake("use only one of --greenfield and --takeover")
     mode: Mode | None = None
     if is_greenfield or is_takeover:
         mode = "greenfield" if is_greenfield else "takeover"

@@ -23,6 +23,7 @@ from perdure.apps.flow.picture.render import GraphFormat, render
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.output import (
+    count_of,
     out_style,
     remark,
     show,
@@ -220,7 +221,7 @@ class RoleNotFound(SessionNotFound):
     ) -> None:
         super().__init__(f"{flow}__{role}")
         if role in roles:
-            told = f"has not begun; there is something to see of: {', '.join(begun) or 'nobody'}"
+            told = f"has not begun; roles that have begun: {', '.join(begun) or 'nobody'}"
         else:
             told = f"is none of its roles; it has: {', '.join(roles)}"
         self.args = (f"flow {flow!r}: {role!r} {told}",)
@@ -284,6 +285,6 @@ def validate(
         found = graph_in(file, workspace, project)
         show_lines(render(found, "text", out_style(), width()))
         return DONE
-    show(f"{safe(str(file))}: {len(faults)} to put right")
+    show(f"{safe(str(file))}: {count_of(len(faults), 'error')}")
     show_lines(f"  {safe(fault)}" for fault in faults)
     return USAGE

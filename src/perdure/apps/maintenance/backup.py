@@ -110,7 +110,7 @@ def restore(
         logs = count_of(done.streams, "log")
         show(f"{safe(done.store)}: {entries} in {logs}, every hash checked")
         if done.aside is not None:
-            show(f"What was there before is kept in {safe(done.aside)}")
+            show(f"The previous store is now in {safe(done.aside)}")
 
     return run(work)
 

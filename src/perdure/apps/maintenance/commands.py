@@ -100,4 +100,4 @@ def _tell(plan: MigrationPlan, *, is_dry_run: bool) -> None:
     for step in plan.steps:
         show(f"  {safe(step)}")
     if is_dry_run:
-        show("Every step was tried and taken back: nothing was changed.")
+        show("Every step was tried and rolled back: nothing was changed.")

@@ -123,4 +123,4 @@ def copy_lines(report: CopyReport, target: str) -> Iterator[str]:
     if report.is_whole:
         yield "Every head hash was compared."
     else:
-        yield "Not everything was copied, see above; what is there is whole."
+        yield "Not everything was copied, see above. The copied sessions are complete."

@@ -182,11 +182,11 @@ def _tell(address: str, change: Change) -> None:
     if change.file is not None:
         show(f"It opens with PERDURE_KEY_FILE={safe(str(change.file.absolute()))}")
     if change.place == "keyring":
-        show("The key is in the keyring of this system, and is found there by itself.")
+        show("The key is in the keyring of this system; perdure finds it there.")
     for name in ("PERDURE_KEY", "PERDURE_KEY_FILE"):
         if change.place != "environment" and name in os.environ:
             show(f"{name} is set here and comes before a keyring: let it name the new key, or none")
-    show("Keep a copy of the key in a safe place: without it nobody can read the store.")
+    show("Keep a copy of the key in a safe place: without it the store cannot be read.")
 
 
 def _progress(done: int, total: int) -> None:

@@ -85,4 +85,4 @@ def _lines(done: RepairReport) -> Iterator[str]:
         names = ", ".join(safe(name) for name in done.changed)
         yield f"The hashes of {names} are others now, from the first lost entry on."
     if done.aside is not None:
-        yield f"The damaged store is kept in {safe(done.aside)}, with a report."
+        yield f"The damaged store is now in {safe(done.aside)}, with a report."

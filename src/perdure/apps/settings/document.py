@@ -60,14 +60,14 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     agent: Annotated[Text | None, Meta(description="The agent, by its id.")] = None
     thinking_level: ThinkingLevel | None = None
     approval: Annotated[
-        ApprovalMode | None, Meta(description="What is asked before something is done.")
+        ApprovalMode | None, Meta(description="The approval mode of tool calls.")
     ] = None
     fs_scope: Annotated[Scope | None, Meta(description="Where file tools may go.")] = None
     allowed_commands: Annotated[
         tuple[Text, ...] | None, Meta(description="Commands that may run; * and ? make patterns.")
     ] = None
     allowed_domains: Annotated[
-        tuple[Text, ...] | None, Meta(description="Hosts that may be asked.")
+        tuple[Text, ...] | None, Meta(description="Hosts that tools can contact.")
     ] = None
     turn_cap: Annotated[
         Annotated[int, Meta(ge=1, le=MOST)] | None, Meta(description="Turns of one session.")
@@ -87,7 +87,7 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         Meta(description="A model is sent the newest so many messages; 0: no limit."),
     ] = None
     auto_compact: Annotated[
-        bool | None, Meta(description="Whether what is old is summarised when it grows too long.")
+        bool | None, Meta(description="Whether a long context is compacted automatically.")
     ] = None
     compact_threshold: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,

@@ -145,7 +145,7 @@ class Configuration:
         Raises: ConfigError for a key that there is not.
         """
         if key not in BUILT_IN:
-            raise ConfigError(f"there is no setting {key!r}; there are: {', '.join(BUILT_IN)}")
+            raise ConfigError(f"unknown setting {key!r}; there are: {', '.join(BUILT_IN)}")
         said = Said(BUILT_IN[key], "built-in")
         others: list[Said] = []
         for layer in self._layers:
@@ -244,7 +244,7 @@ def _data(file: Path, text: str) -> dict[str, object]:
         at = _AT.search(said)
         line = (at[1] if at else None) or len(text.splitlines()) or 1
         what = _AT.sub("", said)
-        raise InvalidSettings(str(file), (f"line {line}: it is no TOML: {what}",)) from error
+        raise InvalidSettings(str(file), (f"line {line}: invalid TOML: {what}",)) from error
 
 
 def _invalid(

@@ -32,8 +32,7 @@ def faults_in(
                 if f"{table.text}.{key.text}" not in OF_PROJECTS:
                     nodes.fault(
                         key,
-                        f"a project cannot set {table.text}.{key.text}: what is cloned must not "
-                        f"choose for you; set it in {person_file}",
+                        f"a project cannot set {table.text}.{key.text}; set it in {person_file}",
                     )
     return nodes.faults
 

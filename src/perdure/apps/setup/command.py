@@ -128,5 +128,5 @@ def _to_type() -> Iterator[tuple[str, str]]:
         yield "perdure models", "what the models of a provider need"
     for place in _HISTORIES:
         if (Path("~").expanduser() / place).is_dir():
-            yield f"perdure import ~/{place}", "bring in what was said elsewhere"
+            yield f"perdure import ~/{place}", "import sessions of other programs"
     yield "perdure doctor", "is everything set up?"

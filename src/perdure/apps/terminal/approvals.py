@@ -56,14 +56,14 @@ def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterato
         yield from () if not word else (f"  Letters of several scripts, which look alike: {word}",)
     facts = {name: text for name, text in bound.items() if arguments.get(name) != text}
     if facts:
-        yield "  What you allow holds only while this stays as it is:"
+        yield "  Your answer is valid only while this does not change:"
     for name, text in facts.items():
         yield f"    {_plain(name)}: {_plain(text)}"
     if asked.diff:
         yield "  change:"
         yield from _block(asked.diff, limit)
     if asked.grant and "always" in asked.choices:
-        yield f"  always: from now on in this session, without asking: {_plain(asked.grant)}"
+        yield f"  always: allow in this session without asking: {_plain(asked.grant)}"
 
 
 def _argument(name: str, value: object, limit: int | None) -> Iterator[str]:

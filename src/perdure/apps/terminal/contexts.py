@@ -56,7 +56,7 @@ def context_lines(
     yield from _reasons(context, report, budget_tokens)
     if report.system_prompt is not None:
         yield ""
-        yield style.paint("system (what the agent was told at the start)", "system")
+        yield style.paint("system prompt", "system")
         yield safe(report.system_prompt)
     for each in context.messages:
         yield ""

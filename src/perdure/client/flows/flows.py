@@ -343,7 +343,7 @@ def _require_plain(
     if _by_dimension(configuring) != ("given", "given") or roles:
         raise ConfigError("a workflow document says itself what its agents work with")
     if feedback != STANDARD:
-        raise ConfigError("nobody looks back at a workflow document; leave out feedback")
+        raise ConfigError("a workflow document has no reflection; omit feedback")
 
 
 async def _unless_gone(flow: Flow, store: SessionStore) -> FlowState | None:

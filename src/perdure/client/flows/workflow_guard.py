@@ -31,7 +31,7 @@ def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge
         faults = () if now is None or text is None else _faults(now, text)
         if not faults:
             return judge(call, granted, bound)
-        told = f"{call.name}: the flow could not go on with that {WORKFLOW}: {'; '.join(faults)}"
+        told = f"{call.name}: the flow could not continue with that {WORKFLOW}: {'; '.join(faults)}"
         return Runs("refuse", told, error_code=ToolDenied.code)
 
     return looked_at

@@ -116,8 +116,8 @@ def _check_target(address: str, to: str | None) -> None:
         return
     if to.partition(":")[0] not in _HOLDING:
         raise ConfigError(
-            f"{to} cannot keep what is only half there: name sqlite:///FILE or postgresql://..., "
-            "and copy what you want from there"
+            f"{to} cannot store damaged sessions: name sqlite:///FILE or postgresql://..., "
+            "and copy sessions from there"
         )
     if address.startswith(SQLITE) and not to.startswith(SQLITE):
         raise ConfigError(
@@ -140,7 +140,7 @@ async def _elsewhere(
         if not isinstance(backend, SalvageService):
             raise Unsupported("repair", kind)
         if to is None:
-            reason = "is repaired into another store, and left as it is: name the other store"
+            reason = "is repaired into another store: name that store"
             raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
         if (await backend.verify(on_progress)).is_ok:
             return RepairReport(
@@ -182,7 +182,7 @@ async def _write_repaired(
         try:
             await target.receive(sealed, [each async for each in contents.of(sealed)])
         except PerdureError as error:
-            losses.append(Problem(stream, None, f"it could not be kept ({error})"))
+            losses.append(Problem(stream, None, f"it could not be saved ({error})"))
         report(done, len(found.streams))
     problems = (await target.verify(on_progress)).problems
     for problem in problems:

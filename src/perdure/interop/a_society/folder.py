@@ -290,7 +290,7 @@ def _input(call: Mapping[str, Any]) -> Data:
 def _object(path: Path, root: Path) -> Data:
     found = _json(path, root)
     if not isinstance(found, dict):
-        raise FormatError(str(path), "it is no JSON object")
+        raise FormatError(str(path), "it is not a JSON object")
     return _data(cast("object", found))
 
 
@@ -309,7 +309,7 @@ def _json(path: Path, root: Path) -> Any:
         reason = f"it cannot be read ({error.strerror or type(error).__name__})"
         raise FormatError(str(path), reason) from error
     except (ValueError, RecursionError) as error:
-        raise FormatError(str(path), f"it is no JSON ({error})") from error
+        raise FormatError(str(path), f"it is not JSON ({error})") from error
 
 
 def _check_type(value: object, type: Any, path: Path) -> Any:

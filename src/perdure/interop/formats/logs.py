@@ -72,7 +72,7 @@ class LogFile:
     def check(self) -> None:
         """Raises: FormatError when no store would take it."""
         if self._refusal is not None:
-            raise FormatError(self._content.name, f"it is no log: {self._refusal}")
+            raise FormatError(self._content.name, f"it is not a log: {self._refusal}")
 
     def _note(self, entry: Entry, offset: int, line: bytes) -> None:
         self._offsets.append(offset)

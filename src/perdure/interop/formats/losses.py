@@ -29,12 +29,12 @@ UNKNOWN_PART = "part of an unknown type"
 WITHHELD = "thinking that its provider withheld"
 MISPLACED = "part that a message of its role cannot hold"
 MEDIUM = "medium, named only"
-OUTSIDE = "message outside the context, kept as state of an extension"
+OUTSIDE = "message outside the context, written as extension state"
 
-UNDONE = "compaction that was taken back, kept outside the context"
+UNDONE = "undone compaction, written outside the context"
 
-DEEP = "value nested too deeply, told as text"
-HALF = "line that was read half-written and says something else by now, left out"
+DEEP = "value nested too deeply, written as text"
+HALF = "line that was imported half-written and has changed since"
 
 _LEFT_OF_A_FILE = f'"type":"{REDACTED}"'.encode()
 _HELD_NOTES = frozenset(
@@ -79,7 +79,7 @@ class Losses:
     def add_meta(self, entry: Entry, held: Collection[str] = ()) -> None:
         """Count what the source says of the message `entry`, but for what is `held`."""
         for name in meta_of(entry.body):
-            self.add(f"{name!r}, said beside a message", name not in held)
+            self.add(f"message field {name!r}", name not in held)
 
     def add_ids(
         self,
@@ -90,26 +90,26 @@ class Losses:
         """Count the foreign ids of entries of `tree` that the file, by `held`, calls otherwise."""
         ids = frozenset(tree)
         lost = sum(entry in ids and held.get(entry) != alias for alias, entry in aliases.items())
-        self.add("id by which another program knows an entry", lost)
+        self.add("foreign id of an entry", lost)
 
     def add_records(self, entries: Iterable[Entry]) -> None:
         """Count the records of the source beside the conversation among `entries`."""
         bodies = (entry.body for entry in entries if entry.kind == ImportedRecord.kind)
         found = sum(_LEFT_OF_A_FILE not in body for body in bodies)
-        self.add("record of its source beside the conversation", found)
+        self.add("record outside the conversation", found)
 
     def add_header(self, header: StreamHeader) -> None:
         """Count what `header` says and a file that is written anew does not."""
         if header.parent is not None:
-            self.add("session that it was begun from")
+            self.add("origin of the session")
         if header.origin == "subagent":
-            self.add("mark that an agent had the session")
+            self.add("mark of a subagent's session")
         metadata = header.metadata or {}
         described = fields_of(metadata.get(IMPORT)) or {}
         names = [name for name in described if name not in _PLACE]
         names += [name for name in metadata if name not in (IMPORT, REDACTED)]
         for name in names:
-            self.add(f"{name!r}, said of the session")
+            self.add(f"session field {name!r}")
 
     def add_notes(self, entries: Iterable[Entry]) -> None:
         """Count the notes of perdure's own among `entries`, which no format has a record for."""
@@ -121,8 +121,12 @@ class Losses:
 
     def texts(self) -> list[str]:
         """All of it, in words."""
-        texts = [f"{count} of: {what}" for what, count in sorted(self._counts.items()) if count]
+        texts = [
+            f"not exported: {what} ({count})"
+            for what, count in sorted(self._counts.items())
+            if count
+        ]
         if self._notes:
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self._notes.items()))
-            texts.append(f"notes of perdure's own are left out: {kinds}")
+            texts.append(f"not exported: perdure's own entries ({kinds})")
         return texts

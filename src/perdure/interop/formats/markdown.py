@@ -169,11 +169,11 @@ def _entry(
 def _note(transcript: Transcript, line: TranscriptLine) -> str:
     if line.role == "compaction":
         if line.is_undone:
-            return "Taken back: it hides nothing."
+            return "Undone: it hides nothing."
         kept = line.first_kept
         if kept is None or not transcript.lines[kept].number < line.number:
-            return "For the model it stands in place of everything before it."
-        return f"For the model it stands in place of everything before entry {kept}."
+            return "For the model it replaces everything before it."
+        return f"For the model it replaces everything before entry {kept}."
     if line.role in ("custom", "custom_message") and line.name:
         return plain(line.name) + (", never sent to a model" if line.is_outside else "")
     return ""

@@ -207,12 +207,12 @@ def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
     found = lost.texts()
     if left:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left.items()))
-        found.append(f"{left.total()} side entries are left out ({kinds})")
+        found.append(f"{left.total()} side entries left out ({kinds})")
     if is_branch:
         path = {entry.id for entry in branch_of(bundle, standing_of(bundle).leaf)}
         others = sum(e.lane == "tree" and e.id not in path for e in bundle.entries)
         if others:
-            found.append(f"{others} entries of other branches are left out; add --all-branches")
+            found.append(f"{others} entries of other branches left out; add --all-branches")
     return found
 
 

@@ -154,7 +154,7 @@ def _is_unended(error: Exception, *, has_begun: bool) -> bool:
 
 def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> ModelError:
     status, said = error.status_code, _provider_message(error)
-    reason = redact_text(f"HTTP {status}: {said or 'no further word'}", secrets)
+    reason = redact_text(f"HTTP {status}: {said or 'no message'}", secrets)
     if status in _CREDENTIALS:
         return CredentialsRefused(model, reason, status)
     if isinstance(error, ModelQuotaExceededError):

@@ -61,7 +61,7 @@ class FileGuard:
         told = f"{what} was replaced by another one while it was open; open it again"
         if not is_there:
             told = (
-                f"{what} was removed while it was open, and what is written now would be lost: put "
+                f"{what} was removed while it was open, so new entries would be lost: put "
                 "it back, or restore a backup, and open it again"
             )
         return told if is_store else f"{told}; {OTHER_LIBRARY}"

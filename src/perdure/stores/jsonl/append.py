@@ -178,7 +178,7 @@ def write_batch(
     path = _create(shelf, batch, content) if log is None else _extend(shelf, log, content)
     after = shelf.log(stream)
     if after is None:
-        raise StoreUnavailable(str(path), "the session's file was taken away")
+        raise StoreUnavailable(str(path), "the file of the session was removed")
     feed.extend_soon(stream, after.head, after.path)
 
 

@@ -287,7 +287,7 @@ class StoreCopy:
         if here.hash != share.hash:
             raise CopyConflict(stream, here.head)
         if standing.origin is None and len(whole.entries) <= standing.head:
-            raise CorruptLog(stream, len(whole.entries), "it is not there any more")
+            raise CorruptLog(stream, len(whole.entries), "it no longer exists")
         outcome: StreamOutcome = "sealed anew" if share.commits or before is None else "present"
         added = len(whole.entries) - len(have)
         return CopiedStream(stream, outcome, added, here.hash.hex(), reason)
@@ -317,9 +317,7 @@ class StoreCopy:
 
 def _left_out(stream: StreamId, before: StreamState | None) -> CopiedStream:
     if before is None:
-        return CopiedStream(
-            stream, "erased", reason="it was erased; the target keeps nothing of it"
-        )
+        return CopiedStream(stream, "erased", reason="it was erased, so nothing was copied")
     why = "it was erased since it was copied: erase it in the target, too"
     return CopiedStream(stream, "conflict", reason=why)
 

@@ -163,7 +163,7 @@ class _Stream:
             return header
         leaf = header.fork.leaf
         if self._origin_hash(header) is None or (leaf is not None and leaf not in self._seen):
-            self._lose(None, "what it was forked from is gone; its own entries are kept")
+            self._lose(None, "its origin is missing; its own entries are kept")
             return msgspec.structs.replace(header, fork=None, parent=header.fork.stream)
         return header
 

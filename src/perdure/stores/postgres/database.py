@@ -314,7 +314,7 @@ class Database:
             ) as db:
                 row = await (await db.execute(_HOLDER)).fetchone()
         if row is None:
-            return "others kept the session locked for too long; try again"
+            return "other processes kept the session locked for too long; try again"
         pid, name, host, since = row
         return (
             f"the connection of {name or 'another program'} from {host} (server process {pid}) "

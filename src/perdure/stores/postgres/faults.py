@@ -65,7 +65,7 @@ MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
     ),
     (errors.TooManyConnections, _unavailable("the server has no connection left")),
     (errors.OutOfMemory, _unavailable("the server has no memory left")),
-    (errors.LockNotAvailable, _unavailable("others kept the session locked for too long")),
+    (errors.LockNotAvailable, _unavailable("other processes kept the session locked for too long")),
     (errors.QueryCanceled, _unavailable("the server took too long (statement_timeout)")),
     (errors.DeadlockDetected, _unavailable("too many others wrote to the same sessions")),
     (errors.InvalidPassword, _unavailable("the server refuses this user or password")),

@@ -98,7 +98,7 @@ def info_of_row(stream: str, info: bytes) -> SessionInfo:
     try:
         return _info.decode(info)
     except msgspec.MsgspecError as error:
-        raise CorruptLog(stream, EMPTY, "what is kept about it is damaged") from error
+        raise CorruptLog(stream, EMPTY, "its stored state is damaged") from error
 
 
 def header_of_row(stream: str, header: bytes) -> StreamHeader:

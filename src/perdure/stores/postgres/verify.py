@@ -278,7 +278,7 @@ class _StreamCheck:
         """Find every fault of the stream; they are in `found`."""
         rows = self._check.rows(ask_streams(self._check.namespace, [self._id]))
         if not rows:
-            self._report(None, "what is kept about it as a whole is gone")
+            self._report(None, "its stored state is missing")
             return ()
         try:
             self._look_at(stream_of(rows[0]))

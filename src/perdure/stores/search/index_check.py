@@ -17,7 +17,7 @@ from perdure.stores.search.index_keys import text_of
 from perdure.stores.search.rows import IndexedLog, IndexReader, LooseRow, Mark, PartRow, part_row
 from perdure.stores.verification import Steps
 
-REMEDY = "Store.reindex builds the index anew"
+REMEDY = "Store.reindex rebuilds the index"
 
 SOME = 500
 """Texts that are in memory at a time, beside those of a part."""
@@ -91,12 +91,12 @@ def _in_pieces(positions: list[int]) -> Iterator[Sequence[int]]:
 def _problem(position: int, found: Found | None) -> Problem:
     if found is not None:
         return _difference(found)
-    text = f"the search index holds words of what is not in the log (row {position}); {REMEDY}"
+    text = f"the search index contains words of no entry of the log (row {position}); {REMEDY}"
     return Problem(None, None, text)
 
 
 def _difference(found: Found) -> Problem:
     seq = None if found.entry is None else found.entry.seq
     what = "its title" if found.entry is None else "it"
-    text = f"{what} is not in the search index as it is in the log; {REMEDY}"
+    text = f"{what} differs from the log in the search index; {REMEDY}"
     return Problem(found.stream, seq, text)

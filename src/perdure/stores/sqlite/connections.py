@@ -57,7 +57,7 @@ LOG_FILES = ("-wal", "-shm")
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
-_NO_DATABASE = "it is no SQLite database, nor one that perdure encrypted"
+_NO_DATABASE = "it is not an SQLite database, nor one that perdure encrypted"
 _FOREIGN = "it is the database of another program"
 
 
@@ -224,9 +224,9 @@ def locate_site(path: Path, *, key: StoreKey | None) -> Site:
     if path.is_dir():
         raise NotAStore(str(path), "it is a folder")
     if path.exists() and not path.is_file():  # a device is as empty as a new file, and everybody's
-        raise NotAStore(str(path), "it is no file but a device or a pipe")
+        raise NotAStore(str(path), "it is not a file but a device or a pipe")
     if not path.exists():
-        raise NotAStore(str(path), "there is no such file")
+        raise NotAStore(str(path), "no such file")
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(str(path), "this user may not read it")
     _check_file(path, key)

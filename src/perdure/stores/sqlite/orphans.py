@@ -80,6 +80,6 @@ def _lease_problems(
             stream, None, f"its lease is held by {owner} under epoch {epoch}, which is none"
         )
     if owner is None and until != 0:
-        yield Problem(stream, None, "its lease runs, and nobody holds it")
+        yield Problem(stream, None, "its lease is active, but has no owner")
     if partial is not None and open_turn is None:
-        yield Problem(stream, partial, "a part of an answer is kept that no open turn asked for")
+        yield Problem(stream, partial, "a partial answer belongs to no open turn")

@@ -149,7 +149,7 @@ def _edited(
     Raises: ToolError when it cannot be done.
     """
     if not found.is_there:
-        raise ToolError(tool_name, "there is no such file; write_file makes one")
+        raise ToolError(tool_name, "no such file; write_file creates it")
     try:
         text = text_in(found.content)
     except ValueError as error:
@@ -233,7 +233,7 @@ def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
                 os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) & 0o777)
             os.fsync(file.fileno())
         if _identity(_before(place)) != _identity(before):
-            raise OSError(errno.EBUSY, "it was changed by somebody else meanwhile")
+            raise OSError(errno.EBUSY, "another program changed it meanwhile")
         os.replace(spare, place.name, src_dir_fd=place.parent, dst_dir_fd=place.parent)
     except BaseException:
         os.unlink(spare, dir_fd=place.parent)

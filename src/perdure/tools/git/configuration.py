@@ -29,7 +29,7 @@ _NOT_WAITING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 class Included(msgspec.Struct, frozen=True):
     """A file that a configuration includes: the key and value that name it, and what is in it.
 
-    `content` is None where there is no such file.
+    `content` is None if the file is missing.
     """
 
     setting: Setting
@@ -121,7 +121,7 @@ def _bare_environment(path: str) -> Mapping[str, str]:
 def _parsed(content: bytes, path: str) -> Iterator[Setting]:
     program = shutil.which("git", path=path)
     if program is None:
-        raise ToolUnavailable("git", "there is no such program on this machine")
+        raise ToolUnavailable("git", "no such program on this machine")
     try:
         done = subprocess.run(  # noqa: S603 - fixed arguments; the content is read from stdin
             (program, "config", "--file", "-", "--no-includes", "--list", "-z"),

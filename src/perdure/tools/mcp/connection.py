@@ -161,7 +161,7 @@ class Connection:
             return ToolUnavailable(tool, message)
         if code in link.transports.lost or message == _BROKEN:
             message = "the server ended while the tool ran" if link.is_over else message
-            return ToolLost(tool, f"{message}; nobody knows whether it took effect")
+            return ToolLost(tool, f"{message}; it may have taken effect")
         return ToolError(tool, message)
 
 

@@ -64,7 +64,7 @@ def test_each_advice_replaces_a_text_of_the_library(call: str) -> None:
         (errors.TurnOpen("s", 3), "Runtime.resume", "with `perdure chat --session s`, or give"),
         (errors.TurnOpen("s", 3), "Session.abandon_turn", "with `perdure sessions abandon s`"),
         (errors.QuestionNotFound("q"), "Store.questions", "`perdure inbox` lists"),
-        (errors.FlowNotFound("f"), "Flows.list", "`perdure flow list` names"),
+        (errors.FlowNotFound("f"), "Flows.list", "`perdure flow list` lists"),
         (errors.FlowExists("f"), "Flows.open", "`perdure flow resume f` continues it"),
         (
             errors.FlowRefusal("f", "no", is_waiting=True),
@@ -75,7 +75,7 @@ def test_each_advice_replaces_a_text_of_the_library(call: str) -> None:
         (errors.SessionHasForks("s", ("a",)), 'forks="erase"', "or --with-forks to erase them"),
         (errors.CorruptLog("s", 1, "x"), "Store.verify", "run `perdure store verify` for all"),
         (errors.StoreCorrupt("f", "x"), "Store.verify", "then run `perdure store verify`"),
-        (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` builds"),
+        (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` rebuilds"),
     ],
 )
 def test_error_names_the_call_and_the_command_line_the_command(

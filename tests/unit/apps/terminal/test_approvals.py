@@ -21,9 +21,9 @@ def test_every_argument_and_fact_is_printed() -> None:
         "  path = a",
         "  n = 1",
         "  empty = (empty)",
-        "  What you allow holds only while this stays as it is:",
+        "  Your answer is valid only while this does not change:",
         "    file: /w/a",
-        "  always: from now on in this session, without asking: write_file a",
+        "  always: allow in this session without asking: write_file a",
     ]
 
 

@@ -57,7 +57,7 @@ async def test_missing_file_is_not_found(tmp_path: Path, address: str) -> None:
                 with pytest.raises(SessionNotFound) as caught:
                     await store.open(path)
                 assert str(caught.value) == (
-                    f"there is no file {path}; check the path, or open the session by its id"
+                    f"no such file: {path}; check the path, or open the session by its id"
                 )
                 assert isinstance(caught.value, NotImported)
 
@@ -77,9 +77,9 @@ async def test_link_from_elsewhere_opens_session_of_the_folder(
         for named in (link, tmp_path / "again"):
             assert (await store.open(named)).id == session.id
         link.unlink()
-        with pytest.raises(NotImported, match="there is no file"):
+        with pytest.raises(NotImported, match="no such file"):
             await store.open(link)
-        with pytest.raises(NotImported, match="there is no file"):
+        with pytest.raises(NotImported, match="no such file"):
             await store.open(tmp_path / "again")
 
 

@@ -33,7 +33,7 @@ def test_result_is_named_by_our_key_in_its_metadata_only() -> None:
 def test_channel_is_state_and_an_unknown_type_is_said_to_be() -> None:
     channel = said_by({"type": "channel", "name": "web"}, Media())
     assert (channel.body, channel.unknown) == (Custom("operator:channel", {"name": "web"}), None)
-    assert said_by({"type": "new"}, Media()).unknown == "'new' is kept without effect"
+    assert said_by({"type": "new"}, Media()).unknown == "'new' is stored without effect"
 
 
 def test_settings_and_second_headers_are_read() -> None:

@@ -83,12 +83,12 @@ def test_a_flow_without_what_it_needs_is_refused(tmp_path: Path, name: str) -> N
 def test_files_that_are_torn_or_of_another_form_are_refused(tmp_path: Path) -> None:
     torn = put(tmp_path / "torn")
     (torn / "flow.json").write_text('{"flowId": "x"')
-    with pytest.raises(FormatError, match="no JSON"):
+    with pytest.raises(FormatError, match="not JSON"):
         read_folder(torn)
     assert flow_id_in(torn) == "torn"
     with pytest.raises(FormatError, match="not what it should be"):
         read_folder(put(tmp_path / "feed", feed=[{"id": 1}]))
-    with pytest.raises(FormatError, match="no JSON object"):
+    with pytest.raises(FormatError, match="not a JSON object"):
         read_folder(put(tmp_path / "list", transcript=[]))
     other = {**SESSION, "roleName": "developer"}
     with pytest.raises(FormatError, match="of the role 'developer'"):

@@ -88,7 +88,7 @@ def test_entries_are_given_under_the_ids_of_another_stream_with_all_references()
 )
 def test_what_no_store_would_take_is_known_after_the_first_look(entries: tuple[Entry, ...]) -> None:
     log = log_of(*entries)
-    with pytest.raises(FormatError, match="it is no log"):
+    with pytest.raises(FormatError, match="it is not a log"):
         log.check()
 
 
@@ -96,7 +96,7 @@ def test_rules_are_held_against_entries_far_apart() -> None:
     text = "x" * 40_000  # two fill what is looked at together
     log_of(*(said(seq, text) for seq in range(5)), said(5, parent="s/0")).check()
     log = log_of(*(said(seq, text) for seq in range(5)), said(5, parent="s/9"), said(6))
-    with pytest.raises(FormatError, match="it is no log"):
+    with pytest.raises(FormatError, match="it is not a log"):
         log.check()
 
 

@@ -31,8 +31,8 @@ def test_what_is_said_beside_a_message_is_told_by_name_unless_it_is_held() -> No
     lost.add_meta(entry, ("reactions",))
     lost.add_meta(entry)
     assert lost.texts() == [
-        "2 of: 'mood', said beside a message",
-        "1 of: 'reactions', said beside a message",
+        "not exported: message field 'mood' (2)",
+        "not exported: message field 'reactions' (1)",
     ]
 
 
@@ -42,9 +42,9 @@ def test_parts_are_told_by_why_they_are_left_out() -> None:
     lost.add_part(ThinkingPart("", is_redacted=True))
     lost.add_part(TextPart("in the wrong place"))
     assert lost.texts() == [
-        "1 of: part of an unknown type",
-        "1 of: part that a message of its role cannot hold",
-        "1 of: thinking that its provider withheld",
+        "not exported: part of an unknown type (1)",
+        "not exported: part that a message of its role cannot hold (1)",
+        "not exported: thinking that its provider withheld (1)",
     ]
 
 
@@ -60,10 +60,10 @@ def test_a_header_tells_whose_session_it_was_and_what_else_was_said_of_it() -> N
     )
     lost.add_header(header)
     assert lost.texts() == [
-        "1 of: 'git', said of the session",
-        "1 of: 'team', said of the session",
-        "1 of: mark that an agent had the session",
-        "1 of: session that it was begun from",
+        "not exported: mark of a subagent's session (1)",
+        "not exported: origin of the session (1)",
+        "not exported: session field 'git' (1)",
+        "not exported: session field 'team' (1)",
     ]
 
 
@@ -73,8 +73,8 @@ def test_ids_and_records_of_the_source_are_counted() -> None:
     lost.add_ids([EntryId("s/0"), EntryId("s/1")], ids, {EntryId("s/0"): "a"})
     lost.add_records([said(b"{}", "imported_record"), said(b"{}")])
     assert lost.texts() == [
-        "1 of: id by which another program knows an entry",
-        "1 of: record of its source beside the conversation",
+        "not exported: foreign id of an entry (1)",
+        "not exported: record outside the conversation (1)",
     ]
 
 
@@ -83,5 +83,5 @@ def test_notes_that_no_format_has_a_record_for_are_named_by_kind() -> None:
     kinds = ("turn_started", "turn_started", "session_ended", "label", "compaction_undone")
     notes = [msgspec.structs.replace(said(b"{}", kind), lane="side") for kind in kinds]
     lost.add_notes([*notes, said(b"{}")])
-    told = "notes of perdure's own are left out: session_ended 1, turn_started 2"
+    told = "not exported: perdure's own entries (session_ended 1, turn_started 2)"
     assert lost.texts() == [told]

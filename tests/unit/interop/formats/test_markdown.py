@@ -96,9 +96,9 @@ def test_a_compaction_says_what_it_stands_for() -> None:
     making.say(Compaction("all"), Compaction("some", kept))
     making.note(CompactionUndone(), making.say(Compaction("none")))
     text = written(making)
-    assert "in place of everything before it.*" in text
-    assert "in place of everything before entry 0.*" in text
-    assert "*Taken back: it hides nothing.*" in text
+    assert "it replaces everything before it.*" in text
+    assert "it replaces everything before entry 0.*" in text
+    assert "*Undone: it hides nothing.*" in text
 
 
 def test_other_branches_follow_when_asked_for() -> None:

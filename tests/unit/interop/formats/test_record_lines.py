@@ -48,7 +48,7 @@ def test_value_nested_too_deeply_is_written_as_text_and_counted(codec: Codec) ->
         value = [value]
     lines = RecordLines(codec, writing_of({}, {}, own=""), {}, lost)
     lines.line(codec.custom("x", value), "1", None, 5)
-    assert lost.texts() == [f"1 of: {DEEP}"]
+    assert lost.texts() == [f"not exported: {DEEP} (1)"]
 
 
 def test_labels_that_the_file_says_are_not_written_again() -> None:

@@ -118,7 +118,7 @@ def test_what_is_left_out_is_told() -> None:
     making.note(TurnStarted(1, "a"))
     making.note(LeafMoved(first))
     bundle = making.made()
-    assert losses_of(bundle, is_branch=False) == ["1 side entries are left out (turn_started 1)"]
+    assert losses_of(bundle, is_branch=False) == ["1 side entries left out (turn_started 1)"]
     assert "2 entries of other branches" in losses_of(bundle, is_branch=True)[1]
     assert losses_of(cut_to(bundle, first), is_branch=True) == []
 

@@ -56,7 +56,7 @@ def difference_lines(
         return
     parting = found.parting
     if parting is None:
-        yield "They share nothing: each begins at a root of its own."
+        yield "No shared entries: each branch has its own root."
     else:
         yield f"They share {_entries(found.shared)} and part after"
         yield _row(" ", parting, own, width, style)

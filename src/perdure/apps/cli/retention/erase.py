@@ -158,7 +158,7 @@ def _confirm(what: str, *, is_sure: bool) -> None:
     if is_sure:
         return
     if not sys.stdin.isatty():
-        raise UsageMistake("erasing cannot be taken back: add --yes to say that it is meant")
+        raise UsageMistake("erasing cannot be undone: add --yes to confirm")
     if not typer.confirm(f"Erase {safe(what)} for good?", err=True):
         raise UsageMistake("nothing was erased")
 
@@ -225,7 +225,7 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
     if file is not None:
         yield f"The certificate is in {safe(str(file))}"
     if not certificate.is_complete:
-        yield "It is not complete: the same command goes on with it."
+        yield "The erasure is not complete: run the same command again."
 
 
 def erasures(

@@ -89,7 +89,7 @@ def show_retention(
     async def work() -> None:
         async with existing_store(store, namespace) as opened:
             policy = await retention.retention(opened)
-        _tell(policy, "every session is kept", as_json=as_json)
+        _tell(policy, "no limits: every session is kept", as_json=as_json)
 
     return run(work)
 
@@ -122,7 +122,7 @@ def set_retention(
                 max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
             )
             await retention.set_retention(opened, policy)
-        _tell(policy, "every session is kept", as_json=as_json)
+        _tell(policy, "no limits: every session is kept", as_json=as_json)
 
     return run(work)
 
@@ -259,7 +259,7 @@ def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
 
 _SAID = {
     "max_age_s": "sessions go, once they were made, after",
-    "max_idle_s": "sessions go, once nobody says a word, after",
+    "max_idle_s": "delete sessions without new messages after",
     "max_sessions": "of sessions there are at most",
     "max_bytes": "of content there is at most",
 }

@@ -121,5 +121,5 @@ def search(  # noqa: PLR0913 - each is an option of the command
 def _roles(names: Sequence[str]) -> tuple[SearchRole, ...]:
     for name in names:
         if name not in ROLES:
-            raise UsageMistake(f"there is no role {name!r}: use one of {', '.join(ROLES)}")
+            raise UsageMistake(f"unknown role {name!r}: use one of {', '.join(ROLES)}")
     return tuple([role for role in ROLES if role in names])

@@ -78,7 +78,7 @@ def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
     for folder in folders:
         place = Path(folder)
         if not place.is_dir():
-            raise ConfigError(f"there is no folder {place} with agent files")
+            raise ConfigError(f"no folder {place} with agent files")
         for file in sorted(place.glob(f"*{SUFFIX}")):
             agent = agent_in(file)
             if agent.id in agents:

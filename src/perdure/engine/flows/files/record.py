@@ -65,7 +65,7 @@ class RecordFolder:
                 return _unusable(name, "it holds credentials or perdure's own data")
             return self._read(path)
         except (OSError, ValueError):
-            return _unusable(name, "there is no such file")
+            return _unusable(name, "no such file")
 
     def _is_closed(self, path: str) -> bool:
         """Whether no tool reads the file at the canonical `path` either."""
@@ -93,7 +93,7 @@ class RecordFolder:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            return _unusable(path, "it is no file")
+            return _unusable(path, "it is not a file")
         with os.fdopen(descriptor, "rb") as file:
             content = file.read(limits().artifact_bytes + 1)
         if len(content) > limits().artifact_bytes:

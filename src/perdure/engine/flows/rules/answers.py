@@ -20,8 +20,8 @@ from perdure.session.flows.run import ITSELF, FlowRun, FlowState
 from perdure.session.ids import EntryId
 from perdure.session.notes import SideBody
 
-NO_NOTE = "a reply is told as it was said: put into its words what you want to note"
-NO_NOTE_OF_A_CHOICE = "of this answer no note is kept: answer without one"
+NO_NOTE = "a reply has no note: write everything into the reply"
+NO_NOTE_OF_A_CHOICE = "this answer takes no note: omit the note"
 
 
 _CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configuration"})

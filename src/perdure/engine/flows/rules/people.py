@@ -145,7 +145,7 @@ def stop(state: FlowState, by: str, target: str) -> StopAsked:
     if role in state.selecting:
         return StopAsked(role, by)
     busy = (*running, *state.selecting)
-    at_work = f"at work: {', '.join(busy)}" if busy else "nobody is at work"
+    at_work = f"at work: {', '.join(busy)}" if busy else "no role is at work"
     raise _refusal(state, f"{target!r} is not at work ({at_work})")
 
 

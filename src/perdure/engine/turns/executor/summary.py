@@ -65,7 +65,7 @@ async def summarise(
     except ModelError as error:
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     if not all(is_usable_summary(reply.text) for reply in replies):
-        error = MalformedResponse(model, "the summary is too short to stand for what it replaces")
+        error = MalformedResponse(model, "the summary is too short for the messages it replaces")
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     compaction = _compaction(plan, window, replies, reason)
     return Summarised(_with_frame(compaction, frame, window), _usage_of(replies))

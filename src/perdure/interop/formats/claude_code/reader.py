@@ -150,7 +150,7 @@ class Reader:
             return
         fields = fields_of(reading.value)
         if fields is None or name_in(fields, "type") is None:
-            self.draft.report_malformed(line, "it is no record of a Claude Code transcript")
+            self.draft.report_malformed(line, "it is not a record of a Claude Code transcript")
             self._has_gap = True
             return
         record = Record(line, fields, name_in(fields, "uuid"), name_in(fields, "parentUuid"))
@@ -287,7 +287,7 @@ def _opaque(reader: Reader, record: Record, hung_on: int | None) -> int:
 def _quiet(reader: Reader, record: Record, hung_on: int | None) -> int | None:
     kind: str = record.fields["type"]
     if kind not in QUIET:
-        text = f"line {record.line.number}: {kind!r} is kept without effect"
+        text = f"line {record.line.number}: {kind!r} is stored without effect"
         reader.draft.warn("unknown", text)
     title = name_in(record.fields, TITLES[kind]) if kind in TITLES else None
     named = None if title is None else SessionInfoChanged(title=title)

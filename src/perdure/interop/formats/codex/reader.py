@@ -90,14 +90,14 @@ class Reader:
             return
         fields = fields_of(reading.value)
         if fields is None:
-            self.draft.report_malformed(line, "it is no record of a Codex rollout")
+            self.draft.report_malformed(line, "it is not a record of a Codex rollout")
             return
         kind, payload = _unwrap_line(fields)
         record = Record(line, payload, at=time_in(fields, "timestamp"))
         if kind == "session_meta" and self._header is None:
             self._take_header(line, payload)
         elif kind is None:
-            self.draft.report_malformed(line, "it is no record of a Codex rollout")
+            self.draft.report_malformed(line, "it is not a record of a Codex rollout")
         else:
             record.at = record.at if record.at is not None else self._at
             _LINES[kind](self, record)
@@ -185,7 +185,7 @@ def _state(reader: Reader, record: Record) -> None:
 
 def _unknown(reader: Reader, record: Record) -> None:
     kind: str = record.fields["type"]
-    reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is kept without effect")
+    reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is stored without effect")
     reader.add(record, Custom(f"codex:{kind}", record.fields.get("payload")))
 
 
@@ -225,7 +225,7 @@ def _response_item(reader: Reader, record: Record) -> None:
         reader.add(record, Custom("codex:response_item", item))
     else:
         if kind not in QUIET:
-            text = f"line {record.line.number}: {kind!r} is kept without effect"
+            text = f"line {record.line.number}: {kind!r} is stored without effect"
             reader.draft.warn("unknown", text)
         reader.note(record, f"response_item:{kind}")
 

@@ -79,7 +79,7 @@ class _Reader:
         """Report every line."""
         for line in lines_of(self._content):
             if not line.is_blank:
-                self.draft.report_malformed(line, f"it is no export of opencode ({reason})")
+                self.draft.report_malformed(line, f"it is not an export of opencode ({reason})")
 
     def take(self, document: _Document) -> None:
         """Read the whole of it."""

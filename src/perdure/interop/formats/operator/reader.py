@@ -74,7 +74,7 @@ class Reader:
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or (kind is None and "role" not in fields):
-            self.draft.report_malformed(line, "it is no record of an Operator session")
+            self.draft.report_malformed(line, "it is not a record of an Operator session")
             self._has_gap = True
         elif kind in HEADER_TYPES and self._header is None:
             self._header = fields
@@ -132,7 +132,7 @@ class Reader:
             record.at = seconds_in(object_in(fields, "message") or {}, "timestamp")
         if kind in HEADER_TYPES:
             record.id = None
-            self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
+            self.draft.warn("header", f"line {line.number}: a second header, stored without effect")
         self._link(record)
 
     def _take_legacy(self, line: Line, message: Fields) -> None:

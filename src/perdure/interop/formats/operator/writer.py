@@ -196,7 +196,7 @@ class _Writer:
         lost.add_meta(entry, META)
         match body:
             case Unknown():
-                lost.add(f"{entry.kind} entry, kept outside the context")
+                lost.add(f"{entry.kind} entry, written outside the context")
             case Message():
                 self._note_parts(body.parts, body.role)
                 is_said = body.model in (None, self._models.get(entry.id))
@@ -213,7 +213,7 @@ class _Writer:
                 self._note_compaction(entry, body)
             case BranchSummary():
                 lost.add("usage of a summary", body.usage is not None)
-                lost.add("summary without words, kept as state", not body.summary.strip())
+                lost.add("empty summary, written as state", not body.summary.strip())
             case _:
                 pass
 
@@ -222,8 +222,8 @@ class _Writer:
             self._note_parts(message.parts, message.role)
         if body.retained:
             is_kept_over = entry.id in self._writing.kept_over
-            self._lost.add("compaction, what it kept verbatim", is_kept_over)
-            self._lost.add("compaction, what it kept verbatim is on the branch", not is_kept_over)
+            self._lost.add("retained messages of a compaction", is_kept_over)
+            self._lost.add("compaction; its retained messages are on the branch", not is_kept_over)
         self._lost.add("usage of a summary", body.usage is not None)
 
     def _note_parts(self, parts: Iterable[Part], role: str) -> None:

@@ -79,7 +79,7 @@ class Reader:
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or kind is None:
-            self.draft.report_malformed(line, "it is no record of a pi session")
+            self.draft.report_malformed(line, "it is not a record of a pi session")
             self._has_gap = True
         elif kind == "session" and self._header is None:
             self._header = fields
@@ -135,7 +135,7 @@ class Reader:
         self._index(line.number, record.id)
         if fields["type"] == "session":
             record.id = None
-            self.draft.warn("header", f"line {line.number}: a second header, kept without effect")
+            self.draft.warn("header", f"line {line.number}: a second header, stored without effect")
         self._link(record)
 
     def _index(self, number: int, id: str | None) -> None:

@@ -48,7 +48,9 @@ def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
         return _held.decode(content)
     except ValueError as error:
         path = folder.side("leases", stream)
-        raise StoreUnavailable(str(path), "it is no lease; remove it while nobody runs") from error
+        raise StoreUnavailable(
+            str(path), "it is not a lease; remove it while no process uses the store"
+        ) from error
 
 
 def put_lease(folder: Folder, stream: StreamId, held: HeldLease) -> None:

@@ -29,8 +29,8 @@ from perdure.stores.regular_files import status_of
 from perdure.stores.scan import Found
 from perdure.stores.verification import Steps
 
-_REMEDY = "Store.reindex builds the index anew"
-_NOT_AS_IN_FILE = f"it is not in the search index as it is in its file; {_REMEDY}"
+_REMEDY = "Store.reindex rebuilds the index"
+_NOT_AS_IN_FILE = f"it differs from its file in the search index; {_REMEDY}"
 
 
 def index_problems(index: Index, steps: Steps) -> Iterator[Problem]:
@@ -128,10 +128,10 @@ class _Check:
             if found.entry is not None:
                 yield Problem(known.stream, found.entry.seq, _NOT_AS_IN_FILE)
         if known.title != words_of_title(log.header):
-            text = f"its title is not in the search index as it is in its file; {_REMEDY}"
+            text = f"its title differs in the search index; {_REMEDY}"
             yield Problem(known.stream, None, text)
         if known.branching != BranchMap().grown(log.rows, 0, known.count):
-            text = f"its branches are not in the search index as they are in its file; {_REMEDY}"
+            text = f"its branches differ in the search index; {_REMEDY}"
             yield Problem(known.stream, None, text)
 
 

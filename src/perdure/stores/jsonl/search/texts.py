@@ -86,7 +86,7 @@ def target_of(log: Log, found: Found) -> int:
 
 
 def found_at(shelf: SessionIndex, known: Known, written: Written) -> Found | None:
-    """What is `written` in the file of a session; None when it is not there any more.
+    """What is `written` in the file of a session; None when it no longer exists.
 
     Only that line is read: of what it refers to nothing is known, and nothing is shown.
     """

@@ -54,8 +54,9 @@ from perdure.stores.retention.erase import (
 BACKEND = "postgres"
 
 _SERVER = (
-    "removed rows stay in the files of the server until its vacuum reuses their space (VACUUM FULL "
-    "writes them anew), and in its write-ahead log"
+    "removed rows stay in the files of the server until vacuum reuses "
+    "their space (VACUUM FULL rewrites them), and in its write-ahead "
+    "log"
 )
 _ELSEWHERE = "base backups, archived logs and replicas of the server, and copies of the store"
 

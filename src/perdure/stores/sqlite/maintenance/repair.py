@@ -107,7 +107,7 @@ def repair(
     """
     path = path.resolve()
     if not path.is_file():
-        raise NotAStore(str(path), "there is no such file")
+        raise NotAStore(str(path), "no such file")
     if is_attached(path):
         raise StoreInUse(str(path))
     if to is not None and to.exists():
@@ -300,7 +300,7 @@ def _keep(
                     receive(tables, namespace, each.sealed, ())
             except (PerdureError, apsw.Error, *NO_VALUES) as error:
                 stream = each.sealed.header.id
-                losses.append(Problem(stream, None, f"it could not be kept ({error})"))
+                losses.append(Problem(stream, None, f"it could not be saved ({error})"))
             else:
                 kept.append(each)
     for namespace, contents in left.contents.items():

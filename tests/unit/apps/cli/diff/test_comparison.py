@@ -68,7 +68,7 @@ def test_the_same_branch_has_no_difference() -> None:
 
 def test_branches_of_different_roots_share_nothing() -> None:
     told = lines(branch(0, 1), branch(7))
-    assert told[0] == "They share nothing: each begins at a root of its own."
+    assert told[0] == "No shared entries: each branch has its own root."
     assert difference(branch(0), branch(7)).parting is None
 
 

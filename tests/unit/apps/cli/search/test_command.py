@@ -9,7 +9,7 @@ from perdure.apps.cli.search.command import ROLES, search
 
 
 def test_a_role_that_is_none_is_refused_before_anything_is_opened() -> None:
-    with pytest.raises(UsageMistake, match="there is no role 'nobody': use one of system, "):
+    with pytest.raises(UsageMistake, match="unknown role 'nobody': use one of system, "):
         search("word", role=["nobody"], store="nonsense:")
 
 

@@ -183,7 +183,7 @@ def test_a_file_is_read_or_said_why_not(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         agent_in(file)
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidAgentFile, match="UTF-8"):
+    with pytest.raises(InvalidAgentFile, match=r"helper\.agent\.yaml:1: it is not UTF-8"):
         agent_in(file)
     file.write_bytes(b"#" * (InputLimits().document_bytes + 1))
     with pytest.raises(ConfigError, match=r"limits.document_bytes"):

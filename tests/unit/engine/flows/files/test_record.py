@@ -46,7 +46,7 @@ def test_what_lies_outside_is_refused(record: RecordFolder, name: str) -> None:
     found = record.look_up([name])[name]
     assert found.artifact.problem in (
         "it lies outside of the record folder",
-        "there is no such file",
+        "no such file",
     )
     assert found.content == b""
 
@@ -54,12 +54,12 @@ def test_what_lies_outside_is_refused(record: RecordFolder, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("no.md", "there is no such file"),
-        ("notes", "it is no file"),
+        ("no.md", "no such file"),
+        ("notes", "it is not a file"),
         ("empty.md", "it is empty"),
-        ("pipe", "it is no file"),
+        ("pipe", "it is not a file"),
         ("large.md", "it exceeds limits.artifact_bytes = 8,388,608"),
-        ("a\0b", "there is no such file"),
+        ("a\0b", "no such file"),
     ],
 )
 def test_what_cannot_be_handed_over_is_told_why(
@@ -75,4 +75,4 @@ def test_what_cannot_be_handed_over_is_told_why(
 def test_what_is_told_to_a_role_says_where_a_file_is_gone(record: RecordFolder) -> None:
     texts = record.texts(["plan.md", "gone.md"])
     assert texts["plan.md"] == "the plan"
-    assert texts["gone.md"] == "(this file cannot be read any more: there is no such file)"
+    assert texts["gone.md"] == "(this file cannot be read any more: no such file)"

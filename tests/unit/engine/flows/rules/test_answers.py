@@ -176,7 +176,7 @@ def test_a_note_that_nothing_would_keep_is_refused(answer: str) -> None:
     state = asking(*asked)
     (waiting,) = waits_in(state)
     assert waiting.question is not None
-    with pytest.raises(InvalidEntry, match="no note is kept"):
+    with pytest.raises(InvalidEntry, match="takes no note"):
         apply_answer(state, waiting.question, answer, "me", "by the way")
 
 

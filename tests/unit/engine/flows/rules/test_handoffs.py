@@ -29,7 +29,7 @@ def test_a_handoff_to_neighbours_is_made_with_canonical_paths() -> None:
 
 
 def test_4_of_a_wrong_target_and_a_missing_artifact_only_the_target_is_told() -> None:
-    missing = {"no.md": Artifact("no.md", problem="there is no such file")}
+    missing = {"no.md": Artifact("no.md", problem="no such file")}
     log = FlowLog(LINE).claim("o")
     fault = decide_handoff(log.state, "o", (HandoffTarget("x", "no.md"),), missing)
     assert isinstance(fault, Fault)

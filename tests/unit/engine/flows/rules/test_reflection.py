@@ -41,7 +41,7 @@ def test_another_place_a_missing_file_and_another_signal_are_sent_back() -> None
     assert code(finished("type: meta-analysis-complete\nfindings_path: x.md")) == (
         "artifact_unavailable"
     )
-    assert code(finished(right, problem="there is no such file")) == "artifact_unavailable"
+    assert code(finished(right, problem="no such file")) == "artifact_unavailable"
     assert code(finished("type: forward-pass-closed")) == "unknown_signal_type"
     assert code(finished("type: backward-pass-complete\nartifact_path: f")) == "unknown_signal_type"
     assert code(finished("[")) == "yaml_parse"

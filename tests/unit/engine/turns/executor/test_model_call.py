@@ -68,7 +68,7 @@ async def test_media_are_sent_as_bytes_and_one_that_is_missing_is_told() -> None
     gone = msgspec.structs.replace(here, handle="media://sha256-" + "0" * 64)
     await chat.send(user("look", here))
     assert model.requests[0].media == {here.handle: picture}
-    with pytest.raises(perdure.TurnFailed, match=f"{gone.handle}.* is not in the store"):
+    with pytest.raises(perdure.TurnFailed, match=f"{gone.handle}.* is missing or damaged"):
         await chat.send(user("and this?", gone))
     assert len(model.requests) == 1
 

@@ -103,7 +103,7 @@ def test_by_operators_own_rules_any_log_gives_the_same_context(
     # One that cannot be read hides everything here, in silence; there nothing would say why.
     log.undone |= {id for id, entry in log.by_id.items() if is_damaged_compaction(entry)}
     written = file_of(bundle_of_log(log, leaf))
-    assume(not any("kept verbatim" in warning for warning in written.warnings))
+    assume(not any("retained messages" in warning for warning in written.warnings))
     there = operator_reader.read(written.content)
     assert there.dropped == 0
     here = [
@@ -161,11 +161,11 @@ def test_media_go_along_and_what_cannot_is_told() -> None:
          ("text", "[application/pdf, not kept]")),
     )  # fmt: skip
     assert set(written.warnings) == {
-        "1 of: hologram entry, kept outside the context",
-        "1 of: medium in a tool's result",
-        "1 of: medium, named only",
-        "1 of: name of the model that answered",
-        "1 of: thinking that its provider withheld",
+        "not exported: hologram entry, written outside the context (1)",
+        "not exported: medium in a tool's result (1)",
+        "not exported: medium, named only (1)",
+        "not exported: name of the model that answered (1)",
+        "not exported: thinking that its provider withheld (1)",
     }
 
 
