@@ -1,1 +1,1 @@
-"""How much work is done on what comes from outside: limits, and files read within them."""
+"""Bounds on outside input: limits, and files read within them."""

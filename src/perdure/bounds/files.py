@@ -1,7 +1,7 @@
-"""Files named by a person or by a received folder: regular files only, read within a limit.
+"""Read files named by a person or a received folder: regular files only, within a limit.
 
-A FIFO or a device is never opened for reading, as that may wait for ever or never end. A link at
-the name is followed: a person may name one. ``stores.regular`` refuses it in the files of a store.
+A FIFO or a device is never opened for reading, because that may block or never end. A symbolic link
+is followed: a person may name one. ``stores.regular`` rejects links among the files of a store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0
 
 
 def open_named(path: Path) -> BinaryIO:
-    """The regular file at `path`, unbuffered; a link to one is followed. The caller closes it.
+    """Open the regular file at `path`, unbuffered; links are followed. The caller closes it.
 
     Raises: OSError, also for anything but a regular file.
     """
@@ -34,9 +34,9 @@ def open_named(path: Path) -> BinaryIO:
 
 
 def read_named(path: Path, limit: str = "document_bytes", what: str | None = None) -> bytes:
-    """All of the regular file at `path`, which may have as many bytes as the limit says.
+    """Return the content of the regular file at `path`, up to `limit` bytes.
 
-    `what` is what errors call it, where not by its path.
+    `what` is its name in errors, by default its path.
 
     Raises: OSError, also for anything but a regular file; LimitExceeded.
     """
@@ -55,7 +55,7 @@ def read_named(path: Path, limit: str = "document_bytes", what: str | None = Non
 
 
 def read_named_text(path: Path, limit: str = "document_bytes") -> str:
-    """The UTF-8 text of the regular file at `path`, line ends as they are read anywhere else.
+    """Return the UTF-8 text of the regular file at `path`, with universal newlines.
 
     Raises: OSError; LimitExceeded; UnicodeDecodeError.
     """

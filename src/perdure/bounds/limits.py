@@ -1,7 +1,7 @@
-"""The limits on what comes from outside, each of which a person or a program can set.
+"""Limits on outside input; a person or a program can change each.
 
-They hold for a process: `use_input_limits` sets them, and the command line does so from the table
-``[limits]`` of the person's settings. A project's settings cannot set them.
+They apply to a process: `use_input_limits` sets them, and the command line does so from the table
+``[limits]`` of the user's settings. A project's settings cannot set them.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ _in_force = [InputLimits()]
 
 
 def limits() -> InputLimits:
-    """The limits of this process."""
+    """Return the limits of this process."""
     return _in_force[0]
 
 
 def use_input_limits(given: InputLimits) -> None:
-    """Set the limits of this process, from the next piece of work on.
+    """Set the limits of this process for all following work.
 
-    Raises: WrongArgument if `given` is no `InputLimits`.
+    Raises: WrongArgument if `given` is not an `InputLimits`.
     """
     if not isinstance(given, InputLimits):  # pyright: ignore[reportUnnecessaryIsInstance] - of others
         told = f"use_input_limits takes InputLimits as given, not {type(given).__name__}"
@@ -107,7 +107,7 @@ def use_input_limits(given: InputLimits) -> None:
 
 
 def require_within(limit: str, size: int, what: str) -> None:
-    """Refuse `what`, of `size`, where the limit called `limit` is smaller.
+    """Reject `what` if its `size` exceeds the limit called `limit`.
 
     Raises: LimitExceeded.
     """
@@ -117,7 +117,7 @@ def require_within(limit: str, size: int, what: str) -> None:
 
 
 def describe_limits() -> tuple[tuple[str, object, str], ...]:
-    """Name, default and description of every limit."""
+    """Return name, default and description of every limit."""
     hints = get_type_hints(InputLimits, include_extras=True)
     found: list[tuple[str, object, str]] = []
     for name in InputLimits.__struct_fields__:

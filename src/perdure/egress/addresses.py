@@ -1,8 +1,8 @@
-"""Which addresses of the internet a request may go to: public ones, and nothing that leads inside.
+"""The internet addresses that requests may use: public ones, and none that lead inside.
 
-Pure. What is not listed as open is closed. Of IPv6 only global unicast is open, so that every form
-with an IPv4 address inside it (mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP) is
-closed whatever that address is, as are site-local, link-local, unique local and multicast ones.
+Pure. Everything not listed as open is closed. For IPv6 only global unicast is open, so that every
+form with an embedded IPv4 address (mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP) is
+closed for any address, as are site-local, link-local, unique local and multicast ones.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _LOCAL = (
     IPv6Network("::1/128"),
     IPv6Network("fc00::/7"),
 )
-"""What is open too where the configuration says that a service of one's own network is meant."""
+"""Also open if the configuration allows services of the local network."""
 
 _METADATA = frozenset((IPv6Address("fd00:ec2::254"),))
 
 
 def is_open(address: str, *, is_local_open: bool = False) -> bool:
-    """Whether a connection may be made to `address`; no for what is no address.
+    """Return True if connections to `address` are allowed; False if it is not an address.
 
     `is_local_open` opens loopback and private networks as well, and nothing else.
     """

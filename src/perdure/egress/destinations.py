@@ -1,7 +1,7 @@
-"""Where a URL leads, read strictly: whatever two readers could understand differently is refused.
+"""Parse the destination of a URL strictly: ambiguous URLs are rejected.
 
-Pure. The request is made from the parts found here and never from the text again, so that what was
-checked is what is asked.
+Pure. Requests are built from the parsed parts and never from the original text, so the checked
+destination is the one used.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _KEPT = "/?:@!$&'()*+,;=%~-._[]"
 _INSIDE = frozenset(
     ("localhost", "local", "internal", "intranet", "private", "corp", "home", "lan")
 )
-"""Last names of hosts that are inside somebody's network by convention."""
+"""Top-level names that by convention belong to internal networks."""
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Where a request goes.
+    """Destination of a request.
 
-    Shape: `host` in small ASCII letters without a dot at its end, an IPv6 address without brackets;
-    `target` begins with a slash and is ASCII.
+    Shape: `host` in lower-case ASCII without a final dot, an IPv6 address without brackets;
+    `target` starts with a slash and is ASCII.
     """
 
     scheme: Scheme
@@ -47,22 +47,22 @@ class Destination(msgspec.Struct, frozen=True):
 
     @property
     def is_ipv6(self) -> bool:
-        """Whether the host is an IPv6 address."""
+        """Return True if the host is an IPv6 address."""
         return ":" in self.host
 
     @property
     def url(self) -> str:
-        """The URL as this module writes it."""
+        """Return the normalized URL."""
         host = f"[{self.host}]" if self.is_ipv6 else self.host
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.target}"
 
 
 def destination_of(url: str, *, is_local_open: bool = False) -> Destination:
-    """Where `url` leads.
+    """Return the destination of `url`.
 
-    `is_local_open` also takes plain ``http`` and hosts inside the own network.
-    Raises: EgressDenied, in words that repeat nothing of the URL.
+    `is_local_open` also allows plain ``http`` and hosts in the local network.
+    Raises: EgressDenied with a message that contains no part of the URL.
     """
     if len(url) > MAX_URL:
         raise EgressDenied("the URL is too long")
@@ -81,16 +81,16 @@ def destination_of(url: str, *, is_local_open: bool = False) -> Destination:
 
 
 def host_name(text: str) -> str:
-    """A host as it is configured, in the form it has in a `Destination`.
+    """Return a configured host in the form of a `Destination`.
 
-    Raises: EgressDenied when it is none.
+    Raises: EgressDenied if it is not a host.
     """
     host, _ = _host_and_port(text, 0)
     return host
 
 
 def require_host(host: str, *, is_local_open: bool = False) -> None:
-    """Refuse a host that leads inside by its name, or is an address that is not open.
+    """Reject a host with an internal name, or an address that is not open.
 
     Raises: EgressDenied.
     """
@@ -111,7 +111,7 @@ def require_host(host: str, *, is_local_open: bool = False) -> None:
 
 
 def _literal(host: str) -> str | None:
-    """The address that `host` is; None for a name."""
+    """Return `host` as an address; None for a name."""
     try:
         return str(IPv6Address(host) if ":" in host else IPv4Address(host))
     except AddressValueError:
@@ -140,6 +140,6 @@ def _host_and_port(authority: str, default: int) -> tuple[str, int]:
 
 
 def _target(text: str) -> str:
-    """Path and query in ASCII, what is not already percent-encoded so."""
+    """Return path and query in ASCII, percent-encoding what is not encoded yet."""
     target = text if text.startswith("/") else f"/{text}"
     return quote(target, safe=_KEPT)

@@ -1,6 +1,6 @@
-"""One request to the outside, with an end to its time and to the size of its answer.
+"""One outgoing request, with limits on its time and the size of its answer.
 
-Imports the HTTP library: whoever may do without a request loads this module when one is made.
+Imports the HTTP library: callers that may not need it import this module at the first request.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from perdure.errors import EgressError
 async def fetch(
     asked: HttpRequest, *, resolve: Resolve = resolve_host, trust: ssl.SSLContext | None = None
 ) -> HttpResponse:
-    """Ask, and read the answer as far as it may be long. Redirects are answers.
+    """Send a request and read the answer up to its size limit. Redirects are returned.
 
-    Raises: EgressDenied before anything is sent; EgressError when no answer came. Neither says
-    where it was to go.
+    Raises: EgressDenied before anything is sent; EgressError if no answer came. Neither message
+    contains the destination.
     """
     client = pinned_client(
         resolve=resolve,
@@ -75,7 +75,7 @@ def _lowered(asked: HttpRequest) -> dict[str, str]:
 
 
 def _failure_reason(error: Exception) -> str:
-    """Why no answer came, without the address that was tried."""
+    """Return why no answer came, without the address."""
     if isinstance(error, httpcore2.TimeoutException):
         return "the server did not answer in time"
     if isinstance(error, httpcore2.ConnectError):

@@ -1,6 +1,6 @@
-"""Which of the headers somebody wishes go out.
+"""Select which requested headers are sent.
 
-Pure. None does that changes where a request goes, how it is framed, or for whom it is made.
+Pure. Headers that change the destination, the framing, or the identity of a request are dropped.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _OURS = frozenset(
     (
         "host",
-        # how the request is framed, and by whom
+        # framing of the request
         *("content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"),
         *("upgrade", "expect", "http2-settings", "accept-encoding", "content-encoding"),
-        # on whose behalf
+        # identity of the client
         *("forwarded", "via", "client-ip", "true-client-ip", "x-real-ip", "x-client-ip"),
         *("x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-cluster-client-ip"),
-        # how a gateway is to read it
+        # interpretation by a gateway
         *("x-http-method", "x-http-method-override", "x-method-override"),
         *("metadata", "metadata-flavor", "x-google-metadata-request"),
         *("x-aws-ec2-metadata-token", "x-aws-ec2-metadata-token-ttl-seconds"),
-        # sessions of a browser
+        # browser sessions
         *("cookie", "cookie2", "origin", "referer"),
     )
 )
@@ -33,9 +33,9 @@ _OURS_BEGIN = ("proxy-", "x-forwarded-", "sec-", "x-envoy-", "cf-")
 
 
 def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Of `wanted` what may be sent, in order; the rest is left out.
+    """Return the headers of `wanted` that may be sent, in order; the rest is dropped.
 
-    A value with a line break or NUL is left out whole, never mended; of two spellings of one name
+    A value with a line break or NUL is dropped, never repaired; of several spellings of one name
     the first counts.
     """
     kept: dict[str, str] = {}
@@ -50,7 +50,7 @@ def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 def without(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """`headers` without those called one of `names`, in any letter case."""
+    """Return `headers` without `names`, case-insensitive."""
     dropped = {name.lower() for name in names}
     return {name: value for name, value in headers.items() if name.lower() not in dropped}
 

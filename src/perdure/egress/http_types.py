@@ -1,4 +1,4 @@
-"""What is asked of the outside and what it answers: values that need no HTTP library."""
+"""HTTP requests and responses as values that need no HTTP library."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TIMEOUT_S = 30.0
 MAX_ANSWER_BYTES = 1024 * 1024
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host name and port -> its addresses."""
+"""(host name, port) -> its addresses."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. Units: `timeout_s` seconds for all of it; bytes, of the answer's body kept.
+    """One request. Units: `timeout_s` seconds in total; bytes of the answer's body kept.
 
-    Shape: `headers` have been through `headers.sendable`, but for those the caller adds itself.
-    `is_local_open` lets it go to the own network; only for an address from the configuration.
+    Shape: `headers` come from `headers.sendable`, except those the caller adds. `is_local_open`
+    allows the local network; only for an address from the configuration.
     """
 
     destination: Destination
@@ -32,10 +32,10 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """The answer, a redirect too: nothing is followed.
+    """The response; redirects are not followed.
 
-    Shape: `headers` by small names, of several of one name joined by commas. `is_cut` says that
-    `body` is only the beginning.
+    Shape: `headers` have lower-case names, repeated ones are joined by commas. `is_cut`: `body` is
+    only the beginning.
     """
 
     status: int

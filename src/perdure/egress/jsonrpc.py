@@ -1,7 +1,7 @@
-"""Asking a server that answers in JSON-RPC: a request that never left is an answer that says so.
+"""JSON-RPC over HTTP: a request that could not be sent gets an error response.
 
-The library that speaks the protocol ends a whole connection when one request of it cannot be sent,
-and then nobody knows which of the others had been.
+Otherwise the protocol library would close the whole connection for one unsent request, and it would
+be unknown which of the others were sent.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from perdure.egress.transport import PinnedTransport, resolve_host
 from perdure.errors import EgressDenied, EgressError
 
 NOT_SENT = -32097
-"""Code of the answer that stands for a request which never left."""
+"""Error code for a request that was not sent."""
 
 
 class RpcTransport(PinnedTransport):
-    """The pinned transport, with answers for what could not be sent, and none without an end."""
+    """The pinned transport with error responses for unsent requests, and a limit on answers."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
@@ -35,7 +35,7 @@ class RpcTransport(PinnedTransport):
         assert isinstance(stream, httpx2.AsyncByteStream)
         coding = answer.headers.get("content-encoding", "identity").strip().lower()
         if coding != "identity":
-            # What is decompressed has no end that could be seen on the wire.
+            # The size of decompressed data is not visible on the wire.
             await answer.aclose()
             raise EgressError(f"the answer is compressed ({coding!r:.40}), which was not asked for")
         answer.stream = _Bounded(stream)
@@ -72,7 +72,7 @@ def rpc_client(
     is_local_open: bool = False,
     resolve: Resolve = resolve_host,
 ) -> Any:
-    """A client for a library that speaks JSON-RPC over HTTP; follows nothing, not even at home.
+    """Return a client for a JSON-RPC library; it follows no redirects, not even to the same host.
 
     The caller closes it. Units: `timeout_s` seconds, for each read and write.
     """

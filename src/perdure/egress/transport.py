@@ -1,9 +1,9 @@
-"""The pinned transport: a connection goes to an address that was checked, or it is not made.
+"""The pinned transport: connections go only to checked addresses.
 
-A name is resolved once, every address it has is checked, and the connection is made to those very
-addresses; nobody resolves it again. TLS still checks the certificate against the name. There is no
-proxy, no setting of the environment, and no socket in the file system. `pinned_client` is for
-libraries that want a client of their own (an MCP server's, an embedder's).
+A name is resolved once, all its addresses are checked, and the connection uses exactly these
+addresses; the name is not resolved again. TLS still checks the certificate against the name.
+Proxies, environment settings and Unix sockets are not used. `pinned_client` is for libraries that
+need their own client (an MCP server's, an embedder's).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from perdure.egress.http_types import TIMEOUT_S, Resolve
 from perdure.errors import EgressDenied
 
 MAX_TRIED = 4
-"""Addresses of one name that are tried, one after the other."""
+"""Maximum addresses of one name to try, one after the other."""
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """The addresses of `host`, as this machine resolves names."""
+    """Return the addresses of `host`, resolved by the operating system."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[4][0]) for address in found]
@@ -40,7 +40,7 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
     def __init__(self, resolve: Resolve, *, is_local_open: bool) -> None:
         self._resolve = resolve
         self._is_local_open = is_local_open
-        # The library's own type of it is empty where trio is not installed.
+        # The library's own type of it is empty if trio is not installed.
         self._backend = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
@@ -74,9 +74,9 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         await self._backend.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Every address of `host`, each once, all of them checked.
+        """Return the distinct addresses of `host`, all checked.
 
-        Raises: EgressDenied when any is not open, or there is none.
+        Raises: EgressDenied if any is not open, or there is none.
         """
         name = host.strip("[]")
         require_host(name, is_local_open=self._is_local_open)
@@ -108,9 +108,9 @@ class _Stream(httpx2.AsyncByteStream):
 
 
 class PinnedTransport(httpx2.AsyncBaseTransport):
-    """The transport of a client whose every connection is pinned.
+    """An HTTP transport with pinned connections only.
 
-    Raises from a request: EgressDenied where it must not go; what `httpcore2` raises.
+    Raises from a request: EgressDenied for a forbidden destination; errors of `httpcore2`.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=trust or _usual_trust(),
             network_backend=PinnedBackend(resolve, is_local_open=is_local_open),
-            max_keepalive_connections=0,  # every request resolves and checks anew
+            max_keepalive_connections=0,  # every request resolves and checks again
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -156,7 +156,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
 
 @cache
 def _usual_trust() -> ssl.SSLContext:
-    """Whose certificates are believed: read once, since it takes 20 ms and clients are many."""
+    """Return the trusted certificates: loaded once, because that takes 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
@@ -167,7 +167,7 @@ def pinned_client(
     trust: ssl.SSLContext | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> httpx2.AsyncClient:
-    """A client that goes through the pinned transport, follows nothing and trusts no environment.
+    """Return a client that uses the pinned transport and no redirects or environment settings.
 
     The caller closes it. Units: `timeout_s` seconds, for each read and write.
     """

@@ -27,9 +27,9 @@
     ├ NotAsyncio  no event loop of asyncio runs; a RuntimeError, too
     └ WrongArgument  is a TypeError and a ValueError, too
 
-Each message is one sentence that says what to do; the facts it is made of are attributes, so
-that callers branch on ``code`` and fields and never on text. Whoever calls a function with
-something it does not take gets `WrongArgument`, or a plain ``ValueError``.
+Each message is one sentence that says what to do; its facts are attributes, so that callers branch
+on ``code`` and fields and never on text. An argument that a function does not accept raises
+`WrongArgument`, or a plain ``ValueError``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the engine, a format or the configuration cannot do as asked."""
+"""Errors of the engine, of formats and of the configuration."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from perdure.errors.root import PerdureError
 
 
 class EngineError(PerdureError):
-    """The turn engine cannot do what was asked in the state the session is in."""
+    """The turn engine cannot do this in the session's current state."""
 
     code = "engine_error"
 
 
 class InvalidTransition(EngineError):
-    """That input is not possible in this phase."""
+    """That input is not possible in the current phase."""
 
     code = "invalid_transition"
 
@@ -28,7 +28,7 @@ class InvalidTransition(EngineError):
 
 
 class TurnFailed(EngineError):
-    """The turn ended without an answer; the log says why and the session goes on."""
+    """The turn ended without an answer; the log has the reason and the session can continue."""
 
     code = "turn_failed"
 
@@ -48,7 +48,7 @@ class TurnSuspended(EngineError):
 
 
 class QuestionText(Protocol):
-    """What a question asks, as far as `Waiting` needs it."""
+    """The text of a question, as needed by `Waiting`."""
 
     @property
     def text(self) -> str:
@@ -57,12 +57,12 @@ class QuestionText(Protocol):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The possible answers; empty where the answer is free text."""
+        """The possible answers; empty for free text."""
         ...
 
 
 class AskedQuestion(Protocol):
-    """An `OpenQuestion`, as far as `Waiting` needs it."""
+    """An `OpenQuestion`, as needed by `Waiting`."""
 
     @property
     def id(self) -> str:
@@ -71,7 +71,7 @@ class AskedQuestion(Protocol):
 
     @property
     def question(self) -> QuestionText:
-        """What is asked."""
+        """The question itself."""
         ...
 
 
@@ -93,7 +93,7 @@ class Waiting(EngineError):
 
 
 class HookBlocked(EngineError):
-    """A hook of the program would not have it."""
+    """A hook of the program blocked the operation."""
 
     code = "hook_blocked"
 
@@ -115,9 +115,9 @@ class FormatError(PerdureError):
 
 
 class ConfigError(PerdureError):
-    """The configuration or the arguments contradict each other or name something unknown.
+    """The configuration or the arguments are contradictory or name something unknown.
 
-    `argument` is the setting that is wrong, where it is one.
+    `argument` is the invalid setting, if it is one.
     """
 
     code = "config_error"

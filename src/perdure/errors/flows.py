@@ -1,4 +1,4 @@
-"""What a flow cannot do in the state it is in."""
+"""Errors of flow operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from perdure.errors.stores import SessionExists, SessionNotFound
 
 
 class FlowNotFound(SessionNotFound):
-    """No flow has that id; a session may."""
+    """No flow has that id; a session may have it."""
 
     def __init__(self, flow: str) -> None:
         super().__init__(flow)
@@ -16,7 +16,7 @@ class FlowNotFound(SessionNotFound):
 
 
 class FlowExists(SessionExists):
-    """A new flow was given the id of another, or of a session."""
+    """The id of a new flow already belongs to a flow or session."""
 
     def __init__(self, flow: str, *, is_erased: bool = False) -> None:
         super().__init__(flow, is_erased=is_erased)
@@ -29,10 +29,10 @@ class FlowExists(SessionExists):
 
 
 class FlowRefusal(EngineError):
-    """The flow cannot do what was asked of it; nothing was changed.
+    """The flow cannot do this in its current state; nothing was changed.
 
-    `role` and `session` are of the role whose session it is about, or None. `is_waiting`: the flow
-    waits for something else, so the message says where to look that up.
+    `role` and `session` are those of the affected role, or None. `is_waiting`: the flow waits for
+    something else, so the message says where to look that up.
     """
 
     code = "flow_refusal"

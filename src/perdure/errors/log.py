@@ -1,4 +1,4 @@
-"""What can be wrong with entries, and with how they hang together."""
+"""Errors about entries and their links."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perdure.errors.root import PerdureError
 
 
 class SessionError(PerdureError):
-    """Something is wrong with an entry or with how entries hang together."""
+    """An entry, or the link between entries, is invalid."""
 
     code = "session_error"
 
@@ -39,7 +39,7 @@ class AmbiguousId(SessionError):
 class InvalidEntry(SessionError):
     """An entry breaks a rule of the log; nothing was appended.
 
-    Where what was asked for is no append in the caller's eyes, `told` is the whole sentence.
+    If the caller did not ask for an append, `told` is the complete message.
     """
 
     code = "invalid_entry"
@@ -50,7 +50,7 @@ class InvalidEntry(SessionError):
 
 
 class InvalidParent(SessionError):
-    """A tree entry names a parent that no branch can grow from."""
+    """A tree entry names a parent that cannot have children."""
 
     code = "invalid_parent"
 
@@ -62,7 +62,7 @@ class InvalidParent(SessionError):
 
 
 class CorruptLog(SessionError):
-    """The stored bytes of an entry are not what was committed."""
+    """The stored bytes of an entry differ from the committed ones."""
 
     code = "corrupt_log"
 
@@ -117,7 +117,7 @@ class QuestionClosed(SessionError):
 
 
 class AlreadyAnswered(SessionError):
-    """Somebody answered the question first, and otherwise; their answer counts."""
+    """The question already has another answer; the first answer counts."""
 
     code = "already_answered"
 

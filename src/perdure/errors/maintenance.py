@@ -1,4 +1,4 @@
-"""Why a store could not be copied, backed up, restored or repaired."""
+"""Errors of copy, backup, restore and repair."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perdure.errors.stores import StoreError
 
 
 class CopyConflict(StoreError):
-    """A session of that id is in the target already and is not the beginning of the one copied."""
+    """The target has a session with that id that is not the beginning of the copied one."""
 
     code = "copy_conflict"
 
@@ -21,7 +21,7 @@ class CopyConflict(StoreError):
 
 
 class BackupDamaged(StoreError):
-    """A backup is not what its manifest says; nothing was restored."""
+    """A backup does not match its manifest; nothing was restored."""
 
     code = "backup_damaged"
 
@@ -35,7 +35,7 @@ class BackupDamaged(StoreError):
 
 
 class StoreExists(StoreError):
-    """A restore or copy would take the place of a store, and nobody said that it may."""
+    """A restore or copy would replace a store, and replacing was not allowed."""
 
     code = "store_exists"
 

@@ -1,4 +1,4 @@
-"""How a model call failed; the class says whether trying again can help."""
+"""Errors of model calls; the class tells whether a retry can help."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from perdure.errors.root import PerdureError
 
 
 class ModelError(PerdureError):
-    """A model call failed; the class says whether trying again can help."""
+    """A model call failed; the class tells whether a retry can help."""
 
     code = "model_error"
 
     def __init__(self, model: str, reason: str) -> None:
-        # Providers' words may hold half a character, and then no log could hold them.
+        # Texts of providers may contain half a character, which cannot be stored in a log.
         reason = reason.encode(errors="replace").decode()
         super().__init__(f"{model}: {reason}")
         self.model = model
@@ -19,7 +19,7 @@ class ModelError(PerdureError):
 
 
 class ModelUnavailable(ModelError):
-    """Network, overload, 5xx or a cut stream: trying again may help."""
+    """Network, overload, 5xx or an interrupted stream: a retry may help."""
 
     code = "model_unavailable"
     retryable = True
@@ -54,7 +54,7 @@ class ContextOverflow(ModelError):
 
 
 class ModelRefused(ModelError):
-    """The provider refuses the request as it stands (credentials, bad request, content filter)."""
+    """The provider rejects this request (credentials, bad request, content filter)."""
 
     code = "model_refused"
 
@@ -64,13 +64,13 @@ class ModelRefused(ModelError):
 
 
 class CredentialsRefused(ModelRefused):
-    """The provider does not accept the key, or the account behind it."""
+    """The provider rejects the key, or the account behind it."""
 
     code = "credentials_refused"
 
 
 class MediaMissing(ModelError):
-    """A picture, sound or document of the conversation is not in the store, or is damaged there."""
+    """Media of the conversation is missing in the store, or damaged there."""
 
     code = "media_missing"
 
@@ -84,7 +84,7 @@ class MediaMissing(ModelError):
 
 
 class MalformedResponse(ModelError):
-    """The provider's answer could not be understood."""
+    """The provider's answer could not be parsed."""
 
     code = "malformed_response"
     retryable = True

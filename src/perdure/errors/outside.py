@@ -1,6 +1,6 @@
-"""Why nothing was sent, or came back, and what is wrong with a secret that was to go along.
+"""Errors of outgoing requests and of their secrets.
 
-No message shows an address, a path or a value.
+No message contains an address, a path or a value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from perdure.errors.root import PerdureError
 
 
 class EgressError(PerdureError):
-    """A request to the outside could not be made or was not answered."""
+    """An outgoing request could not be made or was not answered."""
 
     code = "egress_error"
     retryable = True
@@ -21,14 +21,14 @@ class EgressError(PerdureError):
 
 
 class EgressDenied(EgressError):
-    """A rule forbids where the request was to go; nothing was sent."""
+    """A rule forbids the destination of the request; nothing was sent."""
 
     code = "egress_denied"
     retryable = False
 
 
 class SecretMissing(ConfigError):
-    """A secret that is referred to by name is neither in the environment nor in the keyring."""
+    """A referenced secret is neither in the environment nor in the keyring."""
 
     code = "secret_missing"
 
@@ -42,7 +42,7 @@ class SecretMissing(ConfigError):
 
 
 class SecretPasted(ConfigError):
-    """A credential stands where it would be stored in plain text."""
+    """A credential was given where it would be stored in plain text."""
 
     code = "secret_pasted"
 

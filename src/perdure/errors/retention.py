@@ -1,4 +1,4 @@
-"""What was taken out of a store on purpose, what may not be, and what no longer fits into it."""
+"""Errors about erased content, content that cannot be erased, and exceeded quotas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from perdure.errors.stores import StoreError
 
 
 class Erased(SessionError):
-    """The session was erased: nothing can be read of it, and nothing is appended to it."""
+    """The session was erased: it cannot be read, and nothing can be appended."""
 
     code = "erased"
 
@@ -19,7 +19,7 @@ class Erased(SessionError):
 
 
 class SessionHasForks(StoreError):
-    """Forks share entries of what was to be erased; nothing was."""
+    """Forks share entries of the session; nothing was erased."""
 
     code = "session_has_forks"
 
@@ -34,7 +34,7 @@ class SessionHasForks(StoreError):
 
 
 class QuotaExceeded(StoreError):
-    """The commit would take its namespace over a quota; nothing of it was written.
+    """The commit would exceed a quota of its namespace; nothing was written.
 
     `quota` is ``sessions``, ``entries`` or ``bytes``.
     """

@@ -1,4 +1,4 @@
-"""The root of everything perdure raises."""
+"""The base class of all errors of perdure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import ClassVar
 
 
 class PerdureError(Exception):
-    """Root of everything perdure raises.
+    """Base class of all errors of perdure.
 
-    ``code`` is stable across releases. ``retryable`` says that the same call may succeed later
-    without the caller changing anything.
+    ``code`` is stable across releases. ``retryable``: the same call may succeed later without
+    changes by the caller.
     """
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
 
     def facts(self) -> dict[str, object]:
-        """Name and value of every fact the error carries, for ``--json`` and logs."""
+        """Return name and value of every fact of the error, for ``--json`` and logs."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""Why a store refused a call, or could not carry it out."""
+"""Errors of stores: calls that were rejected or failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perdure.errors.root import PerdureError
 
 
 class StoreError(PerdureError):
-    """The store refused a call or could not carry it out; nothing of the call was written."""
+    """The store rejected a call or could not execute it; nothing of the call was written."""
 
     code = "store_error"
 
@@ -22,7 +22,7 @@ class SessionNotFound(StoreError):
 
 
 class NotImported(SessionNotFound):
-    """A session file was named, and the store holds no session of it. It may not exist."""
+    """The store has no session of the named session file. The file may not exist."""
 
     code = "not_imported"
 
@@ -68,7 +68,7 @@ class HeadConflict(StoreError):
 
 
 class LeafConflict(StoreError):
-    """The conversation continues from another entry than the caller believed."""
+    """The conversation continues from another entry than the caller expected."""
 
     code = "leaf_conflict"
     retryable = True
@@ -84,7 +84,7 @@ class LeafConflict(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Somebody else holds the right to run turns in this session."""
+    """Another process holds the lease to run turns in this session."""
 
     code = "lease_held"
     retryable = True
@@ -99,7 +99,7 @@ class LeaseHeld(StoreError):
 
 
 class LeaseLost(StoreError):
-    """The caller's lease was taken over: its write was refused and nothing was written."""
+    """The caller's lease was taken over; nothing was written."""
 
     code = "lease_lost"
 
@@ -114,7 +114,7 @@ class LeaseLost(StoreError):
 
 
 class TurnOpen(StoreError):
-    """The branch cannot be moved or closed while a turn is open on it."""
+    """The branch cannot be moved or closed while it has an open turn."""
 
     code = "turn_open"
 
@@ -128,7 +128,7 @@ class TurnOpen(StoreError):
 
 
 class IdempotencyMismatch(StoreError):
-    """The key was used before for something else."""
+    """The key was already used for another request."""
 
     code = "idempotency_mismatch"
 
@@ -138,7 +138,7 @@ class IdempotencyMismatch(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """The store was written by a newer perdure and was left untouched."""
+    """A newer perdure wrote the store; it was not changed."""
 
     code = "store_too_new"
 
@@ -153,7 +153,7 @@ class StoreTooNew(StoreError):
 
 
 class NotAStore(StoreError):
-    """The file or address holds something that is not a perdure store; it was left untouched."""
+    """The file or address is not a perdure store; it was not changed."""
 
     code = "not_a_store"
 
@@ -177,7 +177,7 @@ class StoreCorrupt(StoreError):
 
 
 class StoreSchemaForeign(StoreCorrupt):
-    """A store file holds a table, trigger or anything else that perdure did not make."""
+    """A store file has a table, trigger or other object that perdure did not create."""
 
     code = "store_schema_foreign"
 
@@ -192,7 +192,7 @@ class StoreSchemaForeign(StoreCorrupt):
 
 
 class StoreReadOnly(StoreError):
-    """The store cannot be written."""
+    """The store is read-only."""
 
     code = "store_read_only"
 
@@ -213,7 +213,7 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or is closed; whether a commit under way landed is unknown."""
+    """The store is unreachable or closed; whether a pending commit was written is unknown."""
 
     code = "store_unavailable"
     retryable = True
@@ -225,7 +225,7 @@ class StoreUnavailable(StoreError):
 
 
 class KeyMissing(StoreError):
-    """A store is encrypted and no key was found, or a key is configured that is not there."""
+    """A store is encrypted and no key was found, or a configured key does not exist."""
 
     code = "key_missing"
 
@@ -239,7 +239,7 @@ class KeyMissing(StoreError):
 
 
 class KeyWrong(StoreError):
-    """The key is not the one the store was encrypted with; it was left untouched."""
+    """The key is not the store's encryption key; the store was not changed."""
 
     code = "key_wrong"
 
@@ -252,7 +252,7 @@ class KeyWrong(StoreError):
 
 
 class StoreNotEncrypted(StoreError):
-    """A key was given for a store that is plain; it was left untouched."""
+    """A key was given for an unencrypted store; the store was not changed."""
 
     code = "store_not_encrypted"
 
@@ -265,7 +265,7 @@ class StoreNotEncrypted(StoreError):
 
 
 class StoreInUse(StoreError):
-    """What was asked for needs the store alone, and another process has it open."""
+    """The operation needs exclusive access, and another process has the store open."""
 
     code = "store_in_use"
     retryable = True
@@ -278,7 +278,7 @@ class StoreInUse(StoreError):
 
 
 class Unsupported(StoreError):
-    """This kind of store cannot do that at all (see ``stores.protocol.Capabilities``)."""
+    """This kind of store does not support the operation (see ``stores.protocol.Capabilities``)."""
 
     code = "unsupported"
 
@@ -292,7 +292,7 @@ class Unsupported(StoreError):
 
 
 class SearchIndexDamaged(StoreError):
-    """The index of a store does not hold together; the log beside it is as it was."""
+    """The search index of a store is inconsistent; the log is not affected."""
 
     code = "search_index_damaged"
 
@@ -304,7 +304,7 @@ class SearchIndexDamaged(StoreError):
 
 
 class InvalidQuery(StoreError):
-    """A search query looks for nothing, or for what cannot be looked for."""
+    """A search query has no search terms, or is invalid."""
 
     code = "invalid_query"
 

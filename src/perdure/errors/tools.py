@@ -1,4 +1,4 @@
-"""Why a tool could not do its work. These become tool results, never crashes of the engine."""
+"""Errors of tools. They become tool results, never crashes of the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perdure.errors.root import PerdureError
 
 
 class ToolError(PerdureError):
-    """A tool could not do its work; it becomes a tool result, never an engine crash."""
+    """A tool failed; the error becomes a tool result, never an engine crash."""
 
     code = "tool_error"
 
@@ -28,13 +28,13 @@ class UnknownTool(ToolError):
 
 
 class InvalidArguments(ToolError):
-    """The arguments do not fit the tool's schema."""
+    """The arguments do not match the tool's schema."""
 
     code = "invalid_arguments"
 
 
 class ToolTimeout(ToolError):
-    """The tool took longer than it may."""
+    """The tool exceeded its time limit."""
 
     code = "tool_timeout"
 
@@ -44,13 +44,13 @@ class ToolTimeout(ToolError):
 
 
 class ToolDenied(ToolError):
-    """A rule forbids what the tool was asked to do."""
+    """A rule forbids this call of the tool."""
 
     code = "tool_denied"
 
 
 class ApprovalStale(ToolError):
-    """What a person approved has changed before the tool could run; nothing was done."""
+    """What a person approved has changed before the tool ran; nothing was done."""
 
     code = "approval_stale"
 
@@ -59,13 +59,13 @@ class ApprovalStale(ToolError):
 
 
 class ToolLost(ToolError):
-    """The connection to the tool broke off while it ran: nobody knows whether it took effect."""
+    """The connection to the tool broke while it ran: its effect is unknown."""
 
     code = "tool_lost"
 
 
 class ToolUnavailable(ToolError):
-    """The machine, or the configuration, lacks what the tool needs to do its work."""
+    """The machine, or the configuration, lacks something that the tool needs."""
 
     code = "tool_unavailable"
 

@@ -1,4 +1,4 @@
-"""What a program gives that no function of perdure takes."""
+"""Errors of callers: arguments that a function does not accept."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from perdure.errors.root import PerdureError
 
 
 class WrongArgument(PerdureError, TypeError, ValueError):
-    """A function was given something else than it takes; nothing was done.
+    """A function received an argument of the wrong type or value; nothing was done.
 
-    It is a ``TypeError`` and a ``ValueError``, too. `argument` is what it was given as, `takes`
-    what it takes there.
+    Also a ``TypeError`` and a ``ValueError``. `argument` is the argument's name, `takes` the
+    accepted values.
     """
 
     code = "wrong_argument"
@@ -24,7 +24,7 @@ class WrongArgument(PerdureError, TypeError, ValueError):
 
 
 class NotAsyncio(PerdureError, RuntimeError):
-    """A coroutine of perdure was awaited where no event loop of asyncio runs; nothing was done."""
+    """A coroutine of perdure was awaited without an asyncio event loop; nothing was done."""
 
     code = "not_asyncio"
 
@@ -36,9 +36,9 @@ class NotAsyncio(PerdureError, RuntimeError):
 
 
 class LimitExceeded(ConfigError):
-    """Something from outside is larger than a limit allows; the rest of it was not read.
+    """Input exceeds a limit; the rest of it was not read.
 
-    `limit` is the name of the limit, `most` what it is.
+    `limit` is the name of the limit, `most` its value.
     """
 
     code = "limit_exceeded"

@@ -1,4 +1,4 @@
-"""What can be wrong with the files that people write: workflows, agents, settings."""
+"""Errors in files that people write: workflows, agents, settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINE = re.compile(r"^line (\d+): ")
 
 
 class InvalidWorkflow(FormatError):
-    """A file is no workflow that can be used. `faults` are all of them, each with its line."""
+    """A file is not a valid workflow. `faults` are all errors, each with its line."""
 
     code: ClassVar[str] = "invalid_workflow"
 
@@ -21,7 +21,7 @@ class InvalidWorkflow(FormatError):
 
 
 class InvalidAgentFile(ConfigError):
-    """A file describes no agent that can be used. `faults` are all of them, each with its line."""
+    """A file is not a valid agent. `faults` are all errors, each with its line."""
 
     code: ClassVar[str] = "invalid_agent_file"
 
@@ -32,7 +32,7 @@ class InvalidAgentFile(ConfigError):
 
 
 class InvalidSettings(ConfigError):
-    """A settings file holds what nobody reads. `faults` are all of them, each with its line."""
+    """A settings file is invalid. `faults` are all errors, each with its line."""
 
     code: ClassVar[str] = "invalid_settings"
 

@@ -1,1 +1,1 @@
-"""Secrets: what they look like, how they are named instead of written, and how they stay hidden."""
+"""Secrets: their detection, references by name, and masking."""

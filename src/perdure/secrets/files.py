@@ -1,7 +1,7 @@
-"""Secrets by where files, addresses and commands put them: netrc, pgpass, XML, PEM, ``-p``, hashes.
+"""Patterns for secrets in files, addresses and commands: netrc, pgpass, XML, PEM, ``-p``, hashes.
 
 Pure. Each pattern has one group, the secret. Every repetition is bounded or has no alternative, so
-each pattern reads in linear time.
+each pattern runs in linear time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ NAME = (
     r"|(?:api|access|account|auth|client|deploy|encryption|master|private|secret|service|shared"
     r"|signing|storage)[_-]?key)"
 )
-"""What the name of a field with a secret holds, in lower case."""
+"""Parts of field names with secrets, in lower case."""
 
 
 def word(*words: str, no: str = r"\w") -> str:
     """Return a pattern of one of `words` that has none of the characters `no` before it.
 
-    `re` finds a letter faster than a boundary, so the boundary is tested behind the word.
+    `re` finds a letter faster than a boundary, so the boundary is tested after the word.
     """
     return "|".join(f"{each}(?<!{no}{each})" for each in words)
 
@@ -36,13 +36,14 @@ BY_NAME: tuple[tuple[str, str], ...] = (
         rf"(?i)(?<=[\w.\"'-]){NAME}[\w.-]{{0,30}}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)",
     ),
 )
-"""Pairs: a pattern that every match holds somewhere, and the pattern itself. It begins with the
-name of a secret and has one group, the secret."""
+"""Pairs: a pattern that occurs in every match, and the pattern itself. It starts with the name of a
+secret and has one group, the secret.
+"""
 
 _NAMED = rf"[\w.-]{{0,60}}{NAME}[\w.-]{{0,30}}"
 
 IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    # texts of which one must be there, in lower case; the kind; a pattern whose group is the secret
+    # required literals (any of them), in lower case; the kind; a pattern whose group is the secret
     (
         ("machine", "default"),
         "password",  # .netrc

@@ -1,6 +1,6 @@
-"""Values that are shown with every secret in them hidden: for events, errors and questions.
+"""Mask all secrets in shown values: for events, errors and questions.
 
-What is stored and what a model is sent are other copies; this one is for onlookers.
+Only these displayed copies are masked; stored values and values sent to a model are separate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MASK = "[redacted]"
 
 
 def mask_secrets(text: str) -> str:
-    """`text` with `MASK` for whatever looks like a secret; `text` itself where nothing does."""
+    """Return `text` with `MASK` for everything that looks like a secret; unchanged without any."""
     spans = sorted((find.start, find.end) for find in finds(text))
     if not spans:
         return text
@@ -33,7 +33,7 @@ def mask_secrets(text: str) -> str:
 def log_failure(log: logging.Logger, error: BaseException, message: str, *args: object) -> None:
     """Log `message` as an error with the traceback of `error`, every secret in it masked.
 
-    A client, hook or observer may name a key in what it raises.
+    The exceptions of a client, hook or observer may contain a key.
     """
     if log.isEnabledFor(logging.ERROR):
         raised = "".join(traceback.format_exception(error)).rstrip()
@@ -41,7 +41,7 @@ def log_failure(log: logging.Logger, error: BaseException, message: str, *args: 
 
 
 def masked_value(value: object, name: str = "") -> object:
-    """JSON data with every secret hidden, field names included; `name` is the field it is in."""
+    """Return JSON data with every secret masked, field names included; `name` is its field."""
     if isinstance(value, str):
         if is_secret_name(name) and is_secret_value(value):
             return MASK

@@ -1,7 +1,7 @@
-"""What is done about a credential that somebody pasted where it would be stored in plain text.
+"""Handle credentials that were pasted where they would be stored in plain text.
 
-Pure. A setting that is kept and sent with every request (a variable, an agent's file) refuses one;
-what a person typed is theirs, and they are told (``docs/guides/tools.md``).
+Pure. A setting that is stored and sent with every request (a variable, an agent's file) rejects
+one; text typed by a person is kept with a warning (``docs/guides/tools.md``).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ PastePolicy = Literal["warn", "redact", "refuse"]
 
 
 class ScreenedText(msgspec.Struct, frozen=True):
-    """What to write, and what was found in it. Shape: `kinds` sorted, each once."""
+    """The text to write, and the kinds of secrets found. Shape: `kinds` sorted, each once."""
 
     text: str
     kinds: tuple[str, ...] = ()
 
 
 def credentials_in(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file's `text` that hold credentials, and of what kind; never the values.
+    """Yield line number and kind of each credential in a file's `text`; never the value.
 
-    Shape: lines count from 1; one of several lines is told at the first. A reference to a secret is
-    none, and what stands around it in YAML's braces is looked at by itself.
+    Shape: lines count from 1; a credential over several lines is reported at line 1. A reference to
+    a secret is not one, and the text around it in YAML braces is checked separately.
     """
     is_found = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -52,9 +52,9 @@ def _pieces(line: str) -> list[str]:
 
 
 def apply_paste_policy(text: str, policy: PastePolicy, place: str) -> ScreenedText:
-    """`text` as it may be written in `place` under `policy`, and the kinds of secrets found.
+    """Return `text` as allowed in `place` under `policy`, and the kinds of secrets found.
 
-    Raises: SecretPasted under ``refuse``, naming the place and the kind and never the value.
+    Raises: SecretPasted under ``refuse``, with the place and the kind but never the value.
     """
     kinds = tuple(sorted({find.kind for find in finds(text)}))
     if kinds and policy == "refuse":

@@ -1,7 +1,7 @@
 """Secrets by name: ``{{secrets.NAME}}`` in a configuration, never the value.
 
-Pure. References are only looked for in what a person configured. What a model or a web page writes
-is text, whatever it looks like: otherwise a page could name a secret and have it sent to itself.
+Pure. References are only resolved in configuration. Text of a model or a web page is never
+resolved: otherwise a page could name a secret and have it sent to itself.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _name = re.compile(_NAME)
 
 
 def is_name(name: str) -> bool:
-    """Whether a secret can be called `name`."""
+    """Return True if `name` is a valid name of a secret."""
     return _name.fullmatch(name) is not None
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The secrets that `text` refers to, in order."""
+    """Return the secrets that `text` refers to, in order."""
     return tuple(found[1] for found in _reference.finditer(text))
 
 
 def unfilled_in(text: str, place: str) -> str | None:
-    """Return a warning where `text`, which no secret is ever filled into, refers to one."""
+    """Return a warning if `text`, in which secrets are never filled, refers to one."""
     names = tuple(dict.fromkeys(names_in(text)))
     if not names:
         return None
@@ -37,5 +37,5 @@ def unfilled_in(text: str, place: str) -> str | None:
 
 
 def fill_references(text: str, value_of: Callable[[str], str]) -> str:
-    """`text` with the value of each reference; values are never scanned again."""
+    """Return `text` with each reference replaced by its value; values are never scanned again."""
     return _reference.sub(lambda found: value_of(found[1]), text)

@@ -1,13 +1,12 @@
-"""What secrets look like: keys by the marks their makers gave them, and values by their names.
+"""Detect secrets: keys by their vendors' prefixes, and values by the names of their fields.
 
-Pure. A shape errs on the side of replacing: a key that is none costs a word of a transcript, one
-that gets through costs the account. Each pattern reads in linear time: what is repeated without a
-bound is taken as a whole and never tried again from within (tests/attacks/test_patterns.py). The
-patterns are text: `re` compiles each at its first use and keeps it, so a program that looks for no
-secret does not wait for that.
+Pure. When in doubt, a value is masked: a false positive costs a word of a transcript, a missed key
+costs the account. Each pattern runs in linear time: unbounded repetitions are possessive and never
+retried from within (tests/attacks/test_patterns.py). The patterns are text: `re` compiles each at
+its first use and caches it, so a program that never looks for secrets does not pay for that.
 
-A long text is read in slices, and a pattern only where one of its literals is in the slice. No call
-of `re` reads much more than a slice, so another thread gets its turn between two calls.
+A long text is read in slices, and a pattern is only tried if one of its literals is in the slice.
+No call of `re` reads much more than a slice, so other threads can run between two calls.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from typing import NamedTuple
 from perdure.secrets.files import BY_NAME, IN_FILES, NAME, word
 
 SLICE = 32_768
-"""Characters of a text that the patterns are tried in at a time."""
+"""Characters per slice."""
 
 REACH = 4_096
-"""Characters behind a slice by which a pattern decides whether a match begins in the slice."""
+"""Characters after a slice that a pattern may read to decide on a match in the slice."""
 
 BACK = 16
 """Characters before a slice that a pattern may look back at."""
 
 
 class Find(NamedTuple):
-    """A secret at `start` to `end` of a text, and what it is."""
+    """A secret from `start` to `end` of a text, and its kind."""
 
     start: int
     end: int
@@ -40,10 +39,10 @@ class Find(NamedTuple):
 
 
 PLACEHOLDER = r"\[[a-z]+(?:-[a-z]+)*-[0-9]+\]"
-"""What stands where a value was: its kind and its number."""
+"""The replacement of a value: its kind and its number."""
 
 MARKED: dict[str, str] = {
-    # kind: everything a key of that kind may be, up to its last character
+    # kind: the whole key of that kind, up to its last character
     "anthropic-key": r"sk-ant-[\w-]{16,}",
     "openai-key": r"sk-(?!ant-)(?:[a-z]+-){0,2}[\w-]{20,}",
     "stripe-key": r"(?:[spr]k_(?:live|test)_\w{16,}|whsec_[\w+/=]{20,})",
@@ -65,14 +64,14 @@ MARKED: dict[str, str] = {
     ),
 }
 IGNORING_CASE = ("(?i)", "(?im)")
-"""How a pattern begins that finds any case. Its own letters are lower case."""
+"""Start of a case-insensitive pattern. Its own letters are lower case."""
 
 BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
-"""Where a word begins, be it behind an escaped line feed of JSON inside JSON."""
+"""Start of a word, also after an escaped line feed of JSON inside JSON."""
 
 
 def _begun(text: str) -> str:
-    """Return a pattern of `text` where a word begins: `re` finds `text` faster than that place."""
+    """Return a pattern of `text` at the start of a word: `re` finds `text` faster than a start."""
     return rf"{text}(?:(?<![A-Za-z0-9]{text})|(?<=\\[nrtbf]{text}))"
 
 
@@ -89,20 +88,21 @@ MARKED_BEGIN = (
     r"|h(?:f_|v[sbr]\.)|api_org_|n(?:pm_|tn_)|d(?:op_v1_|api[a-f0-9]|p\.)|fo1_"
     r"|S(?:G\.|K[a-f0-9]{8})|key-[a-f0-9]|lin_|PMAK-|EAA|bot[0-9]{8}|[0-9]{8,10}:AA)"
 )
-"""How each marked key begins, up to where no other word does."""
+"""Start of each marked key, up to the first character that other words lack."""
 
 _AFTER_OTHER = rf"(?<![A-Za-z0-9]){MARKED_BEGIN}"
 _AFTER_ESCAPE = rf"(?<=\\[nrtbf]){MARKED_BEGIN}"
-"""Where a marked key may begin. Two patterns: one with both places is many times as slow."""
+"""Start of a marked key after an escape. One pattern for both places is many times slower."""
 
 _TOKEN = rf"{_begun('eyJ')}[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?"
-"""A JSON web token if it has a `rest`. One without takes its whole run of characters along:
-whatever begins in that run ends where it does, so each run is read once."""
+"""A JSON web token if it has a `rest`. One without consumes its whole run of characters: any match
+that starts in that run ends with it, so each run is read once.
+"""
 
 _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 
 PLACED: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    # texts of which one must be there, the kind, and a pattern whose group is the secret
+    # required literals (any of them), the kind, and a pattern whose group is the secret
     (
         ("private key",),
         "private-key",
@@ -200,8 +200,9 @@ _NAME_HINT = (
     r"(?:pass|pwd|secret|token|credential|key|kennwort|contrase|wachtwoord|mot[ _-]de[ _-]passe"
     r"|senha)(?=[\w.-]{0,45}+(?:\\?[\"'\]])?\s{0,3}[:=,])"
 )
-"""What every name of a secret holds, in lower case, where a value may follow. Found many times
-faster than the names are."""
+"""Matches in every name of a secret, in lower case, if a value may follow. Many times faster than
+searching for the names.
+"""
 
 _BEFORE_KEY = (
     r"(?:api|access|account|auth|client|deploy|encryption|master|private|secret|service|shared"
@@ -210,18 +211,18 @@ _BEFORE_KEY = (
 _ENTROPIC_HINTS = ("key", "auth", "sig", "pass", "salt", "seed")
 
 ENTROPY_BITS = 3.2
-"""Bits a character that a value has at least to count as random where only its name hints."""
+"""Minimum bits per character of a value to count as random if only its name is a hint."""
 
 
 def finds(text: str) -> Iterator[Find]:
-    """The secrets in `text`, in no order; they may overlap."""
+    """Yield the secrets in `text`, in no order; they may overlap."""
     ends: dict[str, int] = {}  # pattern -> where its last match ends
     for begin in range(0, len(text), SLICE):
         yield from _Slice(text, begin, ends).finds()
 
 
 class _Slice:
-    """The part of `text` from `begin` on in which matches begin. They may end behind it."""
+    """The part of `text` from `begin` on in which matches start. They may end after it."""
 
     def __init__(self, text: str, begin: int, ends: dict[str, int]) -> None:
         self._text = text
@@ -230,7 +231,7 @@ class _Slice:
         self._stop = min(len(text), begin + SLICE + REACH)
         self._first = max(0, begin - BACK)
         self._lowered = text[self._first : self._stop].lower()
-        # not so where the lower case of a letter is two
+        # False if the lower case of a letter has two characters
         self._is_aligned = len(self._lowered) == self._stop - self._first
         self._ends = ends
 
@@ -252,7 +253,7 @@ class _Slice:
         yield from self._assignments(names)
 
     def _assignments(self, names: list[int]) -> Iterator[Find]:
-        ours_until = self._ends.get(PLACEHOLDER, 0)  # one may have begun before this slice
+        ours_until = self._ends.get(PLACEHOLDER, 0)  # a match may have started before this slice
         placeholders = [each.span() for each in self._matches(PLACEHOLDER)] if names else []
         begins = [start for start, _ in placeholders]
         for found in self._matches_at(_ASSIGNED, names):
@@ -272,7 +273,7 @@ class _Slice:
         return any(hint in self._lowered for hint in hints)
 
     def _marked_begins(self) -> list[int]:
-        """Where marked keys may begin, in order."""
+        """Return the possible starts of marked keys, in order."""
         begins = self._begins(_AFTER_OTHER)
         if "\\" in self._lowered:
             begins = sorted(begins + self._begins(_AFTER_ESCAPE))
@@ -283,7 +284,7 @@ class _Slice:
         return [each.start() for each in found]
 
     def _names(self) -> list[int]:
-        """Where names of secrets may begin, in order."""
+        """Return the possible starts of names of secrets, in order."""
         if not self._is_aligned:
             return list(range(self._begin, self._end))
         lowered, first, begins = self._lowered, self._first, list[int]()
@@ -295,7 +296,7 @@ class _Slice:
         return begins
 
     def _matches_at(self, shape: str, begins: Iterable[int]) -> Iterator[re.Match[str]]:
-        """The matches that begin at one of `begins`, none within another."""
+        """Yield non-overlapping matches that start at one of `begins`."""
         pattern, after = re.compile(shape), self._ends.get(shape, 0)
         for at in begins:
             if after <= at < self._end and (found := pattern.match(self._text, at)):
@@ -303,9 +304,9 @@ class _Slice:
                 yield found
 
     def _matches(self, shape: str) -> Iterator[re.Match[str]]:
-        """The matches that begin in the slice, as reading the whole text at once finds them."""
+        """Yield the matches that start in the slice, as if the whole text were read at once."""
         pattern, at = re.compile(shape), max(self._begin, self._ends.get(shape, 0))
-        # Python's `re` finds in lower case in half the time that ignoring the case takes.
+        # Searching lower-cased text takes half the time of a case-insensitive search.
         is_lowered = self._is_aligned and shape.startswith(IGNORING_CASE)
         searched = re.compile(_lowered(shape)) if is_lowered else pattern
         text, first = (self._lowered, self._first) if is_lowered else (self._text, 0)
@@ -315,14 +316,14 @@ class _Slice:
                 return
             is_cut = first + found.end() > self._stop - REACH // 2 and self._stop < len(self._text)
             if is_lowered or is_cut:
-                found = pattern.match(self._text, begin)  # it may go on behind what was looked at
+                found = pattern.match(self._text, begin)  # it may extend past the slice
             at = self._ends[shape] = begin + 1 if found is None else found.end()
             if found is not None:
                 yield found
 
 
 def _lowered(shape: str) -> str:
-    """The form of `shape`, which ignores the case, for text in lower case."""
+    """Return the case-insensitive `shape` in the form for lower-case text."""
     return shape.replace("(?i", "(?", 1).removeprefix("(?)")
 
 
@@ -333,37 +334,37 @@ def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field called `name` holds a secret."""
+    """Return True if a field called `name` holds a secret."""
     return re.search(_NAMED_KEY, name) is not None
 
 
 def is_secret_value(value: str) -> bool:
-    """Whether `value`, in a field of such a name, is one rather than a reference to one."""
+    """Return True if `value`, in a field of such a name, is a secret and not a reference."""
     return len(value) >= 4 and not _is_reference(value)
 
 
 def is_unmistakable(value: str) -> bool:
-    """Whether the secret `value` is replaced also where only it itself tells: no mere word is."""
+    """Return True if `value` is specific enough to be replaced anywhere, even without its name."""
     has_both = any(c.isalpha() for c in value) and any(not c.isalpha() for c in value)
     return len(value) >= 16 or (len(value) >= 6 and has_both)
 
 
 def is_random(value: str) -> bool:
-    """Whether `value` looks drawn by chance: letters and digits, and many bits a character."""
+    """Return True if `value` looks random: letters and digits, and many bits per character."""
     has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
     return has_both and entropy_bits(value) >= ENTROPY_BITS and not _is_reference(value)
 
 
 def entropy_bits(value: str) -> float:
-    """Bits a character of `value`, by how often each occurs in it."""
+    """Return the bits per character of `value`, from its character frequencies."""
     counts = Counter(value).values()
     return -sum(n / len(value) * math.log2(n / len(value)) for n in counts)
 
 
 def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
-    """Whether what is assigned to a secret's name is one: code assigns names and calls too.
+    """Return True if the assigned `value` is a secret: code assigns names and calls too.
 
-    `is_marked` says that it stands in quotes, or right behind a password's equals sign.
+    `is_marked`: it is quoted, or directly after a password's equals sign.
     """
     if not is_marked and (re.match(_WORD, value) or re.match(_CALL, value)):
         return False

@@ -1,8 +1,7 @@
-"""Where the value of a named secret is found, and who has had it.
+"""Look up the values of named secrets, and track their use.
 
-A value is looked up when it is about to be used, and whoever asks does so through a `Taint`, which
-remembers it: everything that comes back from the use is scrubbed of it. Nothing here has a text
-form that shows a value.
+A value is looked up just before its use through a `Taint`, which remembers it and removes it from
+everything that the use returns. No object here has a text form with a value.
 """
 
 from __future__ import annotations
@@ -18,37 +17,37 @@ from perdure.errors import SecretMissing
 from perdure.secrets.references import fill_references, is_name
 
 SERVICE = "perdure"
-"""The service under which everything of perdure lies in the keyring."""
+"""The service name of perdure in the keyring."""
 
 VARIABLE = "PERDURE_SECRET_"
-"""What the environment variable of a secret begins with; its name follows in capital letters."""
+"""Prefix of a secret's environment variable; its name follows in capital letters."""
 
 SHORTEST = 6
-"""Of a shorter value only what it is in plain text or in a URL is scrubbed, not its encodings."""
+"""Shorter values are scrubbed in plain and URL form only, not in other encodings."""
 
 _log = logging.getLogger(__name__)
 
 Lookup = Callable[[str], str | None]
-"""Account in the keyring -> what lies there."""
+"""Account in the keyring -> its value."""
 
 
 def in_keyring(account: str) -> str | None:
-    """What lies under `account` in the keyring; None without it, a keyring, or its package."""
+    """Return the value of `account` in the keyring; None without it, a keyring, or its package."""
     try:
         found: object = importlib.import_module("keyring").get_password(SERVICE, account)
     except ImportError:
         return None
     except Exception as error:  # noqa: BLE001 - headless, locked, broken: each backend has its own
-        # Its class only: what a backend says may hold what it was asked for.
+        # Only the class: a backend's message may contain the account.
         _log.debug("the keyring cannot be read (%s)", type(error).__name__)
         return None
     return found if isinstance(found, str) else None
 
 
 class Vault:
-    """The named secrets of this machine: the environment's first, then the keyring's.
+    """The named secrets of this machine: first the environment's, then the keyring's.
 
-    In the keyring a secret lies under ``secret:NAME``, so that no name reaches a provider's key.
+    In the keyring the account is ``secret:NAME``, so that no name refers to a provider's key.
     """
 
     def __init__(self, environment: Mapping[str, str], lookup: Lookup = in_keyring) -> None:
@@ -59,9 +58,9 @@ class Vault:
         return "Vault()"
 
     def value(self, name: str) -> str:
-        """The secret `name`.
+        """Return the secret `name`.
 
-        Raises: SecretMissing, which says where to put it.
+        Raises: SecretMissing, which says where to store it.
         """
         variable = VARIABLE + name.upper()
         found = None
@@ -73,7 +72,7 @@ class Vault:
 
 
 class Taint:
-    """The secrets one call was given, to be taken out of all that it gives back."""
+    """The secrets given to one call, to be removed from everything it returns."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
@@ -83,7 +82,7 @@ class Taint:
         return f"Taint({len(self._names)} forms)"
 
     def value(self, name: str) -> str:
-        """The secret `name`, remembered.
+        """Return the secret `name` and remember it.
 
         Raises: SecretMissing.
         """
@@ -93,7 +92,7 @@ class Taint:
         return value
 
     def fill(self, text: str) -> str:
-        """`text` with its references filled, each remembered.
+        """Return `text` with its references filled, and remember each value.
 
         Raises: SecretMissing.
         """
@@ -104,14 +103,14 @@ class Taint:
         self._names.setdefault(form, name)
 
     def scrub(self, text: str) -> str:
-        """`text` with ``[secret:NAME]`` for every value given out, in any of its usual forms."""
+        """Return `text` with ``[secret:NAME]`` for every used value, in any of its usual forms."""
         for form in sorted(self._names, key=len, reverse=True):
             text = text.replace(form, f"[secret:{self._names[form]}]")
         return text
 
 
 def _forms(value: str) -> set[str]:
-    """How `value` may come back: as it is, escaped for a URL or JSON, or in base 64 or 16."""
+    """Return the forms of `value`: plain, escaped for URLs or JSON, in base64 and hex."""
     content = value.encode()
     forms = {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}
     if len(value) >= SHORTEST:

@@ -1,1 +1,1 @@
-"""Workflow documents: the value, its YAML in both directions. Pure; running one is the engine's."""
+"""Workflow documents: the value, and its YAML in both directions. Pure; the engine runs them."""

@@ -1,7 +1,7 @@
-"""A workflow document as a value: nodes, edges between them, and what its author noted.
+"""A workflow document as a value: nodes, edges, and metadata.
 
-Exports of sessions write such documents and flows run them, so they lie below both. Nothing here
-says what running means; whether an `agent_ref` names an agent is for whoever runs it to find out.
+Session exports write such documents and flows run them, so this module is below both. It does not
+define execution; the code that runs a document checks whether an `agent_ref` names an agent.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import msgspec
 SCHEMA_VERSION = "1.0"
 
 KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-"""What ids of workflows and agents look like, as a whole."""
+"""Pattern of complete workflow and agent ids."""
 
 
 InputType = Literal["string", "number", "boolean", "file_path", "code_diff"]
 INPUT_TYPES: tuple[InputType, ...] = get_args(InputType)
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-"""What inputs and entries of the context are called, as a whole."""
+"""Pattern of complete names of inputs and context entries."""
 
 
 class RunInput(msgspec.Struct, frozen=True):
-    """Something a run is given. Where it is not, `default` is taken, if there is one."""
+    """An input of a run. `default` is used if it is missing."""
 
     name: str
     type: InputType = "string"
@@ -36,22 +36,22 @@ class RunInput(msgspec.Struct, frozen=True):
 
 
 class ContextEntry(msgspec.Struct, frozen=True):
-    """What ``{{ctx.key}}`` stands for: a template over the inputs, filled when a run begins."""
+    """The template for ``{{ctx.key}}``, filled from the inputs at the start of a run."""
 
     key: str
     value: str
 
 
 class InputNode(msgspec.Struct, frozen=True, tag="input"):
-    """Where the flow's input comes in."""
+    """The node where the flow's input enters."""
 
     id: str
 
 
 class AgentNode(msgspec.Struct, frozen=True, tag="agent"):
-    """One turn of an agent. `prompt_template` is what it is told, None: nothing but its input.
+    """One turn of an agent. `prompt_template` is its prompt, None: only its input.
 
-    `tools` narrows the agent's tools; empty keeps all of them.
+    `tools` restricts the agent's tools; empty keeps all of them.
     """
 
     id: str
@@ -61,7 +61,7 @@ class AgentNode(msgspec.Struct, frozen=True, tag="agent"):
 
 
 class OutputNode(msgspec.Struct, frozen=True, tag="output"):
-    """Where the flow's result comes out."""
+    """The node with the flow's result."""
 
     id: str
 
@@ -70,7 +70,7 @@ WorkflowNode = InputNode | AgentNode | OutputNode
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The node `target` follows the node `source`. In the file they are ``to`` and ``from``."""
+    """The node `target` follows the node `source`. In the file: ``to`` and ``from``."""
 
     source: str
     target: str
@@ -80,9 +80,9 @@ class Workflow(msgspec.Struct, frozen=True):
     """A workflow.
 
     Shape: node ids are unique, edges name nodes, `nodes` has at least one. `agents` are those
-    defined in the document itself, each with an ``id``, in the fields of an agent file;
-    `inputs` and `context` have unique names; without `inputs` a run takes any texts. `metadata` is
-    any JSON object.
+    defined in the document, each with an ``id``, in the fields of an agent file; `inputs` and
+    `context` have unique names; without `inputs` a run accepts any texts. `metadata` is any JSON
+    object.
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""The placeholders of a template, ``{{inputs.name | filter}}``: found and understood, not filled.
+"""Parse the placeholders of a template, ``{{inputs.name | filter}}``, without filling them.
 
-What opens a placeholder and never closes it on its line is text. What stands in one is understood,
-or it is a fault; there is nothing in this language that could be run.
+An opening mark without a closing one on its line is text. Anything else that cannot be parsed is an
+error; the language has no executable constructs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ FilterName = Literal["default", "json", "length", "read_file"]
 FILTERS: tuple[FilterName, ...] = get_args(FilterName)
 
 LONGEST = 1000
-"""Characters of a placeholder; where none closes within them, what opened it is text."""
+"""Maximum characters of a placeholder; an opening mark without an end within them is text."""
 
 SHOWN = 60
-"""Characters of a placeholder that a fault repeats."""
+"""Maximum characters of a placeholder in an error message."""
 
 _NAME = "[A-Za-z0-9_-]+"
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
@@ -39,14 +39,14 @@ FORM = (
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """What is made of a value. `argument` is that of ``default``."""
+    """A transformation of a value. `argument` is that of ``default``."""
 
     name: FilterName
     argument: str | int | float | bool | None = None
 
 
 class Placeholder(msgspec.Struct, frozen=True):
-    """A value that is filled in. Shape: `name` is "" for ``run.id``."""
+    """A reference to a value. Shape: `name` is "" for ``run.id``."""
 
     root: Root
     name: str = ""
@@ -54,24 +54,24 @@ class Placeholder(msgspec.Struct, frozen=True):
 
     @property
     def has_default(self) -> bool:
-        """Whether it says what to take where there is no value."""
+        """Return True if it has a default for a missing value."""
         return any(each.name == "default" for each in self.filters)
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Text and placeholders in their order; `faults` are what could not be understood."""
+    """Text and placeholders in order; `faults` are the errors."""
 
     parts: tuple[str | Placeholder, ...]
     faults: tuple[str, ...] = ()
 
     @property
     def placeholders(self) -> tuple[Placeholder, ...]:
-        """Those among the parts."""
+        """Return the placeholders among the parts."""
         return tuple(part for part in self.parts if isinstance(part, Placeholder))
 
 
 def template_of(text: str) -> Template:
-    """`text` as a template."""
+    """Return `text` as a template."""
     parts: list[str | Placeholder] = []
     faults: list[str] = []
     begun = 0
@@ -88,7 +88,7 @@ def template_of(text: str) -> Template:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where placeholders open and close, in the order of the text."""
+    """Yield start and end of the placeholders, in the order of the text."""
     at = text.find("{{")
     while at >= 0:
         end = _closing(text, at + 2)
@@ -98,9 +98,9 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the placeholder closes that opened before `start`; -1 where it never does.
+    """Return the end of the placeholder that opened before `start`; -1 without one.
 
-    Braces in quotes do not count, unless the quotes never end.
+    Quoted braces do not count, unless the quotes are not closed.
     """
     line = text.find("\n", start, start + LONGEST)
     limit = min(len(text), start + LONGEST) if line < 0 else line
@@ -113,7 +113,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _understood(inner: str) -> Placeholder | str:
-    """The placeholder that `inner` says, or why it says none."""
+    """Return the placeholder in `inner`, or the error message."""
     pieces = _PIECE.findall(inner)
     if "|".join(pieces) != inner:
         return FORM
@@ -146,7 +146,7 @@ def _filter(text: str) -> Filter | str:
 
 
 def _unquoted(written: str) -> str | int | float | bool | None:
-    """What a literal says; None where it is none."""
+    """Return the value of a literal; None if it is not one."""
     if written.startswith("'"):
         return re.sub(r"\\(.)", r"\1", written[1:-1]) if len(written) > 1 else None
     try:

@@ -1,7 +1,7 @@
-"""YAML as a workflow, strictly: every fault is told with its line, or there is none.
+"""Read YAML as a workflow, strictly: every error is reported with its line.
 
-What a document is, is read here; whether it can be run (its graph, its templates, its agents) is
-for whoever runs it to say, who is told in which lines everything stands.
+Only the document's form is checked here. The code that runs it checks its graph, templates and
+agents, using the line numbers from here.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ AGENT_KEYS = (
     *("history", "on_pasted", "question_expires_s"),
     *("first_byte_timeout_s", "stream_idle_timeout_s"),
 )
-"""Keys of an agent in a workflow: those of an agent file, but for what it may touch."""
+"""Keys of an agent in a workflow: those of an agent file, without its permissions."""
 
 _ROOT_KEYS = ("schema_version", "workflow")
 _KEYS = ("id", "name", "inputs", "context", "agents", "nodes", "edges", "metadata")
 _TYPES = ("input", "agent", "output")
 _OTHER_TYPES = ("human_gate", "condition", "transform", "parallel", "merge")
-"""Nodes that files of the format may have and perdure does not run."""
+"""Node types of the format that perdure does not run."""
 _INPUT_KEYS = ("name", "type", "required", "default", "description")
 _OF_TYPE: Mapping[InputType, tuple[str, ...]] = {
     "string": ("str",),
@@ -53,16 +53,16 @@ _OF_TYPE: Mapping[InputType, tuple[str, ...]] = {
     "file_path": ("str",),
     "code_diff": ("str",),
 }
-"""Type of an input -> the kinds of nodes its default can be."""
+"""Type of an input -> the YAML kinds of its default."""
 _AT_THE_ROOT = re.compile(r"^schema_version[ \t]*:", re.MULTILINE)
 _AGENT_NODE_KEYS = ("id", "type", "agent_ref", "prompt_template", "tools")
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """Where in its file things of a workflow stand. Shape: names or ids -> lines from 1.
+    """Line numbers of the parts of a workflow. Shape: names or ids -> lines from 1.
 
-    `nodes` and `prompts` are by node; `tools` too, in their order; `agents` are the definitions as
-    they were read. What is not there was not read from a file.
+    `nodes` and `prompts` are by node; `tools` too, in their order; `agents` are the parsed
+    definitions. Parts that did not come from a file are missing.
     """
 
     nodes: Mapping[str, int] = {}
@@ -75,9 +75,9 @@ class Lines(msgspec.Struct, frozen=True):
 
 
 class LocatedWorkflow(msgspec.Struct, frozen=True):
-    """A workflow, and where in its file everything stands; `text` is the whole file's.
+    """A workflow with its line numbers; `text` is the whole file's.
 
-    Shape: `name` is what errors call it; without a file `text` is None.
+    Shape: `name` is its name in errors; without a file `text` is None.
     """
 
     workflow: Workflow
@@ -87,7 +87,7 @@ class LocatedWorkflow(msgspec.Struct, frozen=True):
 
 
 def is_document(text: str) -> bool:
-    """Whether `text` is a workflow document, and no workflow of roles. It may have faults."""
+    """Return True if `text` is a workflow document, not a workflow of roles. It may have errors."""
     if _AT_THE_ROOT.search(text):
         return True
     root = YamlReader().root(text) if text.lstrip().startswith("{") else None
@@ -95,15 +95,15 @@ def is_document(text: str) -> bool:
 
 
 def parse(text: str, name: str = "the workflow") -> Workflow:
-    """The workflow in `text`, called `name` in errors.
+    """Return the workflow in `text`, called `name` in errors.
 
-    Raises: InvalidWorkflow with every fault and its line.
+    Raises: InvalidWorkflow with every error and its line.
     """
     return parse_located(text, name).workflow
 
 
 def parse_located(text: str, name: str = "the workflow") -> LocatedWorkflow:
-    """The workflow in `text`, and where in it everything stands.
+    """Return the workflow in `text` with its line numbers.
 
     Raises: as `parse`.
     """
@@ -120,7 +120,7 @@ class _Reader:
         self.nodes = YamlReader()
 
     def document(self, root: YamlNode) -> LocatedWorkflow:
-        """The workflow of the whole file."""
+        """Return the workflow of the whole file."""
         fields = self.nodes.mapping(root, _ROOT_KEYS, _ROOT_KEYS)
         if "schema_version" in fields:
             self.nodes.choice(fields["schema_version"], (SCHEMA_VERSION,))
@@ -161,7 +161,7 @@ class _Reader:
         kind = loose["type"].text if "type" in loose else ""
         known = _AGENT_NODE_KEYS if kind == "agent" else ("id", "type")
         if kind in _OTHER_TYPES:
-            known = tuple(loose)  # nothing of it is to be put right but what it is
+            known = tuple(loose)  # the unsupported type is the only error to report
         required = ("id", "type", "agent_ref") if kind == "agent" else ("id", "type")
         fields = self.nodes.mapping(node, known, required)
         id = self.nodes.text(fields["id"]) if "id" in fields else ""
@@ -250,7 +250,7 @@ class _Reader:
 
 
 def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
-    """Where what was read stands. Shape: `fields` are those of the workflow's mapping."""
+    """Return the line numbers of a workflow. Shape: `fields` are those of its mapping."""
     items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
     below = {key: [dict(_keyed_nodes(item)) for item in found] for key, found in items.items()}
     ids = [node.id for node in workflow.nodes]

@@ -1,6 +1,6 @@
-"""Templates filled in: once, and what was filled in is never looked at again. Pure.
+"""Fill templates once; inserted values are never scanned again. Pure.
 
-Whatever a value holds, also what looks like a placeholder, is text where it lands.
+Values are inserted as plain text, even if they look like a placeholder.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from perdure.errors import ConfigError
 from perdure.workflow.expressions import Filter, Placeholder, Template
 
 ReadFile = Callable[[str], str]
-"""The text of a file by its path. Raises: ConfigError when it cannot be read."""
+"""Path -> the file's text. Raises: ConfigError if it cannot be read."""
 
 
 class Fillings(msgspec.Struct, frozen=True):
-    """What placeholders can name. `outputs` are the answers of nodes, by their ids."""
+    """The values of placeholders. `outputs` are the answers of nodes, by their ids."""
 
     inputs: Mapping[str, object] = {}
     context: Mapping[str, str] = {}
@@ -27,10 +27,10 @@ class Fillings(msgspec.Struct, frozen=True):
 
 
 def fill_template(template: Template, fillings: Fillings, read_file: ReadFile) -> str:
-    """`template` with the values of `fillings` in the place of its placeholders.
+    """Return `template` with its placeholders replaced by values of `fillings`.
 
-    Shape: texts as they are, all else as JSON.
-    Raises: ConfigError for a value that is not there, or that a filter cannot take.
+    Shape: texts are inserted unchanged, everything else as JSON.
+    Raises: ConfigError for a missing value, or one that a filter does not accept.
     """
     parts: list[str] = []
     length = 0
@@ -43,7 +43,7 @@ def fill_template(template: Template, fillings: Fillings, read_file: ReadFile) -
 
 
 def text_of(value: object) -> str:
-    """`value` as it stands in a text."""
+    """Return `value` as text."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""Text that goes into a template without being one, and the ``{{ctx.name}}`` of instructions."""
+"""Literal text inside templates, and the ``{{ctx.name}}`` of instructions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _CONTEXT_NAME = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
 def neutralise(text: str) -> str:
-    """`text` with a space after every ``{`` that another one follows: nothing in it is filled in.
+    """Return `text` with a space between adjacent ``{``, so that it contains no placeholders.
 
-    Shape: what is neutralised already stays as it is.
+    Shape: applying it twice changes nothing.
     """
     return _OPENER.sub("{ ", text)
 
@@ -25,14 +25,14 @@ def context_names(text: str) -> tuple[str, ...]:
 
 
 def without_context(text: str) -> str:
-    """Return `text` with a space in every ``{{ctx.name}}``, so that `with_context` fills none."""
+    """Return `text` with a space in every ``{{ctx.name}}``, so that `with_context` ignores them."""
     return _CONTEXT_NAME.sub(lambda found: neutralise(found[0]), text)
 
 
 def with_context(text: str, names: Mapping[str, str], place: str) -> str:
     """Return `text` with every ``{{ctx.name}}`` replaced once; values are never scanned again.
 
-    Raises: ConfigError for a name that `names` lacks; it lists those there are.
+    Raises: ConfigError for a name that `names` lacks; it lists the existing ones.
     """
 
     def value(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""A workflow as YAML: the same value gives the same bytes, for ever."""
+"""Write a workflow as YAML: the same value always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from perdure.yaml.writer import yaml_of
 
 
 def serialize(workflow: Workflow) -> str:
-    """`workflow` as YAML; ``parse`` reads it as the same value."""
+    """Return `workflow` as YAML; ``parse`` reads it back as the same value."""
     return yaml_of({"schema_version": SCHEMA_VERSION, "workflow": _workflow(workflow)})
 
 

@@ -1,1 +1,1 @@
-"""YAML: read strictly, as nodes that know their lines or as declared types; written one way."""
+"""YAML: strict reading, as nodes with line numbers or as declared types; deterministic writing."""

@@ -1,7 +1,7 @@
-"""YAML read strictly: every fault is collected with its line, none stops the reading.
+"""Read YAML strictly: every error is collected with its line, and reading continues.
 
-A value that does not fit is reported and read as something harmless, so that one reading finds all
-faults of a file. YAML 1.2: ``yes`` and ``on`` are text. No tag of YAML's can create an object.
+An invalid value is reported and read as a harmless one, so that one pass finds all errors of a
+file. YAML 1.2: ``yes`` and ``on`` are text. No YAML tag can create an object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ruamel.yaml.reader import ReaderError
 MAX_DEPTH = 50
 
 MAX_REPEATED = 20_000
-"""Values that aliases may repeat. A few lines of aliases to aliases would else fill the memory."""
+"""Maximum values repeated by aliases. Otherwise nested aliases could exhaust the memory."""
 
 _TAG = "tag:yaml.org,2002:"
 _NAMES = {
@@ -33,18 +33,17 @@ _NAMES = {
 
 
 class PlainYaml(YAML):
-    """YAML as the library has it; it does not look into its own folder for more when it is made."""
+    """The YAML library without plugins; it does not scan its folder when constructed."""
 
     def official_plug_ins(self) -> list[str]:
         return []
 
 
 class YamlNode(msgspec.Struct, frozen=True):
-    """A value of the document where it stands.
+    """A value of the document with its line.
 
-    Shape: `kind` is YAML's name for what it is (``str``, ``int``, ``map``, ``seq``, …); `text` is a
-    scalar as written, `items` a list's content, `pairs` a mapping's.
-    Units: `line` counts from 1.
+    Shape: `kind` is YAML's type name (``str``, ``int``, ``map``, ``seq``, …); `text` is a scalar as
+    written, `items` a list's content, `pairs` a mapping's.
     """
 
     line: int
@@ -55,7 +54,7 @@ class YamlNode(msgspec.Struct, frozen=True):
 
 
 class YamlReader:
-    """Reads nodes as values; what does not fit goes to `faults`."""
+    """Reads nodes as values; errors go to `faults`."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, str]] = []
@@ -64,17 +63,17 @@ class YamlReader:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Everything that is wrong, each with its line, in the order of the lines."""
+        """Return all errors, each with its line, in the order of the lines."""
         ordered = sorted(self._found, key=lambda found: found[0])
         return tuple(f"line {line}: {what}" for line, what in ordered)
 
     def root(self, text: str) -> YamlNode | None:
-        """The node of the whole document; None when there is none or `text` is not YAML."""
+        """Return the root node of the document; None if it is empty or `text` is not YAML."""
         parser: Any = PlainYaml(typ="safe", pure=True)
         try:
             composed: Any = parser.compose(text)
         except MarkedYAMLError as error:
-            # The library has no types; what is read here it sets on every marked error.
+            # The library is untyped; it sets these attributes on every error with a position.
             marked: Any = error
             line = marked.problem_mark.line + 1 if marked.problem_mark else 1
             self._found.append((line, str(marked.problem or marked.context)))
@@ -99,7 +98,7 @@ class YamlReader:
     def mapping(
         self, node: YamlNode, known: Collection[str], required: Collection[str] = ()
     ) -> Mapping[str, YamlNode]:
-        """The entries of a mapping that may have the keys `known` and no others."""
+        """Return the entries of a mapping; keys other than `known` are errors."""
         if node.kind != "map":
             self._unexpected(node, f"a mapping with {', '.join(known)}")
             return {}
@@ -116,27 +115,27 @@ class YamlReader:
         return found
 
     def items(self, node: YamlNode) -> tuple[YamlNode, ...]:
-        """The items of a list."""
+        """Return the items of a list."""
         if node.kind != "seq":
             self._unexpected(node, "a list")
         return node.items
 
     def text(self, node: YamlNode) -> str:
-        """A text."""
+        """Return a text."""
         if node.kind == "str":
             return node.text
         self._unexpected(node, "text (in quotes, if it looks like something else)")
         return ""
 
     def choice(self, node: YamlNode, choices: Collection[str]) -> str:
-        """One of `choices`; the first of them when it is none."""
+        """Return one of `choices`; for an invalid value, the first."""
         if node.kind == "str" and node.text in choices:
             return node.text
         self.fault(node, f"{node.text or node.kind!r} is not one of {', '.join(choices)}")
         return next(iter(choices))
 
     def whole(self, node: YamlNode, least: int = 0) -> int:
-        """A whole number that is not less than `least`."""
+        """Return an integer that is at least `least`."""
         value = self._plain(node)
         if node.kind == "int" and isinstance(value, int) and value >= least:
             return value
@@ -144,7 +143,7 @@ class YamlReader:
         return least
 
     def number(self, node: YamlNode) -> float:
-        """A number that is not negative."""
+        """Return a non-negative number."""
         value = self._plain(node)
         if node.kind in ("int", "float") and isinstance(value, int | float) and value >= 0:
             return float(value)
@@ -152,7 +151,7 @@ class YamlReader:
         return 0.0
 
     def boolean(self, node: YamlNode) -> bool:
-        """True or false."""
+        """Return a boolean."""
         if node.kind != "bool":
             self._unexpected(node, "true or false")
         elif node.text.lower() not in ("true", "false"):
@@ -160,7 +159,7 @@ class YamlReader:
         return node.text.lower() == "true"
 
     def data(self, node: YamlNode) -> object:
-        """Any plain data, as JSON has it."""
+        """Return any plain JSON data."""
         if node.kind == "seq":
             return [self.data(item) for item in node.items]
         if node.kind != "map":
@@ -178,7 +177,7 @@ class YamlReader:
         return node.text
 
     def _plain(self, node: YamlNode) -> object:
-        """A scalar as a value of its kind; its text where JSON has no such kind (dates)."""
+        """Return a scalar as a value of its kind, or its text if JSON lacks the kind (dates)."""
         digits = node.text.replace("_", "")
         match node.kind:
             case "null" | "map" | "seq":
@@ -195,7 +194,7 @@ class YamlReader:
     def _int(self, node: YamlNode, digits: str) -> int:
         try:
             return int(digits, 10) if digits.lstrip("+-").isdecimal() else int(digits, 0)
-        except ValueError:  # a tag says so, or there are thousands of digits
+        except ValueError:  # has an explicit tag, or thousands of digits
             self.fault(node, f"{node.text!r:.40} is no whole number that can be read")
             return 0
 
@@ -203,7 +202,7 @@ class YamlReader:
         name = digits.lstrip("+-").lower()
         try:
             value = math.inf if name in (".inf", ".nan") else float(digits)
-        except ValueError:  # a tag says that it is one
+        except ValueError:  # has an explicit tag
             self.fault(node, f"{node.text!r:.40} is no number")
             return 0.0
         if math.isfinite(value):
@@ -222,7 +221,7 @@ class YamlReader:
         return self._repeated > MAX_REPEATED
 
     def _own(self, composed: Any, depth: int) -> YamlNode:
-        """The library's untyped node as one of ours. An alias that holds itself ends at a depth."""
+        """Convert the library's untyped node. A self-referencing alias ends at the depth limit."""
         line: int = composed.start_mark.line + 1
         kind = str(composed.tag).removeprefix(_TAG)
         if depth > MAX_DEPTH:
@@ -246,7 +245,9 @@ class YamlReader:
 
     def _pair(self, key: Any, value: Any, depth: int) -> tuple[YamlNode, YamlNode]:
         own, below = self._own(key, depth), self._own(value, depth)
-        if below.kind == "null" and not below.text:  # the library finds it after the line's end
+        if (
+            below.kind == "null" and not below.text
+        ):  # the library places an empty value after the line end
             below = msgspec.structs.replace(below, line=own.line)
         return own, below
 

@@ -1,7 +1,7 @@
-"""Files read as the types they are declared by: every value checked, every fault with its line.
+"""Read files as declared types: every value is checked, every error has its line.
 
-The types are msgspec's: frozen structs, their annotations the whole of what a file may hold. The
-published JSON Schemas are made from the same types, so file, schema and program cannot disagree.
+The types are frozen msgspec structs; their annotations define everything a file may contain. The
+published JSON Schemas are generated from the same types, so file, schema and program agree.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _KINDS: Mapping[type, tuple[str, ...]] = {
     inspect.DictType: ("map",),
     inspect.StructType: ("map",),
 }
-"""Type -> the kinds of nodes that can be one."""
+"""Type -> the YAML kinds it accepts."""
 
 _MOST = 2**63
-"""What no whole number reaches in a file, whatever it is for."""
+"""Upper bound of all integers in files."""
 
 _EXPECTED: Mapping[type, str] = {
     inspect.StrType: "text",
@@ -45,7 +45,7 @@ _EXPECTED: Mapping[type, str] = {
 
 
 def read_as(nodes: YamlReader, node: YamlNode, wanted: type[T]) -> T | None:
-    """`node` as a value of the struct `wanted`; None where `nodes.faults` says what is wrong."""
+    """Return `node` as a value of the struct `wanted`; None if it has errors (`nodes.faults`)."""
     before = len(nodes.faults)
     value = _Typed(nodes).value(node, inspect.type_info(wanted))
     return None if len(nodes.faults) > before else cast("T", value)
@@ -57,7 +57,7 @@ class _Typed:
         self._key = ""
 
     def value(self, node: YamlNode, wanted: inspect.Type) -> Any:
-        """`node` as `wanted`, or anything and a fault."""
+        """Return `node` as `wanted`; for an error, report it and return any value."""
         wanted = _bare(wanted)
         if isinstance(wanted, inspect.UnionType):
             return self._one_of(node, wanted.types)
@@ -159,7 +159,7 @@ def _text_fault(text: str, wanted: inspect.Type) -> str | None:
 
 
 def _bound(value: Any, wanted: inspect.Type) -> str | None:
-    """What bound `value` breaks. It is told by its bound: it may have thousands of digits."""
+    """Return the violated bound, without the value: it may have thousands of digits."""
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)
     if least is not None and value < least:
@@ -180,10 +180,10 @@ def _number_text(number: float) -> str:
 
 
 def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, object]:
-    """The JSON Schema of files that `read_as` reads as `wanted`.
+    """Return the JSON Schema of files that `read_as` reads as `wanted`.
 
-    Shape: draft 2020-12; what the types cannot say (two settings that exclude each other) is not
-    in it.
+    Shape: draft 2020-12; it omits rules that types cannot express (two settings that exclude each
+    other).
     """
     schema = msgspec.json.schema(wanted)
     named: dict[str, object] = {
@@ -196,7 +196,7 @@ def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, ob
 
 
 def _closed(schema: Any) -> Any:
-    """`schema` with every object of known properties refusing others, and numbers with an end."""
+    """Return `schema` with closed objects and bounded numbers."""
     if isinstance(schema, list):
         return [_closed(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

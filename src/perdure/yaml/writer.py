@@ -1,7 +1,7 @@
-"""Plain data as YAML: the same value gives the same bytes, for ever.
+"""Plain data as YAML: the same value always gives the same bytes.
 
-Keys are in alphabetical order, lists as they are. Text is plain where nobody can take it for
-something else, a block where it has lines, and in double quotes otherwise; lines are never folded.
+Keys are in alphabetical order, lists in their own. Text is plain if it is unambiguous, a block if
+it has several lines, otherwise in double quotes; lines are never folded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 _BLOCK = re.compile(
     r"(?![\s\S]*[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff])\S(?:[\s\S]*\S)?\n?"
 )
-"""Text that stands in a block as it is: no control character, nothing blank at its ends."""
+"""Text that a block can hold: no control character, no white space at its ends."""
 
 
 def yaml_of(data: Mapping[str, object]) -> str:
-    """The JSON object `data` as YAML."""
+    """Return the JSON object `data` as YAML."""
     writer: Any = YAML(typ="safe", pure=True)
     writer.Representer = _Representer
     writer.default_flow_style = False
@@ -37,7 +37,7 @@ def yaml_of(data: Mapping[str, object]) -> str:
 
 
 def _ordered(value: object) -> object:
-    """`value` as dicts and lists, the keys of every dict in order."""
+    """Return `value` as dicts and lists, with sorted keys."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         return {key: _ordered(fields[key]) for key in sorted(fields)}
@@ -47,10 +47,10 @@ def _ordered(value: object) -> object:
 
 
 class _Representer(SafeRepresenter):
-    """The library's, without anchors: everything is written out where it stands."""
+    """The library's representer without anchors: repeated values are written out."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Of any value."""
+        """Return True for any value."""
         return True
 
 
