@@ -1,11 +1,11 @@
-"""perdure: durable sessions for AI agents, kept in one append-only log.
+"""perdure: durable sessions for AI agents, stored in one append-only log.
 
     async with perdure.open("sqlite:///agents.db") as store:
         session = await store.create(title="Trip")
         await session.append(perdure.user("Hello"))
 
-Each name is loaded when it is first used (PEP 562): ``import perdure`` loads nothing else, and a
-program never loads what it does not use. ``perdure.blocking`` has the same calls without async.
+Each name is imported at its first use (PEP 562): ``import perdure`` imports nothing else, and a
+program only imports what it uses. ``perdure.blocking`` has the same calls without async.
 """
 
 from __future__ import annotations
@@ -411,7 +411,7 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def _loaded(name: str) -> object:
-    """The public name `name`, loaded now and kept."""
+    """Import the public name `name` and cache it."""
     if name in _HOMES:
         with importlib.import_module("perdure.stores.access.collector").collector_paused():
             value: object = getattr(importlib.import_module(_HOMES[name]), name)
@@ -425,7 +425,7 @@ def _loaded(name: str) -> object:
     return value
 
 
-if not TYPE_CHECKING:  # else checkers would believe every misspelt name
+if not TYPE_CHECKING:  # otherwise type checkers would accept every misspelled name
     __getattr__ = _loaded
     __all__ = [*_HOMES, *_MODULES]  # noqa: PLE0604 - the tables hold names
 

@@ -11,14 +11,14 @@ INTERRUPTED = 130
 
 
 def run() -> int:
-    """Run the command line; the exit code. Ctrl-C while it is being loaded ends it quietly too."""
+    """Run the command line and return its exit code. Ctrl-C during startup exits quietly too."""
     try:
         with collector_paused():
             main = importlib.import_module("perdure.apps.cli.main").main
     except KeyboardInterrupt:
         return INTERRUPTED
     code: int = main()
-    gc.freeze()  # the interpreter looks through all that is loaded once more before it ends
+    gc.freeze()  # avoids a last garbage collection of all loaded objects at exit
     return code
 
 

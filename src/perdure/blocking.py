@@ -1,11 +1,11 @@
-"""`perdure.blocking`: the same calls without async, for scripts, notebooks and threaded programs.
+"""`perdure.blocking`: the same calls without async, for scripts, notebooks and threads.
 
     with perdure.blocking.open("sqlite:///agents.db") as store:
         session = store.create(title="Trip")
 
-A store has an event loop on a thread of its own; every handle that comes from it uses that loop,
-and any number of threads may use the handles. ``await turn`` is ``turn.result()`` here. Flows are
-those of ``Flows(runtime)``.
+A store runs an event loop on its own thread; all handles of the store use that loop, and any number
+of threads may use the handles. ``await turn`` is ``turn.result()`` here. Flows are those of
+``Flows(runtime)``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _OF_FLOWS = frozenset({"Flow", "Flows", "RoleFeed"})
-"""Loaded when they are first used: a program without flows does not load what they need."""
+"""Imported at first use: a program without flows does not load their modules."""
 
 
 def __getattr__(name: str) -> object:
@@ -52,14 +52,14 @@ def __getattr__(name: str) -> object:
 
 
 class Store(handles.Store):
-    """One namespace of a store. Made by `open`; its loop ends with it."""
+    """One namespace of a store. Created by `open`; its loop ends with it."""
 
     def __init__(self, portal: Portal, asynchronous: AsyncStore) -> None:
         super().__init__(portal, asynchronous)
         portal.closes(asynchronous.close)
 
     def close(self) -> None:
-        """Finish what is under way, let go of the store, end its loop. May be called twice."""
+        """Finish running work, close the store, and stop its loop. May be called twice."""
         self.portal.close()
 
     def __exit__(
@@ -83,7 +83,7 @@ def open(
     is_trusted: bool = True,
     lock_timeout_s: LockTimeout = LOCK_TIMEOUT_S,
 ) -> Store:
-    """The store at `address`, open until its ``with`` ends or it is closed; see `perdure.open`.
+    """Open the store at `address` until its ``with`` block ends or `close`; see `perdure.open`.
 
     Raises: as `perdure.open`.
     """

@@ -1,4 +1,4 @@
-"""`perdure.testing`: a model with answers written in the test, for unit tests of programs.
+"""`perdure.testing`: a model with scripted answers, for unit tests of programs.
 
     model = perdure.testing.ScriptedModel(["Hello!", assistant(tool_call("c1", "add", {"a": 1}))])
     async with perdure.Runtime(store, agents=[agent], models=model) as runtime: ...
@@ -60,14 +60,14 @@ class ScriptedModel:
     """A model for unit tests that gives `answers` in order; pass it as ``Runtime(models=…)``.
 
     An answer is a text, an `assistant` message (with `thinking` and `tool_call` parts), or a
-    ModelError. The position in a conversation decides which answer comes: its first model call gets
-    the first answer. So each session begins with the first answer, and a resumed turn gets what it
-    would have got. An error is raised once, then the call gets the answer after it; the last answer
-    of the list is raised at every call. After the last answer the model refuses the request.
-    `summary` answers the request of a compaction. `requests` are the requests so far, oldest first.
-    It answers under every model name, for example ``Agent(model="test:any")``.
+    ModelError. The position in a conversation selects the answer: its first model call gets the
+    first answer. So each session starts with the first answer, and a resumed turn gets the answer
+    it would have got. An error is raised once, then the call gets the next answer; if the last
+    answer is an error, it is raised at every call. After the last answer the model refuses
+    requests. `summary` answers the request of a compaction. `requests` are all requests so far,
+    oldest first. It answers under every model name, for example ``Agent(model="test:any")``.
     Raises: WrongArgument for an answer of another type, and for a message of another role or with
-    media in it.
+    media.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ScriptedModel:
         self._models: dict[str, ScenarioModel] = {}
 
     def info(self, model: str) -> ModelInfo:
-        """What is known of the model."""
+        """Return the properties of the model."""
         return ModelInfo(model, self._scenario.context_window)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -107,7 +107,7 @@ class ScriptedModel:
 
 
 def _replies(answers: Iterable[Answer]) -> list[Reply]:
-    """One reply for each answer, with the errors that come before it."""
+    """Return one reply for each answer, with the errors before it."""
     if isinstance(answers, str):
         raise WrongArgument("ScriptedModel takes a list of answers, not str", argument="answers")
     replies: list[Reply] = []

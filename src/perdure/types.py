@@ -1,7 +1,6 @@
-"""`perdure.types`: the types of values that calls return or take, for annotations.
+"""`perdure.types`: types of arguments and return values, for annotations.
 
-The names that most programs type are in `perdure` itself; handles without async are in
-`perdure.blocking`.
+The most common names are in `perdure` itself; handles without async are in `perdure.blocking`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Tools a model may call: what a tool is, how it is declared, how it is run."""
+"""Tools that a model may call: definition, declaration, execution."""

@@ -1,4 +1,4 @@
-"""What an approval is bound to besides the arguments, as values: facts, hashes, what is shown."""
+"""What an approval is bound to besides the arguments: facts, hashes, displayed values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.errors import ToolError
 from perdure.secrets.mask import mask_secrets, masked_value
 
 Decision = Literal["run", "ask", "refuse", "examine"]
-"""What is done about a call; ``examine``: what its approval would be bound to has to be read."""
+"""The decision on a call; ``examine``: first read what its approval would be bound to."""
 
 MAX_ARGUMENT = 2000
 HEAD = 1000
@@ -22,10 +22,10 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """Something about a working directory that a person decides on first, in every mode.
+    """A problem with a working directory that a person decides on first, in every mode.
 
-    `text` asks. `grant` is what "always" allows: it names the directory and everything in doubt, so
-    that a change of either is asked about again.
+    `text` is the question. `grant` is what "always" allows: it names the directory and everything
+    in doubt, so that a change of either is asked again.
     """
 
     text: str
@@ -33,13 +33,12 @@ class Doubt(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """What an approval of a call is bound to besides its arguments.
+    """What an approval of a call is bound to, besides its arguments.
 
-    Shape: `facts` are names and texts in the order in which a person is shown them. `always` is
-    appended to the text of a grant, so that it names exactly what it allows; None: no "always".
-    `diff` is what the call would change in a file. `problem` is why the call cannot run.
-    `doubt` makes it a call that is asked about whatever the mode says; `is_hidden`, where the mode
-    lets files be written: a name of the file's path begins with a dot.
+    Shape: `facts` are names and texts in display order. `always` is appended to the text of a
+    grant, so that it names exactly what it allows; None: no "always". `diff` is the change to a
+    file. `problem` is why the call cannot run. `doubt` requires approval in every mode. `is_hidden`
+    requires it where the mode allows writes: a name in the file's path starts with a dot.
     """
 
     facts: Mapping[str, str] = {}
@@ -51,17 +50,17 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:
-    """One hash over everything that an approval is bound to."""
+    """Return one hash over everything that an approval is bound to."""
     return hash_of(_canonical.encode((args_hash, dict(facts or {}))))
 
 
 def hash_of(data: bytes) -> str:
-    """BLAKE2b-256 of `data`, as ``b2sum -l 256`` prints it."""
+    """Return the BLAKE2b-256 of `data`, as ``b2sum -l 256`` prints it."""
     return hashlib.blake2b(data, digest_size=_HASH_BYTES).hexdigest()
 
 
 def content_fact(data: bytes) -> str:
-    """`data` as a fact: its size and hash."""
+    """Return `data` as a fact: its size and hash."""
     return f"{len(data)} bytes, blake2b-256 {hash_of(data)}"
 
 
@@ -69,7 +68,7 @@ def content_fact(data: bytes) -> str:
 
 
 def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:
-    """`args` for a person: secrets masked, a long value as its beginning, size and hash."""
+    """Return `args` for display: secrets masked, a long value as its beginning, size and hash."""
     return {mask_secrets(name): _preview_value(name, value) for name, value in args.items()}
 
 

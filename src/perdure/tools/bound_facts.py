@@ -1,7 +1,7 @@
 """What an approval is bound to besides the arguments: files, folders, the agent's permissions.
 
-The facts are read when a person is asked, when the answer arrives, and again immediately before
-the call runs. If they differ, the call is asked again.
+The facts are read when a person is asked, when the answer arrives, and again immediately before the
+call runs. If they differ, the person is asked again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ RULES = frozenset(("agent", "permissions"))
 """Facts of every approval; the others are the tool's own."""
 
 MAX_HASHED_BYTES = 16 * 1024 * 1024
-"""A larger file is bound by its size, inode and times instead of its content."""
+"""A larger file is identified by its size, inode and times instead of its content."""
 
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
-    """What an approval of `call` is bound to now; a call that cannot run has a `problem`."""
+    """Return what an approval of `call` is bound to now; an impossible call has a `problem`."""
     args = effective_args(spec, call.args)
     try:
         if spec.arguments is not None:
@@ -47,7 +47,7 @@ def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
 
 
 def shown_facts(facts: Mapping[str, str]) -> dict[str, str]:
-    """`facts` as they are stored: in UTF-8, and a secret masked, with a hash of the whole text."""
+    """Return `facts` for storage: in UTF-8, with secrets masked and a hash of the whole text."""
     return {_mask_fact(name): _mask_fact(fact) for name, fact in facts.items()}
 
 
@@ -58,16 +58,16 @@ def _mask_fact(text: str) -> str:
 
 
 def _utf8(text: str) -> str:
-    """`text` with each byte of a file's name that is not UTF-8 written as an escape."""
+    """Return `text` with each byte of a file's name that is not UTF-8 as an escape."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def require_unchanged(
     spec: ToolSpec, call: ToolCall, agent: str, args_hash: str, digest: str
 ) -> Bound:
-    """What an approval of `call` is bound to, which is still what `digest` says.
+    """Return what an approval of `call` is bound to, if it still matches `digest`.
 
-    Raises: ApprovalStale; ToolError when the call cannot run any more.
+    Raises: ApprovalStale; ToolError if the call cannot run any more.
     """
     now = bound_of(spec, call, agent)
     if now.problem is not None:
@@ -81,9 +81,9 @@ def require_unchanged(
 
 
 def file_fact(descriptor: int) -> tuple[str, bytes | None]:
-    """An open regular file as a fact, and the content it is about.
+    """Return an open regular file as a fact, and its content.
 
-    A large file is described by its size, inode and times, and its content is None.
+    A large file is identified by its size, inode and times, and its content is None.
     Raises: OSError.
     """
     found = os.fstat(descriptor)
@@ -99,11 +99,11 @@ def file_fact(descriptor: int) -> tuple[str, bytes | None]:
 
 
 def times_fact(found: os.stat_result) -> str:
-    """A file as a fact without its content: size, inode and times."""
+    """Return a file as a fact without its content: size, inode and times."""
     times = f"modified {found.st_mtime_ns} ns, changed {found.st_ctime_ns} ns"
     return f"{found.st_size} bytes, inode {found.st_ino}, {times}"
 
 
 def folder_fact(path: str, descriptor: int) -> str:
-    """A folder as a fact: where it is, and which one it is."""
+    """Return a folder as a fact: its path and its identity."""
     return f"{path or '/'} (inode {os.fstat(descriptor).st_ino})"

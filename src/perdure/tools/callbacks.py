@@ -1,7 +1,7 @@
-"""Call functions that a program supplies: whatever one raises is an ordinary error.
+"""Call functions of the program; anything they raise becomes an ordinary error.
 
-A callback may raise CancelledError without being cancelled, or an exception that is no
-`Exception`. Passed on, either would look as if the turn were stopped, and leave it open.
+A callback may raise CancelledError without being cancelled, or an exception that is not an
+`Exception`. Either would otherwise look like a stopped turn, and leave it open.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ T = TypeVar("T")
 
 
 class CallbackFailed(Exception):
-    """A callback raised what is no `Exception`, or a cancellation that was not requested."""
+    """A callback raised a non-`Exception`, or a cancellation that was not requested."""
 
 
 async def run_guarded(work: Awaitable[T]) -> T:
     """Await `work` of a callback.
 
-    KeyboardInterrupt and SystemExit pass in the main thread, where a signal may have raised them.
-    Raises: CancelledError if the calling task is cancelled; CallbackFailed; what `work` raises.
+    KeyboardInterrupt and SystemExit propagate in the main thread, where a signal may have raised
+    them.
+    Raises: CancelledError if the calling task is cancelled; CallbackFailed; any error of `work`.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
@@ -39,7 +40,7 @@ async def run_guarded(work: Awaitable[T]) -> T:
 
 
 def run_plain_callback(callback: Callable[..., T], *arguments: object) -> T:
-    """What the plain function `callback` returns. Raises: as `guarded`, but no CancelledError."""
+    """Call the plain function `callback`. Raises: as `run_guarded`, but no CancelledError."""
     try:
         return callback(*arguments)
     except Exception:
@@ -51,7 +52,7 @@ def run_plain_callback(callback: Callable[..., T], *arguments: object) -> T:
 
 
 async def run_callback(callback: Callable[..., Any], *arguments: object) -> Any:
-    """What `callback`, a plain or an async function, returns. Raises: as `guarded`."""
+    """Call `callback`, a plain or an async function. Raises: as `run_guarded`."""
 
     async def work() -> Any:
         given: object = callback(*arguments)

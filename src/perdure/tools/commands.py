@@ -1,12 +1,12 @@
-"""Commands as lists of words: read from a line without a shell, written canonically, compared.
+"""Commands as lists of words: parsed without a shell, written canonically, compared.
 
-Pure. A rule of an allow-list is a line too and is compared word by word, so that no argument can
-pretend to be two, or two to be one. What only a shell could carry out is refused, not quoted.
+Pure. A rule of an allow-list is a command line too, compared word by word, so that one argument can
+never match as two, or two as one. Lines that need a shell are rejected.
 
 In a glob ``*`` is any run of characters within one argument, ``?`` one character, and ``**`` as the
-last word any number of further arguments, each as ``*``. None of them stands for an option, nor for
-``..`` in a path: a rule names the options it allows, and says itself where its paths lead. Only
-``**`` alone fits every command.
+last word any number of further arguments, each like ``*``. None of them matches an option, nor
+``..`` in a path: a rule lists the options and upward paths it allows. Only ``**`` alone matches
+every command.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ANY_WORDS = "**"
 """As the last word of a rule: any number of further words."""
 
 ANY_COMMAND = "**"
-"""The glob that fits every command."""
+"""The glob that matches every command."""
 
 _UP = re.compile(r"(?<![^/\\=:,;@\s])\.\.(?![^/\\:,;\s])")
-"""What leads up in a path, or in a path that stands in an argument."""
+"""``..`` in a path, or in a path inside an argument."""
 
 _SHELL = frozenset("|&;<>()$`\n\r")
 _SHELL_AT_START = ("~", "#", "!")
@@ -33,11 +33,11 @@ _PATTERN = frozenset("*?[]{}")
 
 
 class NeedsShell(ValueError):
-    """The line is for a shell; says what in it is."""
+    """The line needs a shell; the message says why."""
 
 
 def words_of(line: str) -> tuple[str, ...]:
-    """The words of a command line with quotes and backslashes, and nothing else a shell knows.
+    """Return the words of a command line with quotes and backslashes, but no other shell syntax.
 
     Raises: NeedsShell.
     """
@@ -62,9 +62,9 @@ def words_of(line: str) -> tuple[str, ...]:
 
 
 def argv_of(words: Sequence[str]) -> tuple[str, ...]:
-    """`words` as the argument list of a program.
+    """Return `words` as the argument list of a program.
 
-    Raises: NeedsShell when no program can be called so.
+    Raises: NeedsShell if no program can be called with them.
     """
     if not words or not words[0] or len(words) > MAX_WORDS:
         raise NeedsShell("a command is a program and at most 255 arguments")
@@ -77,12 +77,12 @@ def argv_of(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def canonical(argv: Sequence[str]) -> str:
-    """`argv` as one line, quoted, always the same for the same words; `words_of` reads it back."""
+    """Return `argv` as one quoted, canonical line; `words_of` parses it."""
     return shlex.join(argv)
 
 
 def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) -> bool:
-    """Whether `argv` is one of the lines `exact`, or fits one of `globs`."""
+    """Return True if `argv` is one of the lines `exact`, or matches one of `globs`."""
     words = tuple(argv)
     if any(words == rule_words(line) for line in exact):
         return True
@@ -90,9 +90,9 @@ def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) 
 
 
 def rule_words(line: str, *, is_glob: bool = False) -> tuple[str, ...]:
-    """The words of a rule, which in a glob may be patterns.
+    """Return the words of a rule; in a glob they may be patterns.
 
-    Raises: ValueError when it is no rule, or one that nothing fits.
+    Raises: ValueError if it is not a rule, or cannot match any command.
     """
     if not is_glob:
         return words_of(line)
@@ -123,7 +123,7 @@ def _fits(words: tuple[str, ...], rule: tuple[str, ...]) -> bool:
 
 
 def _word_fits(word: str, pattern: str) -> bool:
-    """Whether the argument `word` is what `pattern` allows."""
+    """Return True if `pattern` allows the argument `word`."""
     if not _is_pattern(pattern):
         return word == pattern
     option, equals, _ = pattern.partition("=")
@@ -134,7 +134,7 @@ def _word_fits(word: str, pattern: str) -> bool:
 
 
 def _matches(word: str, pattern: str) -> bool:
-    """Whether the whole of `word` fits; linear in its length for each star of the pattern."""
+    """Return True if all of `word` matches; linear in its length for each star of the pattern."""
     at = in_pattern = 0
     star, resumed = -1, 0
     while at < len(word):
@@ -153,7 +153,7 @@ def _matches(word: str, pattern: str) -> bool:
 
 
 def _outside_quotes(line: str) -> str:
-    """`line` with everything quoted or escaped replaced by an x."""
+    """Return `line` with everything quoted or escaped replaced by an x."""
     seen: list[str] = []
     quote = ""
     is_escaped = False
@@ -175,7 +175,7 @@ def _outside_quotes(line: str) -> str:
 
 
 def _expands(line: str) -> bool:
-    """Whether a shell would expand something inside double quotes."""
+    """Return True if a shell would expand something inside double quotes."""
     quote = ""
     is_escaped = False
     for c in line:

@@ -1,4 +1,4 @@
-"""The decorator that makes a tool of a function."""
+"""The `tool` decorator: makes a tool from a function."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ POLICY_BY_EFFECT: dict[ToolEffect, UnknownPolicy] = {
     "write": "ask",
     "external": "ask",
 }
-"""What is done about an outcome nobody knows, where the tool does not say."""
+"""Default policy for unknown outcomes, by effect."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all providers accept
 
 
 class FunctionTool(ToolSpec, Generic[P, R_co], frozen=True, kw_only=True):
-    """A tool made of a function. To call it is to call `function`, unchecked: for unit tests."""
+    """A tool made from a function. Calling it calls `function` unchecked: for unit tests."""
 
     function: Callable[P, R_co]
 
@@ -81,15 +81,15 @@ def tool(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
 ) -> FunctionTool[..., Any] | Declares:
-    """Make a tool of a function: ``@tool``, or with options ``@tool(effect="read")``.
+    """Make a tool from a function: ``@tool``, or with options ``@tool(effect="read")``.
 
     The schema comes from the signature (see `schema`), the description from the docstring. A
-    parameter ``call: ToolCall`` is given the call and not shown to the model. A function that is
-    not ``async`` runs in a thread, which goes on to its end even when the call is given up.
-    What it returns: text as it is, a `ToolOutput` as it is, None as "done", all else as JSON.
+    parameter ``call: ToolCall`` receives the call and is hidden from the model. A function that is
+    not ``async`` runs in a thread, which continues even if the call is cancelled. Return values:
+    text and `ToolOutput` unchanged, None as "done", everything else as JSON.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
-    Raises: TypeError for a signature that a model cannot be told; WrongArgument for an impossible
-    name or limit, and for what is no function or yields.
+    Raises: TypeError for a signature without a schema; WrongArgument for an invalid name or limit,
+    and for generators and anything but a function.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
@@ -134,7 +134,7 @@ def _checked_name(name: str) -> str:
 
 
 def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> Run:
-    """`function` as the engine calls it: arguments checked before, the result made text after."""
+    """Return `function` as called by the engine: checks arguments, converts the result to text."""
 
     async def run(call: ToolCall) -> ToolOutput:
         arguments = arguments_of(name, parameters, call.args)
@@ -143,7 +143,7 @@ def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> 
         if inspect.iscoroutinefunction(function):
             return _output_of(name, await function(**arguments))
         value = await asyncio.to_thread(_called, name, function, arguments)
-        if inspect.isawaitable(value):  # of an object whose call is async
+        if inspect.isawaitable(value):  # an object with an async __call__
             value = await value
         return _output_of(name, value)
 
@@ -153,7 +153,7 @@ def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> 
 def _called(name: str, function: Callable[..., Any], arguments: dict[str, object]) -> object:
     try:
         return function(**arguments)
-    except StopIteration as error:  # cannot leave a thread by a future: its awaiter would hang
+    except StopIteration as error:  # a future cannot carry StopIteration: its awaiter would hang
         raise ToolError(name, "it raised StopIteration") from error
 
 

@@ -1,4 +1,4 @@
-"""A unified diff of two texts with one hunk, made in linear time whatever the texts hold."""
+"""A unified diff of two texts with one hunk, made in linear time for any texts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ MAX_LENGTH = 8000
 
 
 def diff_of(before: str, after: str, *, is_whole: bool = False) -> str:
-    """The change from `before` to `after` as one hunk: what both begin and end with is left out.
+    """Return the change from `before` to `after` as one hunk, without common start and end lines.
 
-    A long diff is cut unless `is_whole`, with a last line that says so. "" where both are the same.
+    A long diff is cut unless `is_whole`, and its last line says so. "" if both are equal.
     """
     if before == after:
         return ""
@@ -40,7 +40,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _shared(left: list[str], right: list[str]) -> int:
-    """How many lines `left` and `right` begin with in common."""
+    """Return the number of lines that `left` and `right` have in common at their start."""
     for n, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
             return n

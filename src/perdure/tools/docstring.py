@@ -1,8 +1,7 @@
-"""What a function's docstring tells a model: what the tool is for, and what each parameter means.
+"""Parse a function's docstring: the descriptions of the tool and of each parameter.
 
-Reads Google style: the text before the first section is about the tool, and the entries of an
-``Args:`` section are about its parameters. Sections for programmers (``Returns:``, ``Raises:``)
-are left out.
+Reads Google style: the text before the first section describes the tool, and the entries of an
+``Args:`` section its parameters. Sections for programmers (``Returns:``, ``Raises:``) are ignored.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _ARGUMENTS = ("Args", "Arguments", "Parameters")
 
 
 class ParsedDocstring(msgspec.Struct, frozen=True):
-    """A docstring taken apart. Shape: `parameters` is name -> description, on one line each."""
+    """A parsed docstring. Shape: `parameters` is name -> description, on one line each."""
 
     summary: str
     parameters: Mapping[str, str]
 
 
 def parse_docstring(function: Callable[..., object]) -> ParsedDocstring:
-    """What the docstring of `function` says; empty texts where it says nothing."""
+    """Return the parsed docstring of `function`; empty texts for missing parts."""
     summary: list[str] = []
     arguments: list[str] = []
     section: str | None = None
@@ -43,7 +42,7 @@ def parse_docstring(function: Callable[..., object]) -> ParsedDocstring:
 
 
 def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Name and text of each entry; deeper lines go on with the text of the entry above them."""
+    """Yield name and text of each entry; deeper lines continue the entry above them."""
     name, texts, indent = "", list[str](), 0
     for line in lines:
         depth = len(line) - len(line.lstrip())

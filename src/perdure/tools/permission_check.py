@@ -1,7 +1,7 @@
-"""Whether a call may run, must be asked for, or never runs: everything before the effect.
+"""Decide whether a call runs, needs approval, or is refused, before any effect.
 
-Pure, in the order that security needs: effective arguments, validation, policy, approval. What is
-doomed is refused before anybody is asked. The one approval engine; a mode is a `RuleSet` of it.
+Pure, in the order that security needs: effective arguments, validation, policy, approval. A call
+that cannot run is refused before anyone is asked. The only approval engine; a mode is a `RuleSet`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", 
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """What is decided about each action. `honours_grants`: an earlier "always" counts.
+    """The decision for each action. `honours_grants`: an earlier "always" counts.
 
-    `asks_hidden`: a person is asked before a file is written whose path has a name that begins with
-    a dot, such as ``.github``: what lies there configures other programs.
+    `asks_hidden`: writing a file needs approval if a name in its path starts with a dot, such as
+    ``.github``: such files configure other programs.
     """
 
     actions: Mapping[Action, Decision]
@@ -51,13 +51,13 @@ RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What was decided about a call, and why.
+    """The decision on a call, and its reason.
 
-    `text` asks the person, or tells the model why not. `grant` is what "always" would allow.
-    `error_code` is there for what is refused; `action` and `preview`, the path, the command or the
-    host it is about, for what is asked. `choices` are a person's answers where they are others than
-    allow, deny and always; `free_in` the modes of a flow's consent that do not ask.
-    `bound` is what an approval is bound to; ``examine``: the decision needs it, and it is missing.
+    `text` is the question, or the refusal for the model. `grant` is what "always" would allow.
+    `error_code` is set for refusals; `action` and `preview` (path, command or host) for questions.
+    `choices` are the possible answers if they differ from allow, deny and always; `free_in` the
+    modes of a flow's consent that do not ask. `bound` is what an approval is bound to; ``examine``:
+    the decision needs it, and it is missing.
     """
 
     decision: Decision
@@ -75,7 +75,7 @@ EXAMINE = Ruling("examine")
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
-    """`args` without names that only the configuration gives, and names that are no arguments."""
+    """Return `args` without names reserved for the configuration, and unknown names."""
     dropped = spec.config_only | _NEVER_NAMES
     if dropped.isdisjoint(args):
         return args
@@ -83,7 +83,7 @@ def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, o
 
 
 Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
-"""Says whether a call may run, given the turn's grants and what an approval would be bound to."""
+"""Decides on a call, given the turn's grants and what an approval would be bound to."""
 
 
 def judge_of(
@@ -92,9 +92,9 @@ def judge_of(
     granted: frozenset[str] = frozenset(),
     rules: RuleSet | None = None,
 ) -> Judge:
-    """The judge of turns that have the tools of `registry` under `permissions`.
+    """Return the judge of turns with the tools of `registry` under `permissions`.
 
-    `granted` is what people allowed for the whole session before; `rules` as in `judged`.
+    `granted` is what people allowed for the whole session before; `rules` as in `judge_call`.
     """
 
     def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:
@@ -115,7 +115,7 @@ def bound_ruling(
     *,
     bound: Bound | None,
 ) -> Ruling:
-    """As `judged`, but ``examine`` where a person might be asked and `bound` was not given."""
+    """Like `judge_call`, but ``examine`` if a person may be asked and `bound` is missing."""
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:
@@ -127,7 +127,7 @@ def bound_ruling(
 
 
 def _looks_for_dots(spec: ToolSpec, rules: RuleSet) -> bool:
-    """Whether it depends on the path of the file that `spec` writes if a person is asked."""
+    """Return True if the need for approval depends on the path of the file that `spec` writes."""
     return rules.asks_hidden and spec.action == "fs_write" and spec.bind is not None
 
 
@@ -140,10 +140,10 @@ def judge_call(
     *,
     bound: Bound | None = None,
 ) -> Ruling:
-    """What is done about a call of `spec` with `args`, given the grants of the session.
+    """Decide on a call of `spec` with `args`, given the grants of the session.
 
-    `rules` are those of the agent's mode unless others are given. `bound` is what an approval of
-    the call is bound to; None offers "always" for the arguments alone.
+    `rules` are those of the agent's mode by default. `bound` is what an approval of the call is
+    bound to; None offers "always" for the arguments alone.
     """
     chosen = rules or RULE_SETS[permissions.approval]
     if spec.action is None:
@@ -159,7 +159,7 @@ def judge_call(
 def _without_action(
     spec: ToolSpec, rules: RuleSet, granted: frozenset[str], bound: Bound | None
 ) -> Ruling:
-    """A call that no mode is about: it runs, unless something in doubt was not granted."""
+    """Decide on a call outside all modes: it runs unless it has a doubt that was not granted."""
     if bound is None or bound.doubt is None:
         return Ruling("run")
     grant = f"{spec.name} {bound.doubt.grant}"
@@ -175,7 +175,7 @@ def _doubted(spec: ToolSpec, doubt: Doubt) -> str:
 
 
 def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """What the call is about, once its arguments fit and the policy has nothing against it.
+    """Return the subject of a call with valid arguments that the policy allows.
 
     Raises: ToolError.
     """
@@ -216,9 +216,9 @@ def _decided(
 
 
 def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
-    """What "always" allows: this tool for exactly this; None where nothing can be shown whole.
+    """Return what "always" allows: this tool for exactly this subject; None if not displayable.
 
-    What holds a secret, or is too long to be read, is asked for each time.
+    Subjects with a secret, or too long to read, need approval each time.
     """
     always = "" if bound is None else bound.always
     if not subject.grant or len(subject.grant) > MAX_SHOWN or always is None:
@@ -229,7 +229,7 @@ def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | N
 
 
 def _preview(action: Action, subject: Subject) -> str | None:
-    """The path, the command or the host, as far as it may be shown; None where there is none."""
+    """Return the path, command or host as far as it may be shown; None if there is none."""
     if action == "os":
         return None
     about = subject.host if action == "egress" else subject.shown

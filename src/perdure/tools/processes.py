@@ -1,7 +1,8 @@
-"""Running a program: its own process group, a small environment, an end to its time and output.
+"""Run a program: own process group, minimal environment, limits on time and output.
 
-Whatever ends the wait, the whole group is killed. Not reached is a process that left its group on
-purpose (``setsid``); nothing here is a sandbox for programs, only for what a model may start.
+The whole group is killed when the wait ends, for any reason. A process that left its group on
+purpose (``setsid``) is not killed; nothing here is a sandbox for programs, only a restriction of
+what a model may start.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """How a program ended. `code` None: it took too long and was killed.
+    """Exit of a program. `code` None: it timed out and was killed.
 
-    Units: bytes; `left_out` are those of both streams that were read and not kept.
+    Units: bytes; `left_out` are those of both streams that were read and discarded.
     """
 
     code: int | None
@@ -41,10 +42,10 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 
 def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[str, str]:
-    """Of `inherited` what a program needs to run, and nothing that changes what it does.
+    """Return the variables of `inherited` that programs need and that do not change their actions.
 
-    Directories of the PATH that are relative, or in `working_dir`, are left out: what lies there
-    may have been written by the model.
+    Directories of the PATH that are relative, or in `working_dir`, are dropped: the model may have
+    written their files.
     """
     kept = {name: inherited[name] for name in _INHERITED if name in inherited}
     folders = inherited.get("PATH", _DEFAULT_PATH).split(os.pathsep)
@@ -54,9 +55,9 @@ def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[s
 
 
 def program_of(name: str, path: str, tool: str) -> str:
-    """The program `name` on `path`; as it is when it names a place.
+    """Find the program `name` on `path`; a name with a path is returned unchanged.
 
-    Raises: ToolUnavailable when there is none.
+    Raises: ToolUnavailable if there is none.
     """
     if "/" in name:
         return name
@@ -74,9 +75,9 @@ async def run_program(
     environment: Mapping[str, str],
     timeout_s: float,
 ) -> ProcessResult:
-    """Run `argv` in `working_dir` and wait for its end. It has no input.
+    """Run `argv` in `working_dir` without input, and wait for its end.
 
-    Raises: ToolUnavailable, ToolError when it cannot be started; CancelledError once it is killed.
+    Raises: ToolUnavailable, ToolError if it cannot be started; CancelledError after it is killed.
     """
     program = program_of(argv[0], environment["PATH"], tool)
     loop = asyncio.get_running_loop()
@@ -109,7 +110,7 @@ async def run_program(
 
 
 async def _begun(starting: asyncio.Future[_Program]) -> _Program:
-    """The program, once it runs. One that is given up while it starts is started, then killed."""
+    """Return the running program. If cancelled during its start, it is started, then killed."""
     try:
         await asyncio.wait((starting,))
     except asyncio.CancelledError:
@@ -121,10 +122,10 @@ async def _begun(starting: asyncio.Future[_Program]) -> _Program:
 
 
 async def _end(transport: asyncio.SubprocessTransport, watched: _Watched) -> None:
-    """Kill what is left of the program's group, and let go of its pipes."""
+    """Kill the rest of the program's group, and close its pipes."""
     _signal(transport.get_pid(), signal.SIGKILL)
     try:
-        # One who left the group may hold the pipes: what it says is not waited for.
+        # A process that left the group may hold the pipes: its output is not waited for.
         await asyncio.wait((watched.closed,), timeout=DRAIN_S)
     finally:
         transport.close()
@@ -132,7 +133,7 @@ async def _end(transport: asyncio.SubprocessTransport, watched: _Watched) -> Non
 
 
 class _Kept:
-    """The beginning of a stream; the rest is counted."""
+    """The beginning of a stream; the rest is only counted."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -145,7 +146,7 @@ class _Kept:
 
 
 class _Watched(asyncio.SubprocessProtocol):
-    """A program that runs, and what it has printed."""
+    """A running program and its output."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -165,7 +166,7 @@ class _Watched(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     async def has_ended(self, pid: int, timeout_s: float) -> bool:
-        """Whether it ended by itself in time; one that does not is told to."""
+        """Return True if it ended by itself in time; otherwise terminate it."""
         await asyncio.wait((self.exited,), timeout=timeout_s)
         if self.exited.done():
             return True
@@ -178,13 +179,13 @@ _Program: TypeAlias = tuple[asyncio.SubprocessTransport, _Watched]
 
 
 def _signal(group: int, number: signal.Signals) -> None:
-    """Send `number` to all of `group`, as far as it is still there."""
+    """Send `number` to the process group `group`, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def exit_report(ended: ProcessResult, timeout_s: float) -> str:
-    """What a model is told of how a program ended."""
+    """Return the text for a model about a program's exit."""
     head = f"exit code {ended.code}"
     if ended.code is None:
         head = f"killed: no end within {timeout_s:g} s"

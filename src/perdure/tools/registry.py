@@ -18,7 +18,7 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Declaration(NamedTuple):
-    """A tool as a model is told of it; the fields of ``models.protocol.ToolDeclaration``."""
+    """A tool as declared to a model; the fields of ``models.protocol.ToolDeclaration``."""
 
     name: str
     description: str
@@ -26,7 +26,7 @@ class Declaration(NamedTuple):
 
 
 class ToolRegistry(msgspec.Struct, frozen=True):
-    """A set of tools, each name once. Shape: `tools` in the order they were given."""
+    """A set of tools with unique names. Shape: `tools` in the given order."""
 
     tools: tuple[ToolSpec, ...] = ()
 
@@ -37,11 +37,11 @@ class ToolRegistry(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """Return their names, in order."""
         return tuple(spec.name for spec in self.tools)
 
     def get(self, name: str) -> ToolSpec:
-        """The tool `name`.
+        """Return the tool `name`.
 
         Raises: UnknownTool.
         """
@@ -51,15 +51,15 @@ class ToolRegistry(msgspec.Struct, frozen=True):
         raise UnknownTool(name, self.names)
 
     def declarations(self) -> tuple[Declaration, ...]:
-        """What a model is told of them, in order."""
+        """Return their declarations for a model, in order."""
         return tuple(
             Declaration(spec.name, spec.description, spec.parameters) for spec in self.tools
         )
 
     def restrict(self, names: Iterable[str]) -> ToolRegistry:
-        """Only the tools `names`, in the order they have here.
+        """Return only the tools `names`, in their order here.
 
-        Raises: ConfigError for a name that is not here: a session may only narrow its agent.
+        Raises: ConfigError for a missing name: a session can only restrict its agent.
         """
         wanted = frozenset(names)
         if missing := sorted(wanted - frozenset(self.names)):
@@ -68,7 +68,7 @@ class ToolRegistry(msgspec.Struct, frozen=True):
         return ToolRegistry(tuple(spec for spec in self.tools if spec.name in wanted))
 
     def schema_hash(self, name: str) -> str:
-        """A hash of the name and the schema of `name`, descriptions left out.
+        """Return a hash of the name and the schema of `name`, without descriptions.
 
         Shape: 32 hex digits, the same on every machine and for every order of keys.
         Raises: UnknownTool.
@@ -78,7 +78,7 @@ class ToolRegistry(msgspec.Struct, frozen=True):
 
 
 def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
-    """A registry of `tools`; a plain function becomes a tool of effect ``external``.
+    """Return a registry of `tools`; a plain function becomes a tool of effect ``external``.
 
     Raises: ConfigError for a name used twice; TypeError, ValueError as `tool`.
     """
@@ -86,7 +86,7 @@ def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
 
 
 def _undescribed(schema: Any) -> Any:
-    """`schema` without descriptions: other words do not make another tool of it."""
+    """Return `schema` without descriptions: rewording does not change a tool."""
     if isinstance(schema, list):
         return [_undescribed(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

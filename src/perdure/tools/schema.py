@@ -1,8 +1,8 @@
-"""A function's signature as a JSON Schema, and a model's arguments as the function's.
+"""Convert a function's signature to a JSON Schema, and a model's arguments to the function's.
 
-The schemas keep to the part of draft 2020-12 that OpenAI, Anthropic and Google all accept: no
+The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept: no
 references, no formats, objects closed unless they are free-form, every ``enum`` with its type.
-An annotation that cannot be said in it is refused when the tool is declared, not when it is called.
+Unsupported annotations are rejected when the tool is declared, not when it is called.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.tools.docstring import parse_docstring
 from perdure.tools.spec import ToolCall
 
 CALL = "call"
-"""The parameter that is given the `ToolCall` instead of an argument of the model's."""
+"""The parameter that receives the `ToolCall` instead of an argument of the model."""
 
 Schema = dict[str, Any]
 
@@ -35,11 +35,11 @@ _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", 
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """What a tool takes.
+    """The parameters of a tool.
 
-    Shape: `schema` is of type object. `arguments` is the class that a call's arguments are read
-    as; an argument that was left out is `msgspec.UNSET` there, so that the function's own default
-    applies. `takes_call` says that the function has the parameter ``call``.
+    Shape: `schema` is of type object. `arguments` is the class into which a call's arguments are
+    decoded; a missing argument is `msgspec.UNSET` there, so that the function's own default
+    applies. `takes_call`: the function has the parameter ``call``.
     """
 
     schema: Mapping[str, object]
@@ -48,9 +48,9 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 def parameters_of(function: Callable[..., object]) -> Parameters:
-    """The parameters of `function`, from its annotations, defaults and docstring.
+    """Return the parameters of `function`, from its annotations, defaults and docstring.
 
-    Raises: TypeError naming the function and the parameter that a model cannot be asked for.
+    Raises: TypeError with the function and the parameter that has no schema.
     """
     about = parse_docstring(function).parameters
     properties: Schema = {}
@@ -84,9 +84,9 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
 def arguments_of(
     tool: str, parameters: Parameters, args: Mapping[str, object]
 ) -> dict[str, object]:
-    """`args` checked and converted to what the function's annotations say.
+    """Return `args`, checked and converted to the function's annotations.
 
-    Raises: InvalidArguments, in words that let a model correct its call.
+    Raises: InvalidArguments with a message that lets a model correct its call.
     """
     try:
         found = msgspec.convert(dict(args), parameters.arguments, str_keys=True)
@@ -99,7 +99,7 @@ def arguments_of(
 
 
 def _explained(message: str) -> str:
-    """The message with the place of the fault in front: ``items[0].name: expected ...``."""
+    """Return the message with the position of the error first: ``items[0].name: expected ...``."""
     what, at, place = message.rpartition(" - at `$")
     what, place = (what, place.removeprefix(".").removesuffix("`")) if at else (message, "")
     what = what.removeprefix("Object ")
@@ -114,8 +114,8 @@ def _annotation_of(function: Callable[..., object], parameter: inspect.Parameter
         raise _refusal(function, parameter, "arguments are given by name, each to one parameter")
     if parameter.annotation is parameter.empty:
         raise _refusal(function, parameter, "it has no annotation")
-    # A class of one annotation, because only annotations of something are resolved, and only
-    # alone does a name that cannot be found lead to its parameter.
+    # A class per annotation: only annotations of an object are resolved, and this way an unresolved
+    # name points to its parameter.
     holder = type("Holder", (), {"__annotations__": {parameter.name: parameter.annotation}})
     names = getattr(inspect.unwrap(function), "__globals__", {})
     try:
@@ -130,7 +130,7 @@ def _annotation_of(function: Callable[..., object], parameter: inspect.Parameter
 
 
 def _note_of(annotation: Any) -> str:
-    """The texts in ``Annotated[...]``."""
+    """Return the texts in ``Annotated[...]``."""
     if get_origin(annotation) is not Annotated:
         return ""
     return " ".join(note for note in get_args(annotation)[1:] if isinstance(note, str))
@@ -147,9 +147,9 @@ def _refusal(
 
 
 def _schema_of(annotation: Any) -> Schema:
-    """The portable schema of one annotation.
+    """Return the portable schema of one annotation.
 
-    Raises: TypeError when there is none.
+    Raises: TypeError if there is none.
     """
     try:
         msgspec.json.Decoder(annotation)
@@ -161,9 +161,9 @@ def _schema_of(annotation: Any) -> Schema:
 
 
 def _portable(node: Schema, definitions: Mapping[str, Schema], inside: tuple[str, ...]) -> Schema:
-    """`node` with references replaced by what they name and without what a provider refuses.
+    """Return `node` with references resolved and without keywords that a provider rejects.
 
-    `inside` are the definitions that `node` is part of: to meet one again is to be endless.
+    `inside` are the definitions that contain `node`: meeting one again means infinite recursion.
     """
     if "$ref" in node:
         name = str(node["$ref"]).removeprefix("#/$defs/")
@@ -193,7 +193,7 @@ def _portable(node: Schema, definitions: Mapping[str, Schema], inside: tuple[str
 def _portable_below(
     key: str, value: Any, definitions: Mapping[str, Schema], inside: tuple[str, ...]
 ) -> Any:
-    """The value of `key` in a schema, the schemas it holds made portable."""
+    """Return the value of `key` in a schema with its nested schemas made portable."""
     if key == "properties":
         return {name: _portable(below, definitions, inside) for name, below in value.items()}
     if key == "anyOf":
@@ -204,7 +204,7 @@ def _portable_below(
 
 
 def _one_item_type(node: Schema) -> Schema:
-    """An array whose places have types of their own, as one whose items are any of these."""
+    """Return a tuple array as an array whose items are any of its types."""
     if "prefixItems" in node:
         choices: list[Schema] = []
         for choice in node["prefixItems"]:
@@ -218,7 +218,7 @@ def _one_item_type(node: Schema) -> Schema:
 
 
 def _typed_enum(node: Schema) -> Schema:
-    """An enum with the type of its values; one of several types is a choice of enums."""
+    """Return an enum with the type of its values; mixed types become a choice of enums."""
     rest = {key: value for key, value in node.items() if key != "enum"}
     by_type: dict[str, list[object]] = {}
     for value in node["enum"]:
@@ -233,7 +233,7 @@ def _object(properties: Schema, required: list[str]) -> Schema:
 
 
 def _with_notes(schema: Schema, description: str, default: object) -> Schema:
-    """`schema` with a description that ends by naming the default: ``default`` is not portable."""
+    """Return `schema` with the default in its description: ``default`` is not portable."""
     text = description or str(schema.get("description", ""))
     if default is not None and default is not inspect.Parameter.empty:
         try:

@@ -44,9 +44,9 @@ BUILTIN: Mapping[str, ToolSpec] = {
 def with_names(
     tools: Iterable[str | ToolSpec | Callable[..., Any]],
 ) -> tuple[ToolSpec | Callable[..., Any], ...]:
-    """`tools` with the built-in tool for each name.
+    """Return `tools` with each name replaced by its built-in tool.
 
-    Raises: ConfigError for a name that no built-in tool has.
+    Raises: ConfigError for a name without a built-in tool.
     """
     return tuple(_builtin_tool(each) if isinstance(each, str) else each for each in tools)
 

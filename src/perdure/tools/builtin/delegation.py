@@ -1,4 +1,4 @@
-"""Having another agent do a piece of work, in a session of its own (`ToolCall.invoke`)."""
+"""Delegate work to another agent, in its own session (`ToolCall.invoke`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.tools.spec import ToolCall, ToolOutput
 INVOKE_AGENT = "invoke_agent"
 
 PATIENCE_S = 366 * 24 * 3600.0
-"""Another agent may wait for a person, who is not hurried; its own limits end it before."""
+"""Practically unlimited: the other agent may wait for a person, and has its own limits."""
 
 _Said = Annotated[str, Meta(min_length=1)]
 

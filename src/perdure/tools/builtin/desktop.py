@@ -1,4 +1,4 @@
-"""The desktop: what is in the clipboard, and a note to the person. With the programs there are."""
+"""The desktop: reading the clipboard, and notifications, with the installed programs."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _APPLE_SCRIPT = (
 
 
 def about_clipboard(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """What is in the clipboard differs each time: there is no always."""
+    """Return the clipboard as subject: its content changes, so there is no "always"."""
     return Subject("read the clipboard")
 
 
 def about_note(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The words of the note; "always" is for the same words."""
+    """Return the note's text; "always" is for the same text."""
     said = f"{args['title']!s}: {args['body']!s}"
     return Subject(said, msgspec.json.encode((args["title"], args["body"])).decode())
 
@@ -77,9 +77,9 @@ async def notify(
 async def _run(
     call: ToolCall, programs: Sequence[tuple[str, ...]], words: Sequence[str]
 ) -> ProcessResult:
-    """Run the first of `programs` that is here.
+    """Run the first installed program of `programs`.
 
-    Raises: ToolUnavailable when none is.
+    Raises: ToolUnavailable if none is installed.
     """
     environment = small_environment(os.environ, call.working_dir)
     environment |= {name: os.environ[name] for name in _DISPLAYS if name in os.environ}
@@ -101,6 +101,6 @@ async def _run(
 
 
 def _plain(text: str) -> str:
-    """`text` without what a desktop would take for markup or control."""
+    """Return `text` without characters that a desktop could interpret as markup or control."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,7 +1,7 @@
-"""Writing and editing files inside the jail: whole, or not at all.
+"""Write and edit files inside the jail, atomically.
 
-A file is written beside its place and then put there, so that nobody ever sees half of it, and a
-link that was swapped in is replaced and not followed.
+A file is written to a temporary name and then renamed, so that no reader sees half of it, and a
+swapped-in link is replaced and not followed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _APPENDING = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 
 
 def about_edit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The file an edit is about; there is no "always" for edits."""
+    """Return the file of an edit; there is no "always" for edits."""
     return msgspec.structs.replace(about_path(args, permissions), grant=None)
 
 
 def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The file a call is about, refused already where its name says that it is protected."""
+    """Return the file of a call; protected names are rejected here."""
     path = str(args["path"])
     names = [name for name in path.replace("\\", "/").split("/") if name not in ("", ".")]
     if is_protected(names, is_absolute=permissions.scope == "full" and path.startswith("/")):
@@ -53,7 +53,7 @@ def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
 
 
 def bind_write(call: ToolCall) -> Bound:
-    """The file and folder that a write leads to, what is there now, and what is written."""
+    """Return the target file and folder of a write, the current content, and the new one."""
     args, tool_name = call.args, call.tool
     data = _encoded(tool_name, str(args["content"]))
     is_appending, makes_parents = args.get("append") is True, args.get("create_dirs") is True
@@ -71,7 +71,7 @@ def bind_write(call: ToolCall) -> Bound:
 
 
 def bind_edit(call: ToolCall) -> Bound:
-    """The file that an edit leads to, its content before and after."""
+    """Return the target file of an edit, its content before and after."""
     args, tool_name = call.args, call.tool
     with Jail.of(call).plan_place(str(args["path"])) as place:
         try:
@@ -144,9 +144,9 @@ def edit_file(
 def _edited(
     tool_name: str, found: _Found, old_text: str, new_text: str, *, is_all: bool
 ) -> tuple[bytes, int]:
-    """What an edit leaves of the file that was `found`, and how many times it replaces the text.
+    """Return the edited content of the `found` file, and the number of replacements.
 
-    Raises: ToolError when it cannot be done.
+    Raises: ToolError if the edit is not possible.
     """
     if not found.is_there:
         raise ToolError(tool_name, "no such file; write_file creates it")
@@ -163,7 +163,7 @@ def _edited(
 
 
 class _Found(NamedTuple):
-    """What is at a place: as facts, and its content unless it is very large."""
+    """The current file at a place: as facts, and its content unless it is very large."""
 
     facts: dict[str, str]
     content: bytes
@@ -171,7 +171,7 @@ class _Found(NamedTuple):
 
 
 def _read_current(place: Place) -> _Found:
-    """What is at `place` now, by descriptors that are open.
+    """Read the current file at `place`, through open descriptors.
 
     Raises: OSError.
     """
@@ -197,7 +197,7 @@ def _read_current(place: Place) -> _Found:
 
 
 def _require_approved(call: ToolCall, found: _Found) -> None:
-    """Refuse where a person approved the call for another file, folder or content.
+    """Raise ApprovalStale if a person approved another file, folder or content.
 
     Raises: ApprovalStale.
     """
@@ -218,10 +218,10 @@ def _diff(before: bytes, after: bytes) -> str | None:
 
 
 def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
-    """Put a file of `data` at `place`, which was `before` (None: nothing) when it was looked at.
+    """Write `data` to `place`, which was `before` (None: nothing) when it was read.
 
-    Durable: whole or not at all, and on disk when this returns.
-    Raises: OSError, also when the place has changed since.
+    Durable: atomic, and on disk when this returns.
+    Raises: OSError, also if the place has changed since.
     """
     spare = f".{secrets.token_hex(8)}.perdure"
     descriptor = os.open(spare, _NEW, 0o666, dir_fd=place.parent)
@@ -242,9 +242,9 @@ def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
 
 
 def _before(place: Place) -> os.stat_result | None:
-    """What is at `place` now; None when nothing is.
+    """Return the status of the file at `place` now; None if there is none.
 
-    Raises: OSError when it is no regular file, or has another name where it may not.
+    Raises: OSError if it is not a regular file, or has another name where it may not.
     """
     try:
         found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
@@ -261,7 +261,7 @@ def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
 
 
 def _append(call: ToolCall, place: Place, data: bytes) -> None:
-    """Add `data` to the file at `place`: the one that was approved, by the same descriptor.
+    """Append `data` to the approved file at `place`, through the same descriptor.
 
     Raises: ApprovalStale; OSError.
     """

@@ -1,4 +1,4 @@
-"""Reading files, and seeing what is in directories, inside the session's working directory."""
+"""Read files, and list directories, inside the session's working directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_ENTRIES = 200
 MAX_FILES = 200
 
 _SNIFFED_BYTES = 8 * 1024
-_PAGE_BYTES = DEFAULT_OUTPUT_BYTES - 1024  # leaves room for the line that says how to go on
+_PAGE_BYTES = DEFAULT_OUTPUT_BYTES - 1024  # leaves room for the line that says how to continue
 _Count = Annotated[int, Meta(ge=1)]
 _MARKS = {"file": "", "directory": "/", "link": " (link)", "other": " (special file)"}
 
@@ -83,7 +83,7 @@ def list_directory(
 
 
 def _several(start: OpenPath, glob: str) -> Iterator[str]:
-    """Every file below `start` that fits `glob`, each behind its path; what is no text is named."""
+    """Yield each file below `start` that matches `glob`, after its path; non-text only named."""
     left_bytes = MAX_FILE_BYTES
     try:
         for number, (names, descriptor) in enumerate(files_below(start, glob)):
@@ -102,15 +102,15 @@ def _several(start: OpenPath, glob: str) -> Iterator[str]:
 
 
 def shown_path(names: tuple[str, ...]) -> str:
-    """The path `names` on one line, whatever characters they have."""
+    """Return the path `names` on one line, whatever characters it contains."""
     path = "/".join(names)
     return path if path.isprintable() else path.encode("unicode_escape", "replace").decode()
 
 
 def text_of(descriptor: int) -> str:
-    """The text of an open file.
+    """Return the text of an open file.
 
-    Raises: ValueError when it is too large, binary, or not UTF-8.
+    Raises: ValueError if it is too large, binary, or not UTF-8.
     """
     with os.fdopen(os.dup(descriptor), "rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
@@ -118,9 +118,9 @@ def text_of(descriptor: int) -> str:
 
 
 def text_in(content: bytes) -> str:
-    """`content` as text.
+    """Return `content` as text.
 
-    Raises: ValueError when it is too large, binary, or not UTF-8.
+    Raises: ValueError if it is too large, binary, or not UTF-8.
     """
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"it is larger than {MAX_FILE_BYTES} bytes")
@@ -133,13 +133,13 @@ def text_in(content: bytes) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of `text`; only a line feed ends one."""
+    """Return the lines of `text`; only a line feed ends a line."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def _page(lines: list[str], start: int, count: int) -> str:
-    """At most `count` lines from `start` on, as many as fit the tool's output, at least one."""
+    """Return up to `count` lines from `start`, as many as fit the tool's output, at least one."""
     wanted = lines[start : start + count]
     size_bytes = 0
     for fitting, line in enumerate(wanted):

@@ -1,7 +1,8 @@
-"""Git in the working directory: looking at it, and committing behind a gate.
+"""Git in the working directory: read access, and commits with approval.
 
-Every flag is ours. What the repository's configuration could start, fetch or lead to is turned off
-(`tools.git`), and git is told where the repository is: at the top of the working directory.
+All flags are set here. Repository configuration that could start programs, fetch or lead outside is
+disabled (`tools.git`), and git receives the repository's location: the top of the working
+directory.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FILTERED = b"clean filter"
 
 
 def bind_look(call: ToolCall) -> Bound:
-    """What the repository sets that a person has to allow first, if anything."""
+    """Return the repository's settings that a person must allow first, if any."""
     repository = repository_of(call)
     if repository.grant is None:
         return Bound()
@@ -58,7 +59,7 @@ async def git_status(
 
 
 def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The commit a call is about, refused already when a file of it is a secret or a flag."""
+    """Return the commit of a call; secret files and flags are rejected here."""
     message = str(args["message"])
     if not message.strip() or "\0" in message:
         raise InvalidArguments("git_commit", "message: say what was changed")
@@ -72,7 +73,7 @@ def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subjec
 
 
 def bind_commit(call: ToolCall) -> Bound:
-    """The repository's folder, each file that is committed or else its index, what it sets."""
+    """Return the repository's folder, each file to commit or else its index, and its settings."""
     repository = repository_of(call)
     folder = Path(os.path.realpath(call.working_dir))
     files = cast("Sequence[str]", call.args.get("files") or ())
@@ -131,7 +132,7 @@ _CHANGES = (
 
 
 def _to_commit(listed: bytes, *, is_staged_only: bool) -> Iterator[str]:
-    """The paths that a commit would change, of what ``status -z`` printed."""
+    """Yield the paths that a commit would change, from the output of ``status -z``."""
     for line in names_of(listed):
         state, path = line[:2], line[3:]
         if not is_staged_only or state[0] not in " ?!":
@@ -139,7 +140,7 @@ def _to_commit(listed: bytes, *, is_staged_only: bool) -> Iterator[str]:
 
 
 async def _diff(git: Git) -> ToolOutput:
-    """The difference to HEAD, without the files that no tool reads."""
+    """Return the difference to HEAD, without the files that no tool may read."""
     listed = await git.run(*_DIFF, "--name-only", "-z", "--no-renames")
     if listed.code != 0:
         return _output(listed)

@@ -1,6 +1,6 @@
-"""Reading what the session holds: attachments as text, and outputs that were too long to be shown.
+"""Read what the session holds: attachments as text, and outputs that were cut.
 
-A name is no right: only what the session's own log refers to is given (`ToolCall.read_media`).
+A handle alone gives no access: it must occur in the session's own log (`ToolCall.read_media`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that a command names: its program and its scripts, as facts of an approval."""
+"""The files that a command names, its program and its scripts, as facts of an approval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_TOTAL_BYTES = 4 * MAX_HASHED_BYTES
 MAX_PATH = 4096
 
 _ENDINGS = ("", ".py", ".js", ".mjs", ".cjs", ".sh", "/__main__.py", "/index.js", "/package.json")
-"""What interpreters add to a name to find the file that they run."""
+"""Suffixes that interpreters append to find the file to run."""
 
 _PYTEST = ("conftest.py", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _NODE = ("package.json",)
@@ -35,7 +35,7 @@ _DEFAULTS: Mapping[str, Sequence[str]] = {
     "gradle": ("build.gradle", "build.gradle.kts"),
     "docker-compose": ("compose.yaml", "docker-compose.yml"),
 }
-"""What programs run or obey in their folder without being told its name."""
+"""Files that programs run or use from their folder without naming them."""
 
 _STARTERS = frozenset(
     (
@@ -43,16 +43,16 @@ _STARTERS = frozenset(
         *("xargs", "find", "setsid", "stdbuf", "ionice", "time", "strace", "watch", "sudo", "doas"),
     )
 )
-"""Programs that start others, which their arguments name."""
+"""Programs that start other programs named in their arguments."""
 
 _separators = re.compile(r"[\s;&|()<>'\"`$=,:]+")
 _module = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def program_facts(program: str, folder: Path) -> dict[str, str]:
-    """The program file of a command that runs in `folder`: its path, links resolved, and hash.
+    """Return the program file of a command in `folder`: its resolved path, and hash.
 
-    Raises: ToolError when it cannot be read.
+    Raises: ToolError if it is unreadable.
     """
     path = os.path.realpath(folder / program)
     fact = None if _status_of(Path(path)) is None else _fact_of(path)
@@ -62,11 +62,11 @@ def program_facts(program: str, folder: Path) -> dict[str, str]:
 
 
 def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
-    """Each file that the arguments of `argv` name, as a command in `folder` would find it.
+    """Return each file that the arguments of `argv` name, resolved as a command in `folder` would.
 
-    Shape: "script NAME" -> the path, links resolved, and its hash. Of many files the first
-    `MAX_FILES` have a fact of their own, the others one together.
-    Raises: ToolError when there are too many names to look for.
+    Shape: "script NAME" -> the resolved path, and its hash. The first `MAX_FILES` files have a fact
+    each, all others one together.
+    Raises: ToolError if there are too many names.
     """
     facts: dict[str, str] = {}
     others: list[str] = []
@@ -93,9 +93,9 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
 
 
 def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
-    """The programs on `path` that the arguments of `argv` name, where its program starts others.
+    """Return the programs on `path` named in the arguments of `argv`, if its program is a starter.
 
-    Shape: "starts NAME" -> the path, links resolved, and its hash; of many, the first `MAX_FILES`.
+    Shape: "starts NAME" -> the resolved path, and its hash; the first `MAX_FILES` of many.
     """
     facts: dict[str, str] = {}
     if argv[0].rpartition("/")[2] not in _STARTERS:
@@ -109,7 +109,7 @@ def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str
 
 
 def file_at(path: Path) -> str:
-    """What is at `path`, links not followed, as a fact."""
+    """Return the file at `path`, links not followed, as a fact."""
     try:
         if path.is_symlink():
             return f"link to {os.readlink(path)}"  # noqa: PTH115 - as text
@@ -122,7 +122,7 @@ def file_at(path: Path) -> str:
 
 
 def _names(argv: Sequence[str]) -> Iterator[str]:
-    """Every name in the arguments that may be a file's, in order, each once."""
+    """Yield each distinct name in the arguments that may be a file's, in order."""
     seen: set[str] = set()
     for name in _candidates(argv):
         if name not in seen and len(name) <= MAX_PATH:
@@ -142,7 +142,7 @@ def _candidates(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _status_of(path: Path) -> os.stat_result | None:
-    """The status of the regular file that `path` leads to; None when it leads to none."""
+    """Return the status of the regular file that `path` leads to; None if there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -151,7 +151,7 @@ def _status_of(path: Path) -> os.stat_result | None:
 
 
 def _fact_of(path: str) -> str | None:
-    """The file at `path` as a fact; None when it cannot be read. Never waits for a pipe."""
+    """Return the file at `path` as a fact; None if unreadable. Never blocks on a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):

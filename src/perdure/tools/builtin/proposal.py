@@ -1,4 +1,4 @@
-"""The decorator of built-in tools that are approved before they run."""
+"""The decorator of built-in tools that need approval."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def proposing(
     is_outside: bool = False,
     config_only: frozenset[str] = frozenset(),
 ) -> Callable[[FunctionTool[P, R_co]], FunctionTool[P, R_co]]:
-    """Make a tool one that is approved; what the arguments mean is at `ToolSpec`."""
+    """Make a tool that needs approval; see `ToolSpec` for the arguments."""
 
     def marked(spec: FunctionTool[P, R_co]) -> FunctionTool[P, R_co]:
         return msgspec.structs.replace(

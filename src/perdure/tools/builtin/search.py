@@ -1,8 +1,8 @@
-"""Finding text in the files of the session's working directory.
+"""Search for text in the files of the session's working directory.
 
 The search is for plain text, not for a regular expression: Python's take exponential time for
-patterns a model can write by accident, and nothing can stop one that runs. Work is bounded by
-what is read, so that time is bounded too.
+patterns a model can write by accident, and cannot be interrupted. Work is bounded by the bytes
+read, so time is bounded too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def search_files(
 
 
 def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool) -> Iterator[str]:
-    """The lines that hold `pattern`, in the order of the walk; at its end, if it was given up."""
+    """Yield the lines with `pattern`, in walk order, and a final note if it was cut short."""
     needle = pattern.casefold() if is_folded else pattern
     try:
         for names, text in _texts(start, glob):
@@ -59,7 +59,7 @@ def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool)
 
 
 def _texts(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Names from the jail's root down, and text, of each file that can be searched.
+    """Yield each searchable file's names from the jail's root, and its text.
 
     Raises: TooMuch.
     """
@@ -71,4 +71,4 @@ def _texts(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...],
         try:
             yield names, text_of(descriptor)
         except (ValueError, OSError):
-            continue  # not text, or it cannot be read to its end
+            continue  # not text, or unreadable

@@ -1,4 +1,4 @@
-"""Running a command that is allowed, without a shell."""
+"""Run an allowed command without a shell."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _CONFIG_ONLY = frozenset(
 
 
 def about_command(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The command a call is about, refused already when it is not allowed."""
+    """Return the command of a call; commands that are not allowed are rejected here."""
     argv = allowed_argv(args, permissions)
     return Subject(canonical(argv), canonical(argv))
 
 
 def _require_approved(call: ToolCall, approved: Mapping[str, str]) -> None:
-    """Refuse where a person approved other files or another folder.
+    """Reject the call if a person approved other files or another folder.
 
     Raises: ApprovalStale; ToolError.
     """
@@ -44,9 +44,9 @@ def _require_approved(call: ToolCall, approved: Mapping[str, str]) -> None:
 
 
 def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[str, ...]:
-    """The words of the command that `args` ask for.
+    """Return the words of the command in `args`.
 
-    Raises: InvalidArguments when only a shell could run it; ToolDenied when it is not allowed.
+    Raises: InvalidArguments if it needs a shell; ToolDenied if it is not allowed.
     """
     line, more = str(args["command"]), args.get("args")
     try:
@@ -64,7 +64,7 @@ def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[
 
 
 def bind_command(call: ToolCall) -> Bound:
-    """The folder, the program file, the environment's names and each script of a command."""
+    """Return the folder, the program file, the environment's names and each script of a command."""
     argv = allowed_argv(call.args, call.permissions)
     path = small_environment(os.environ, call.working_dir)["PATH"]
     try:
@@ -104,7 +104,7 @@ async def run_command(
     permissions = call.permissions
     argv = allowed_argv({"command": command, "args": args}, permissions)
     given = {name: call.secrets.fill(text) for name, text in permissions.command_env.items()}
-    if call.approved is not None and given:  # a secret may have taken its time
+    if call.approved is not None and given:  # looking up a secret may have taken time
         await asyncio.to_thread(_require_approved, call, call.approved)
     ended = await run_program(
         argv,

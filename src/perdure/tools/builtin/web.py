@@ -1,7 +1,7 @@
-"""Asking the web: one request to an allowed host, and a search. Through the pinned transport only.
+"""Web requests to allowed hosts, and web search, through the pinned transport only.
 
-The HTTP library is loaded when a request is made. A secret of the configuration is put in last and
-is taken out of all that comes back.
+The HTTP library is loaded at the first request. A configured secret is inserted last and removed
+from the whole response.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _SEARCH_ONLY = frozenset(("endpoint", "credential", "credentialRef", "engine", "
 
 
 def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The host a request goes to, refused already when it is not allowed."""
+    """Return the host of a request; hosts that are not allowed are rejected here."""
     place = _allowed(args, permissions)
     shown = f"{args.get('method') or 'GET'} {place.url}"
     return Subject(shown, shown, place.host)
 
 
 def bind_request(call: ToolCall) -> Bound:
-    """The method, the whole URL, and hashes of the headers and the body."""
+    """Return the method, the whole URL, and hashes of the headers and the body."""
     args = call.args
     place = _allowed(args, call.permissions)
     headers, body = args.get("headers"), args.get("body")
@@ -73,20 +73,20 @@ def bind_request(call: ToolCall) -> Bound:
 
 
 def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """The words that are sent to the search engine."""
+    """Return the search terms sent to the search engine."""
     host = _endpoint(permissions).host
     shown = f"search for {args['query']!s}"
     return Subject(shown, shown, host)
 
 
 def bind_search(call: ToolCall) -> Bound:
-    """The search engine that is asked."""
+    """Return the search engine to query."""
     url = _endpoint(call.permissions).url
     return Bound({"search engine": url}, f" at {url}")
 
 
 def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
-    """``http_request`` and ``web_search`` over `fetch`."""
+    """Return ``http_request`` and ``web_search`` over `fetch`."""
 
     @proposing("egress", about_request, bind=bind_request, is_outside=True, config_only=_HTTP_ONLY)
     @tool(effect="external")
@@ -146,9 +146,9 @@ http_request, web_search = web_tools(_pinned)
 
 
 def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destination:
-    """Where a request goes.
+    """Return the destination of a request.
 
-    Raises: ToolDenied; InvalidArguments for a reference to a secret: a model has none to give.
+    Raises: ToolDenied; InvalidArguments for a reference to a secret: a model may not use any.
     """
     if any(names_in(str(value)) for value in args.values()):
         reason = "secrets are put in by the configuration (credentials), never by the request"
@@ -175,9 +175,9 @@ def _endpoint(permissions: Permissions) -> Destination:
 
 
 def _authorization(secrets: Taint, credential: str) -> str:
-    """The header that `credential` gives: as it is written, a bare secret as a bearer token.
+    """Return the header for `credential`: unchanged, or a bare secret as a bearer token.
 
-    ``Basic NAME:{{secrets.X}}`` is encoded as servers want it.
+    ``Basic NAME:{{secrets.X}}`` is base64-encoded as the scheme requires.
     """
     value = secrets.fill(credential)
     scheme, _, rest = value.partition(" ")
@@ -209,7 +209,7 @@ def _response_text(answer: HttpResponse) -> str:
 
 
 def _results(tool_name: str, answer: HttpResponse, count: int) -> str:
-    """The results of a search engine that answers as SearXNG does."""
+    """Return the results of a search engine that answers like SearXNG."""
     if answer.status != 200:
         raise ToolError(tool_name, f"the search engine answered with status {answer.status}")
     try:

@@ -1,4 +1,4 @@
-"""Git commands whose repository can start nothing, fetch nothing and lead nowhere else."""
+"""Git commands whose repository cannot start programs, fetch, or lead outside."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _OWN: Mapping[str, str] = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C.UTF-8",
 }
-"""What git reads from its environment and believes before any configuration."""
+"""Variables that override git's configuration."""
 
 _NEVER_TRACKED = (
     *(":(glob)[.][.]/**", ":(glob)**/[.][.]/**", "[/]*"),
     *(":(glob,icase)[.]git/**", ":(glob,icase)**/[.]git/**"),
 )
-"""Paths that git never adds; an index that was written by hand holds them all the same.
+"""Paths that git never adds; a manipulated index may contain them all the same.
 
 Git would read such a file as if it were in the working directory. A name in brackets is a pattern,
 which git compares and does not resolve.
@@ -43,13 +43,13 @@ which git compares and does not resolve.
 
 
 SETTINGS = "git settings"
-"""The fact of an approval that says which settings of a repository a person has allowed."""
+"""The fact of an approval with the repository settings that a person allowed."""
 
 
 def repository_of(call: ToolCall) -> Repository:
-    """The repository at the top of the working directory of `call`. Blocks.
+    """Return the repository at the top of the working directory of `call`. Blocks.
 
-    Raises: ToolError where there is none; ToolDenied for one that cannot be used.
+    Raises: ToolError if there is none; ToolDenied if it cannot be used.
     """
     place = call.working_dir
     try:
@@ -59,7 +59,7 @@ def repository_of(call: ToolCall) -> Repository:
 
 
 class Git(msgspec.Struct, frozen=True):
-    """Starts git for one call of a tool, with the overrides that the repository needs."""
+    """Runs git for one call of a tool, with the overrides that the repository needs."""
 
     call: ToolCall
     repository: Repository
@@ -68,10 +68,10 @@ class Git(msgspec.Struct, frozen=True):
 
     @classmethod
     async def of(cls, call: ToolCall, timeout_s: float) -> Git:
-        """Git in the working directory of `call`.
+        """Return git for the working directory of `call`.
 
-        Raises: ToolError where there is no repository; ToolDenied for a setting in it that was not
-        allowed; ToolUnavailable for a git that is missing or too old.
+        Raises: ToolError without a repository; ToolDenied for a setting in it that was not allowed;
+        ToolUnavailable if git is missing or too old.
         """
         repository = await asyncio.to_thread(repository_of, call)
         if repository.grant is not None and (call.approved or {}).get(SETTINGS) != repository.grant:
@@ -94,7 +94,7 @@ class Git(msgspec.Struct, frozen=True):
     async def run(
         self, *words: str, requires_filters: bool = False, is_literal: bool = True
     ) -> ProcessResult:
-        """How ``git words...`` ended. `is_literal`: no path in them is a pattern.
+        """Run ``git words...``. `is_literal`: no path in them is a pattern.
 
         With `requires_filters` git refuses to store what a filter would change.
         """
@@ -123,7 +123,7 @@ class Git(msgspec.Struct, frozen=True):
 
 
 def _as_variables(overrides: Mapping[str, str]) -> dict[str, str]:
-    """`overrides` as git reads them from its environment, where no name needs quoting."""
+    """Return `overrides` as environment variables of git, in which no name needs quoting."""
     variables = {"GIT_CONFIG_COUNT": str(len(overrides))}
     for number, (key, value) in enumerate(overrides.items()):
         variables[f"GIT_CONFIG_KEY_{number}"] = key
@@ -132,5 +132,5 @@ def _as_variables(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def names_of(listed: bytes) -> Sequence[str]:
-    """The paths in what git printed with ``-z``."""
+    """Return the paths in the output of git with ``-z``."""
     return [os.fsdecode(name) for name in listed.split(b"\0") if name]

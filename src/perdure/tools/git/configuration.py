@@ -1,7 +1,7 @@
-"""The configuration files of a repository as git reads them, without letting git look for them.
+"""Read the configuration files of a repository without letting git search for them.
 
-A file is read here, with limits, and its text is given to ``git config`` on standard input. Git
-parses it in a directory that is no repository, and starts nothing.
+A file is read here, with limits, and passed to ``git config`` on standard input. Git parses it in a
+directory that is not a repository, and starts nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_WAITING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Included(msgspec.Struct, frozen=True):
-    """A file that a configuration includes: the key and value that name it, and what is in it.
+    """An included configuration file: the key and value that name it, and its content.
 
     `content` is None if the file is missing.
     """
@@ -37,17 +37,17 @@ class Included(msgspec.Struct, frozen=True):
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What the files of a repository set, included files as well, whatever their condition says."""
+    """The settings in a repository's files and all included files, conditional or not."""
 
     settings: tuple[Setting, ...]
     included: tuple[Included, ...]
 
 
 def configuration_of(files: tuple[Path, ...], path: str, home: str | None) -> Configuration:
-    """What `files` set, those that are not there left out. Blocks.
+    """Return the settings in `files`; missing ones are skipped. Blocks.
 
-    `path` is where git is looked for, `home` what ``~`` stands for.
-    Raises: ToolDenied for a file that is not regular, too large, or not understood by git;
+    `path` is the search path for git, `home` the meaning of ``~``.
+    Raises: ToolDenied for a file that is not regular, too large, or rejected by git;
     ToolUnavailable without git.
     """
     settings: list[Setting] = []
@@ -72,16 +72,16 @@ def configuration_of(files: tuple[Path, ...], path: str, home: str | None) -> Co
 
 
 def is_include(setting: Setting) -> bool:
-    """Whether `setting` includes a file."""
+    """Return True if `setting` includes a file."""
     return setting.key == _INCLUDE or (
         setting.key.startswith("includeif.") and setting.key.endswith(".path")
     )
 
 
 def read_regular(file: Path) -> bytes | None:
-    """The content of a regular file of a repository; None where there is none. Never waits.
+    """Return the content of a regular file of a repository; None if there is none. Never blocks.
 
-    Raises: ToolDenied for anything else, and for what is larger than `MAX_FILE_BYTES`.
+    Raises: ToolDenied for anything else, and if larger than `MAX_FILE_BYTES`.
     """
     try:
         descriptor = os.open(file, _NOT_WAITING)
@@ -99,7 +99,7 @@ def read_regular(file: Path) -> bytes | None:
 
 
 def settings_in(listed: bytes) -> Iterator[Setting]:
-    """The settings in what ``git config --list -z`` printed."""
+    """Yield the settings in the output of ``git config --list -z``."""
     for item in listed.split(b"\0"):
         if item:
             key, newline, value = item.decode("utf-8", "surrogateescape").partition("\n")
@@ -107,7 +107,7 @@ def settings_in(listed: bytes) -> Iterator[Setting]:
 
 
 def _bare_environment(path: str) -> Mapping[str, str]:
-    """The environment of a git that reads no file of its own accord."""
+    """Return an environment in which git reads no configuration by itself."""
     return {
         "PATH": path,
         "HOME": "/nonexistent",
@@ -140,7 +140,7 @@ def _parsed(content: bytes, path: str) -> Iterator[Setting]:
 
 
 def _target(value: str, file: Path, home: str | None) -> Path:
-    """The file that an include in `file` names."""
+    """Return the file that an include in `file` names."""
     if value.startswith("~/") and home is not None:
         return Path(home) / value[2:]
     return file.resolve().parent / value

@@ -1,12 +1,12 @@
-"""What each key of a git configuration means for the git commands that perdure runs.
+"""Classify the keys of a git configuration for the git commands that perdure runs.
 
-A key is allowed (it changes what these commands show, and nothing else), overridden (it can start a
-program, fetch, or point outside the working directory; `overrides_of` gives the value that turns it
-off), or neither: then a person is asked. Pure.
+A key is allowed (it only changes what these commands show), overridden (it can start a program,
+fetch, or point outside the working directory; `overrides_of` returns the value that disables it),
+or neither: then a person is asked. Pure.
 
 The commands are status, log, diff, add, commit and ls-files.
-Source: ``git help -c`` of git 2.39. What a later git adds to the sections that these commands read
-is asked about.
+Source: ``git help -c`` of git 2.39. New keys of later versions in sections that these commands read
+need approval.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ALWAYS: Mapping[str, str] = {
     "submodule.recurse": "false",
     "uploadpack.packobjectshook": "",
 }
-"""Key -> value that is given in every call. Keys are in lower case, as git lists them."""
+"""Key -> value passed in every call. Keys are in lower case, as git lists them."""
 
 WHERE_SET: Mapping[str, str] = {
     "browser.*.cmd": "",
@@ -105,10 +105,10 @@ WHERE_SET: Mapping[str, str] = {
     "trailer.*.command": "",
     "web.browser": "",
 }
-"""Pattern of keys -> value that is given where a configuration sets one."""
+"""Pattern of keys -> value passed if a configuration sets one."""
 
 WORKSPACE_ONLY = frozenset(("core.attributesfile", "core.excludesfile"))
-"""Overridden only where the repository sets them; a person's own ones are obeyed."""
+"""Overridden only if the repository sets them; a person's own ones apply."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -116,7 +116,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 BY_ENVIRONMENT = frozenset(("core.worktree", "extensions.partialclone"))
-"""Overridden by GIT_WORK_TREE, and by GIT_ALLOW_PROTOCOL, which leaves nothing to fetch with."""
+"""Overridden by GIT_WORK_TREE, and by GIT_ALLOW_PROTOCOL, which allows no transport."""
 
 _UNREAD = _words(
     """
@@ -180,7 +180,7 @@ _NAMES: Mapping[str, frozenset[str]] = {
         """
     ),
 }
-"""Section -> the last words of its keys that are allowed, where it holds others as well."""
+"""Section -> the last words of its allowed keys, if it has others as well."""
 
 _ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
     "extensions.noop": None,
@@ -192,25 +192,25 @@ _ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
     "extensions.worktreeconfig": None,
     "extensions.refstorage": frozenset(("files", "reftable")),
 }
-"""Extension -> the values that are known to stay in the repository; None: all of them do."""
+"""Extension -> values known to stay in the repository; None: all of them do."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A key of a configuration as git lists it, and its value; None where only the key is there."""
+    """A key of a configuration as git lists it, and its value; None if there is only a key."""
 
     key: str
     value: str | None
 
     @property
     def pattern_key(self) -> str:
-        """The key with ``*`` for what stands between section and name, if anything does."""
+        """Return the key with ``*`` for the subsection, if there is one."""
         section, _, rest = self.key.partition(".")
         between, dot, name = rest.rpartition(".")
         return f"{section}.*.{name}" if dot or between else f"{section}.{name}"
 
 
 def fate_of(setting: Setting) -> Fate:
-    """What is done about `setting`."""
+    """Return how `setting` is handled."""
     if inert_value(setting) is not None or setting.key in BY_ENVIRONMENT:
         return "overridden"
     if setting.key in _ALLOWED_EXTENSIONS:
@@ -222,7 +222,7 @@ def fate_of(setting: Setting) -> Fate:
 
 
 def inert_value(setting: Setting) -> str | None:
-    """The value of the key of `setting` that turns it off; None where it needs none."""
+    """Return the value that disables the key of `setting`; None if it needs none."""
     if setting.key in ALWAYS:
         return ALWAYS[setting.key]
     shape = setting.pattern_key
@@ -237,11 +237,11 @@ def inert_value(setting: Setting) -> str | None:
 def overrides_of(
     settings: Iterable[Setting], own: Iterable[Setting], *, requires_filters: bool
 ) -> dict[str, str]:
-    """Key -> value for all that has to be turned off in a repository.
+    """Return key -> value for all settings to disable in a repository.
 
     `settings` are all in force there, `own` those that the repository itself sets. With
-    `requires_filters` git refuses to store a file that a filter would have changed; without, such a
-    file counts as it is.
+    `requires_filters` git refuses to store a file that a filter would have changed; otherwise the
+    filter is skipped.
     """
     found = dict(ALWAYS)
     local = {setting.key for setting in own}

@@ -1,7 +1,7 @@
-"""The repository at the top of a working directory: where its parts are, and what is wrong with it.
+"""The repository at the top of a working directory: its parts, and its problems.
 
-Git is then told where the repository is and looks for no other. Nothing here starts a program but
-``git config``, and that on text alone.
+Git then receives the repository's location and searches for no other. Nothing here starts a program
+except ``git config``, and that on text alone.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FOLDERS = (".", "objects", "objects/info", "objects/pack", "refs", "refs/heads"
 
 
 class Concern(msgspec.Struct, frozen=True):
-    """Something that git would obey and that perdure cannot turn off.
+    """Something that git would use and that perdure cannot disable.
 
-    `name` is the key or the file, `content` everything that decides what it does.
+    `name` is the key or the file, `content` everything that determines its effect.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Concern(msgspec.Struct, frozen=True):
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """A repository that git can be started in.
+    """A repository in which git can run.
 
-    `git_dir` is that of this working tree, `common_dir` what all working trees of it share. `own`
-    is what its configuration sets. With `concerns` a person is asked first.
+    `git_dir` is that of this working tree, `common_dir` the part shared by all its working trees.
+    `own` are the settings of its configuration. With `concerns` a person is asked first.
     """
 
     top: Path
@@ -57,9 +57,9 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def grant(self) -> str | None:
-        """What a person allows who is asked about it; None where there is nothing to ask.
+        """Return what a person allows by approving; None if there are no concerns.
 
-        The same for the same repository with the same concerns, and for no other.
+        Equal only for the same repository with the same concerns.
         """
         if not self.concerns:
             return None
@@ -73,7 +73,7 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def doubt(self) -> Doubt | None:
-        """What a person is asked before git is started in it, if anything."""
+        """Return the question to ask before git runs in it, if any."""
         if self.grant is None:
             return None
         text = (
@@ -84,18 +84,18 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def concern_names(self) -> str:
-        """The names of the concerns, the first few of them."""
+        """Return the names of the first few concerns."""
         names = list(dict.fromkeys(concern.name for concern in self.concerns))
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         return ", ".join(names[:MAX_NAMED]) + more
 
 
 def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
-    """The repository whose working tree is `place`. Blocks.
+    """Return the repository whose working tree is `place`. Blocks.
 
-    `environment` is that of the programs that are started for it.
-    Raises: ToolError where there is none, or only a bare one; ToolDenied for one whose files
-    cannot be read safely; ToolUnavailable without git.
+    `environment` is that of the started programs.
+    Raises: ToolError if there is none, or only a bare one; ToolDenied if its files cannot be read
+    safely; ToolUnavailable without git.
     """
     top = place.resolve()
     concerns: list[Concern] = []
@@ -112,7 +112,7 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
 
 
 def _git_dir(top: Path, concerns: list[Concern]) -> Path:
-    """The folder that ``.git`` in `top` is or names; the folder `top` itself never is one."""
+    """Return the folder that ``.git`` in `top` is or names; never the folder `top` itself."""
     dot = top / DOT_GIT
     try:
         mode = dot.lstat().st_mode
@@ -136,7 +136,7 @@ def _git_dir(top: Path, concerns: list[Concern]) -> Path:
 
 
 def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
-    """The folder of what working trees share; a concern unless `git_dir` is a part of it."""
+    """Return the folder shared by the working trees; a concern unless it contains `git_dir`."""
     said = read_regular(git_dir / "commondir")
     if said is None:
         return git_dir
@@ -147,10 +147,10 @@ def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
 
 
 def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configuration) -> bool:
-    """Whether the folder that the file ``.git`` names says itself that `top` is its working tree.
+    """Return True if the folder that the file ``.git`` names says that `top` is its working tree.
 
-    A worktree's folder does, and a submodule's. One that lies in the working tree proves nothing:
-    the writer of the one could also write the other.
+    A worktree's and a submodule's folder do. A folder inside the working tree proves nothing: the
+    author of the file could also write the folder.
     """
     if git_dir.is_relative_to(top) or common_dir.is_relative_to(top):
         return False
@@ -163,9 +163,9 @@ def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configurat
 
 
 def _links(git_dir: Path, common_dir: Path) -> Iterator[Concern]:
-    """What of the repository's folders is a link that leads out of them.
+    """Yield the links in the repository's folders that lead outside.
 
-    Raises: ToolDenied for pipes and devices, which git would wait for.
+    Raises: ToolDenied for pipes and devices, on which git would block.
     """
     roots = (git_dir, common_dir)
     for folder in dict.fromkeys(root / name for root in roots for name in _FOLDERS):
@@ -187,7 +187,7 @@ def _links(git_dir: Path, common_dir: Path) -> Iterator[Concern]:
 
 
 def _alternates(common_dir: Path) -> Iterator[Concern]:
-    """The files that make git read objects, or history, from elsewhere."""
+    """Yield the files that make git read objects, or history, from elsewhere."""
     content = read_regular(common_dir / "objects" / "info" / "alternates")
     if content is not None and content.strip():
         yield Concern("objects/info/alternates", content)

@@ -1,1 +1,1 @@
-"""Tools of other programs: servers of the Model Context Protocol, as their client."""
+"""Tools of other programs: a client for servers of the Model Context Protocol."""

@@ -1,4 +1,4 @@
-"""What a server's program prints beside the protocol: its last words, should it be of no use."""
+"""The standard error of a server's program: its last lines, for error messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ KEPT_BYTES = 4096
 
 
 class Complaints(asyncio.Protocol):
-    """The end of a program's standard error; what came before it is let go.
+    """The end of a program's standard error; earlier output is dropped.
 
-    `stream` is given to the program. Made by `complaints`, closed by who made it.
+    `stream` is passed to the program. Created by `complaints`, closed by the caller.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -22,7 +22,7 @@ class Complaints(asyncio.Protocol):
 
     @property
     def text(self) -> str:
-        """The last that it said, in one line."""
+        """Return its last output, on one line."""
         return " ".join(self._kept.decode(errors="replace").split())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -39,7 +39,7 @@ class Complaints(asyncio.Protocol):
 
 
 async def complaints() -> Complaints:
-    """A place for a program's standard error."""
+    """Open a `Complaints` for a program's standard error."""
     reading, writing = os.pipe()
     found = Complaints(os.fdopen(writing, "w"))
     pipe = os.fdopen(reading, "rb", buffering=0)

@@ -1,8 +1,8 @@
-"""One server in use: connected when it is needed, connected anew when it has gone, then ended.
+"""A connection to one server: connected on demand, reconnected after a loss, then closed.
 
-The protocol's library lives in a task of its own from first to last, because what it opens must be
-closed where it was opened; whoever calls a tool only waits for its answer. A call that had left
-when the connection broke is lost, and nobody sends it again. Loads the package ``mcp``.
+The protocol library runs in one task from start to end, because its resources must be closed in the
+task that opened them; tool calls only wait for their answers. A call that was already sent when the
+connection broke is lost and never sent again. Loads the package ``mcp``.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from perdure.tools.processes import program_of, small_environment
 MAX_PAGES = 100
 
 _LISTED = 20
-"""So many times the tools that an agent can get are listed, as it may choose among them."""
+"""Maximum listed tools, as a multiple of the tools that an agent can have: it may select some."""
 
 _SAID = 500
 _FORGOTTEN = "Session terminated"
-"""What the library says when the server no longer knows the session: it did nothing."""
+"""The library's message if the server does not know the session any more: nothing was done."""
 
 _BROKEN = "Server returned an error response"
-"""What it says of an answer like 502 behind which the server may have done its work."""
+"""Its message for an answer like 502; the server may have executed the call."""
 
 
 class Connection:
-    """A server, as often connected as need be. `secrets` are those it has been given."""
+    """A server, reconnected as often as needed. `secrets` are those it has received."""
 
     def __init__(self, server: McpServer, vault: Vault, working_dir: Path) -> None:
         self.server = server
@@ -57,7 +57,7 @@ class Connection:
         self._connecting = asyncio.Lock()
 
     async def tools(self) -> list[Any]:
-        """What the server says it can do, as the library gives it.
+        """Return the server's tools, in the library's types.
 
         Raises: McpUnavailable.
         """
@@ -79,10 +79,10 @@ class Connection:
         raise McpUnavailable(self.server.name, f"its list of tools has over {MAX_PAGES} pages")
 
     async def call(self, tool: str, name: str, args: Mapping[str, object]) -> Any:
-        """What the server's tool `name`, known here as `tool`, answers.
+        """Call the server's tool `name`, known here as `tool`, and return the answer.
 
-        Raises: ToolUnavailable when the call never left; ToolLost when nobody knows what became of
-        it; ToolError for the server's refusal.
+        Raises: ToolUnavailable if the call was not sent; ToolLost if its outcome is unknown;
+        ToolError if the server rejected it.
         """
         for is_last in (False, True):
             try:
@@ -99,11 +99,11 @@ class Connection:
         raise AssertionError("the second try returns or raises")
 
     def lacks(self, tools: list[str]) -> McpUnavailable:
-        """The error for `tools` that were asked for and are not there."""
+        """Return the error for requested `tools` that are missing."""
         return McpUnavailable(self.server.name, f"it has no tool {', '.join(tools)}")
 
     async def close(self) -> None:
-        """End the connection, and the program with it."""
+        """Close the connection, and end the program."""
         link, self._link = self._link, None
         if link is not None:
             await link.end()
@@ -152,7 +152,7 @@ class Connection:
         return mask_secrets(self.secrets.scrub(text))
 
     def _call_error(self, tool: str, error: Exception, link: _Link) -> ToolError:
-        """What the caller is told of a call that has no answer."""
+        """Return the error for a call without an answer."""
         message = self._clean(_reason(error))
         if not isinstance(error, link.transports.failures):
             return ToolError(tool, f"the answer of its server cannot be used: {message}")
@@ -166,7 +166,7 @@ class Connection:
 
 
 class _Link:
-    """One connection, held open by a task of its own until its end is asked for or comes."""
+    """One connection, held open by its own task until it is closed or lost."""
 
     def __init__(self, transports: _Transports) -> None:
         self.transports = transports
@@ -180,11 +180,11 @@ class _Link:
         return self._over.is_set()
 
     async def ready(self) -> None:
-        """Wait until it can be used; raises what prevents it."""
+        """Wait until it can be used; raises the error that prevents it."""
         await asyncio.shield(self._ready)
 
     async def end(self) -> None:
-        """Close it, the server's program included."""
+        """Close it, including the server's program."""
         self._over.set()
         if not self._ready.done():
             self._task.cancel()
@@ -200,7 +200,7 @@ class _Link:
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - told to who waits
             if not self._ready.done():
                 self._ready.set_exception(_first(error))
-                self._ready.exception()  # seen, should nobody wait any more
+                self._ready.exception()  # retrieved, in case no task waits for it
         finally:
             self._over.set()
             if not self._ready.done():
@@ -208,7 +208,7 @@ class _Link:
 
 
 class _Transports:
-    """Opens the way to one server, with the library's parts. Raises: ImportError without it."""
+    """Opens the transport to one server with the library. Raises: ImportError without it."""
 
     def __init__(self, server: McpServer, secrets: Taint, working_dir: Path) -> None:
         self._server = server
@@ -228,12 +228,12 @@ class _Transports:
 
     @property
     def program_output(self) -> str:
-        """The last words of the server's program."""
+        """Return the last output of the server's program."""
         return self._complaints.text if self._complaints is not None else ""
 
     @contextlib.asynccontextmanager
     async def client(self, over: asyncio.Event) -> AsyncGenerator[Any]:
-        """The library's client of the server; `over` is set when the server is gone."""
+        """Open the library's client of the server; `over` is set when the server is gone."""
         opened = self._remote() if self._server.is_remote else self._program()
         stop_at_long_line(over.set)
         about = self._implementation(name="perdure", version="1")
@@ -275,7 +275,7 @@ class _Transports:
 
 
 def _first(error: BaseException) -> BaseException:
-    """What went wrong, out of the groups that task groups put around it."""
+    """Return the first error inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     if isinstance(error, asyncio.CancelledError):

@@ -1,7 +1,7 @@
-"""The lines of a server's program, none of them longer than a limit.
+"""Limit the length of lines from a server's program.
 
-The protocol's library puts a line together in memory, however long it becomes; the one place where
-it can be stopped is the codec that turns bytes into text.
+The protocol library buffers a line in memory at any length; the only place to stop it is the codec
+that decodes bytes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextvars import ContextVar
 from perdure.bounds.limits import limits
 
 LINES_WITHIN = "perdure_lines_within"
-"""UTF-8, as the name of a codec that refuses a line longer than ``limits.mcp_answer_bytes``."""
+"""UTF-8, as a codec that rejects lines longer than ``limits.mcp_answer_bytes``."""
 
 _log = logging.getLogger(__name__)
 _stop: ContextVar[Callable[[], object]] = ContextVar("perdure_stop_at_long_line")
 
 
 def stop_at_long_line(stop: Callable[[], object]) -> None:
-    """Call `stop` when a line that this task, or one it starts, decodes is too long."""
+    """Call `stop` if this task, or one it starts, decodes a line that is too long."""
     _stop.set(stop)
 
 

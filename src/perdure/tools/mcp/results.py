@@ -1,6 +1,6 @@
-"""What a server answered to a call, as a tool's output: bounded text, pictures, and markers.
+"""Convert a server's answer to a tool output: bounded text, pictures, and markers.
 
-Pure. What is neither text nor a picture that a model can be shown is told by its kind and size.
+Pure. Anything but text and supported pictures is described by its kind and size.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Content = Mapping[str, Any]
 
 
 def output_of(content: list[Content], structured: object, *, is_error: bool) -> ToolOutput:
-    """The output for the parts `content` of an answer and its `structured` value, if any."""
+    """Return the output for the parts `content` of an answer and its `structured` value, if any."""
     texts: list[str] = []
     pictures: list[InlineMedia] = []
     for part in content[:MAX_PARTS]:
@@ -59,7 +59,7 @@ def _resource(given: object) -> str:
 
 
 def _facts(part: Content) -> Iterator[str]:
-    """What can be said of a part without its content."""
+    """Yield facts about a part without its content."""
     for name in ("mimeType", "name", "uri"):
         if isinstance(part.get(name), str):
             yield str(part[name])[:200]

@@ -1,8 +1,8 @@
-"""A server's schema as every provider takes it, and the check of arguments against it.
+"""Convert a server's schema to one all providers accept, and check arguments against it.
 
-Pure. Servers are strangers: nothing here follows an address, evaluates a pattern, or goes deeper
-or wider than its limits. What a schema says beyond the shape of values (formats, patterns,
-multiples) is left out; the server checks it itself. What cannot be said is refused.
+Pure. Servers are untrusted: nothing here follows an address, evaluates a pattern, or exceeds its
+limits of depth and width. Constraints beyond the shape of values (formats, patterns, multiples) are
+dropped; the server checks them itself. Unsupported constructs are rejected.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from perdure.bounds.limits import limits
 
 MAX_DESCRIPTION = 2000
 _CHARACTERS_OF_A_PART = 200
-"""So much of a description counts like a part of the schema."""
+"""Characters of a description that count as one part of the schema."""
 
 _STEPS = 16
-"""Names of a reference within a schema."""
+"""Maximum names in a reference within a schema."""
 
 Schema = dict[str, Any]
 
 _LEFT_OUT = frozenset(
     (
-        # about the schema, or for people
+        # metadata, or text for people
         *("$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title", "default"),
         *("examples", "example", "deprecated", "readOnly", "writeOnly", "nullable"),
-        # finer than a shape: the server's to check
+        # constraints on values: checked by the server
         *("format", "pattern", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"),
         *("uniqueItems", "minProperties", "maxProperties", "contentMediaType"),
         *("contentEncoding", "contentSchema"),
@@ -54,11 +54,11 @@ _property = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class UnsupportedSchema(ValueError):
-    """The schema cannot be shown to a model; its text says why."""
+    """The schema cannot be used for a model; the message says why."""
 
 
 def portable(schema: Mapping[str, Any]) -> Schema:
-    """`schema` of a tool's arguments in the part of JSON Schema that all providers take.
+    """Return `schema` of a tool's arguments in the part of JSON Schema that all providers accept.
 
     Raises: UnsupportedSchema.
     """
@@ -66,9 +66,9 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 
 
 def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
-    """`schema` as `portable` has it; what it has of parts is taken from the number `left`.
+    """Return `schema` as `portable` does, and subtract its number of parts from `left`.
 
-    Raises: UnsupportedSchema, also where there are more parts than that.
+    Raises: UnsupportedSchema, also if it has more parts than that.
     """
     reader = _Reader(schema, left[0])
     try:
@@ -81,7 +81,7 @@ def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
 
 
 class _Reader:
-    """Reads one schema, counting what it reads; `most` is how much there is room for."""
+    """Reads one schema and counts its parts; `most` is the maximum."""
 
     def __init__(self, root: Mapping[str, Any], most: int) -> None:
         self._root = root
@@ -123,7 +123,7 @@ class _Reader:
             raise UnsupportedSchema(f"it is more than limits.mcp_schema_depth = {most} levels deep")
 
     def _take(self, parts: int) -> None:
-        # One that is refused takes no more from the others than the largest that is not.
+        # A rejected schema uses no more of the total than the largest accepted one.
         self.parts = min(self.parts + parts, self._limits.mcp_schema_parts + 1)
         if self.parts > self._limits.mcp_schema_parts:
             raise UnsupportedSchema(
@@ -216,7 +216,7 @@ def _texts(value: object) -> Iterable[str]:
 
 
 def _merged(node: Schema) -> Schema:
-    """`node` with an ``allOf`` of one schema taken in; of several it cannot be said."""
+    """Return `node` with an ``allOf`` of one schema merged; several are not supported."""
     parts = node.pop("allOf", None)
     if parts is None:
         return node
@@ -255,9 +255,9 @@ def _is_type(value: object, name: str, types: tuple[type, ...]) -> bool:
 
 
 def misfit(schema: Mapping[str, Any], value: object, place: str = "") -> str | None:
-    """Why `value` does not fit the portable `schema`, in words that let a model correct it.
+    """Return why `value` does not match the portable `schema`, so that a model can correct it.
 
-    Shape: None when it fits.
+    Shape: None if it matches.
     """
     choices = schema.get("anyOf")
     if choices is not None:

@@ -1,4 +1,4 @@
-"""A server's tools as tools of an agent: approved, checked, bounded and cut off like any other."""
+"""A server's tools as tools of an agent, with the usual approvals, checks and limits."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A tool of a server that an agent does not get, and why."""
+    """A tool of a server that an agent does not get, and the reason."""
 
     tool: str
     reason: str
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What an agent gets of a server. Shape: both in the server's order."""
+    """The tools of a server for an agent. Shape: both in the server's order."""
 
     server: str
     tools: tuple[ToolSpec, ...] = ()
@@ -41,9 +41,9 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 async def offer_tools(connection: Connection, taken: Collection[str] = ()) -> Offer:
-    """The tools of a server that can be had; `taken` are the names of other tools.
+    """Return the usable tools of a server; `taken` are the names of other tools.
 
-    Raises: McpUnavailable when it cannot be asked, or lacks a tool of its ``tools_allowlist``.
+    Raises: McpUnavailable if it is unreachable, or lacks a tool of its ``tools_allowlist``.
     """
     server = connection.server
     listed = {str(tool.name): tool for tool in await connection.tools()}
@@ -61,7 +61,7 @@ async def offer_tools(connection: Connection, taken: Collection[str] = ()) -> Of
             reason = f"its server has more than limits.mcp_tools = {most} tools; name those to use"
             left_out.append(LeftOut(f"{tool} and {len(kept) - number - 1} more", reason))
             break
-        await asyncio.sleep(0)  # many schemas must not keep others from their turns
+        await asyncio.sleep(0)  # let other tasks run between many schemas
         try:
             specs.append(_spec(connection, name, listed[tool], left))
         except UnsupportedSchema as error:
@@ -114,7 +114,7 @@ def _examine(
 
 
 def _bind(server: McpServer) -> Callable[[ToolCall], Bound]:
-    """What an approval is bound to: the server, as it is configured now."""
+    """Bind an approval to the server's current configuration."""
     facts = {"server": server.name, "configuration": hash_of(_canonical.encode(server))}
 
     def bind(call: ToolCall) -> Bound:

@@ -1,6 +1,6 @@
-"""What is configured of an MCP server: how it is started or reached, and what of it is used.
+"""The configuration of an MCP server: how to start or reach it, and which tools to use.
 
-Pure. Secrets stand here by name, as ``{{secrets.NAME}}``; a pasted one is refused.
+Pure. Secrets appear by name, as ``{{secrets.NAME}}``; pasted ones are rejected.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from perdure.session.ledger import UnknownPolicy
 CONNECT_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 86_400
-"""A day: who waits longer waits for nothing."""
+"""One day, the maximum of all timeouts."""
 
 TimeoutS = Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_S)]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-"""What servers are called, as a whole."""
+"""Pattern of complete server names."""
 
 _header = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server whose tools an agent has, named ``mcp_{name}_{tool}``.
+    """A server that provides tools to an agent, named ``mcp_{name}_{tool}``.
 
     Either `command` is a program that is started with `args` in `working_dir` (default: the
-    session's) and spoken to over its standard input and output, with `env` besides the minimal
-    environment; or `url` is where one listens for streamable HTTP, which is sent `headers`. The
-    values of `env` and `headers` may refer to secrets. A `url` is https and public, unless
-    `allow_local_endpoint`. `tools_allowlist` names the server's tools that are used, None: all.
-    `trusts_annotations` believes it which of its tools only read: those run without approval.
-    `on_unknown` says what is done about a call that was cut off; None: as for tools of its kind.
+    session's) and used over its standard input and output, with `env` added to the minimal
+    environment; or `url` is a streamable HTTP endpoint, to which `headers` are sent. The values of
+    `env` and `headers` may refer to secrets. A `url` is https and public, unless
+    `allow_local_endpoint`. `tools_allowlist` names the server's tools to use, None: all.
+    `trusts_annotations` trusts the server's claim that a tool only reads: it runs without approval.
+    `on_unknown` is the policy for interrupted calls; None: as for tools of its kind.
     Units: seconds, at most a day, `connect_timeout_s` from the start until it is ready.
-    Raises: ConfigError for what can never work or would be unsafe; WrongArgument for what a field
-    is not declared as.
+    Raises: ConfigError for values that cannot work or are unsafe; WrongArgument for a value of
+    another type.
     """
 
     name: str
@@ -82,17 +82,17 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is reached by URL rather than started here."""
+        """Return True if it is reached by URL rather than started here."""
         return self.url is not None
 
     @property
     def prefix(self) -> str:
-        """What the names of its tools begin with."""
+        """Return the prefix of its tools' names."""
         return f"mcp_{self.name}_"
 
     @property
     def destination(self) -> Destination:
-        """Where its `url` leads.
+        """Return the destination of its `url`.
 
         Raises: EgressDenied.
         """
@@ -159,7 +159,7 @@ def _refuse_pasted(text: str, place: str, setting: str) -> None:
 
 
 def _is_public(place: Destination) -> bool:
-    """Whether the same place could be asked without opening the own network."""
+    """Return True if the place is reachable without opening the local network."""
     secure = msgspec.structs.replace(place, scheme="https", port=443)
     try:
         destination_of(secure.url)

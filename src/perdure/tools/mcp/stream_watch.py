@@ -1,4 +1,4 @@
-"""A connection's streams, with notice of the end of what is read."""
+"""A connection's streams with a notification at the end of input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class WatchedTransport:
-    """A transport of the library whose `over` is set when the other side has gone."""
+    """A transport of the library; sets `over` when the other side has closed."""
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:
         self._transport = transport
@@ -30,7 +30,7 @@ class WatchedTransport:
 
 
 class _Reading:
-    """What comes in, one message after the other."""
+    """Incoming messages, one after the other."""
 
     def __init__(self, stream: Any, over: asyncio.Event) -> None:
         self._stream = stream
@@ -38,7 +38,7 @@ class _Reading:
 
     @property
     def last_context(self) -> Any:
-        """Of whom the last message was; the library looks for it where there is one."""
+        """Return the context of the last message, which the library reads if it exists."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:

@@ -1,6 +1,6 @@
-"""The names under which a model sees the tools of a server.
+"""The names of a server's tools for a model.
 
-Pure. A name is the same on every machine and at every time; no two tools have the same one.
+Pure. A name is the same on every machine and at every time; no two tools share one.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterable, Mapping
 
 MAX_NAME = 128
-"""Longest ``mcp_{server}_{tool}``; what is longer is left out."""
+"""Maximum length of ``mcp_{server}_{tool}``; tools with longer names are dropped."""
 
 SHOWN_NAME = 64
-"""Longest name that all providers accept; what is longer is cut, with a hash of the whole."""
+"""Maximum length that all providers accept; longer names are cut, with a hash of the whole."""
 
 _foreign = re.compile(r"[^A-Za-z0-9_-]")
 _HASH_DIGITS = 8
 
 
 def tool_name(prefix: str, tool: str) -> str | None:
-    """What the tool is called here; None when its name is too long or empty."""
+    """Return the name of the tool here; None if it is too long or empty."""
     whole = prefix + tool
     if not tool or len(whole) > MAX_NAME:
         return None
@@ -34,9 +34,9 @@ def tool_name(prefix: str, tool: str) -> str | None:
 def assign_names(
     prefix: str, tools: Iterable[str], taken: Iterable[str] = ()
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Name here -> tool of those that can be had, and tool -> why not of the others.
+    """Return (name here -> tool) for usable tools, and (tool -> reason) for the others.
 
-    Of two that would have the same name the first is kept. `taken` are names of other tools.
+    If two would have the same name, the first gets it. `taken` are names of other tools.
     """
     used = set(taken)
     kept: dict[str, str] = {}

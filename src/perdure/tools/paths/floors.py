@@ -1,8 +1,8 @@
-"""Names that are never read, and names that are never written, in whatever directory they are.
+"""Names that are never read, and names that are never written, in any directory.
 
-Pure. A name is compared as a file system might compare it: letter case, characters that nobody
-sees, dots and spaces at the end and what follows a colon make no difference, since on some they
-lead to the same file.
+Pure. Names are compared as the most lenient file system does: letter case, invisible characters,
+dots and spaces at the end and everything after a colon are ignored, since on some file systems such
+names lead to the same file.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SECRET = frozenset(
         *(".ssh", ".aws", ".gnupg", ".password-store", ".kube", ".azure", ".oci", ".terraform.d"),
         *(".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".dockercfg", ".gitconfig"),
         *(".git-credentials", ".my.cnf", ".vault-token", ".terraformrc", ".s3cfg", ".boto"),
-        # perdure, and the programs that sessions are imported from
+        # perdure, and the programs whose sessions can be imported
         *(".perdure", ".claude", ".claude.json", ".mcp.json", ".codex", ".pi", ".opencode"),
         *("opencode.json", "opencode.jsonc", ".operator", ".portal", ".relavium", ".a-society"),
-        # what a shell runs by itself, and what was typed into one
+        # files that a shell runs by itself, and its history
         *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"),
         *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc"),
         *(".login", ".logout", ".inputrc", ".xinitrc", ".xprofile", ".xsession", ".xsessionrc"),
         *(".xserverrc", ".pam_environment", ".bash_history", ".zsh_history", ".sh_history"),
         *(".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
-        # what browsers and mail programs remember
+        # data of browsers and mail programs
         *(".mozilla", ".thunderbird", ".librewolf", ".waterfox"),
     )
 )
@@ -61,7 +61,7 @@ _SECRET_BELOW = {
         *("opera software", "thunderbird", "claude"),
     ),
 }
-"""Folder -> how names of secrets anywhere below it begin."""
+"""Folder -> prefixes of secret names anywhere below it."""
 
 _KEY_FILE = re.compile(
     r"id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?:[_-][^.]*)?"
@@ -69,7 +69,9 @@ _KEY_FILE = re.compile(
 )
 
 _RECORDS = [".perdure", "records"]
-"""The record folders of flows, which their roles work in; all else of ``.perdure`` is a secret."""
+"""The record folders of flows, in which their roles work; everything else in ``.perdure`` is
+secret.
+"""
 
 _SYSTEM_SECRETS = (
     ("etc", "shadow"),
@@ -83,12 +85,12 @@ _SYSTEM_SECRETS = (
     ("sys",),
     ("dev",),
 )
-"""What is refused below the root of the file system, where a path may lead there at all."""
+"""Refused paths below the root of the file system, if paths may lead there at all."""
 
 _PROTECTED = frozenset(
     (
         ".git",
-        # what a desktop, an editor or another program runs by itself
+        # files that a desktop, an editor or another program runs by itself
         *(".xresources", ".vimrc", ".exrc", ".emacs", ".gdbinit"),
         *(".gitmodules", ".hgrc", ".curlrc", ".wgetrc", ".mailcap", ".forward"),
         *("sitecustomize.py", "usercustomize.py", ".pythonrc.py", ".pythonstartup"),
@@ -103,15 +105,15 @@ _PROTECTED_BELOW = {
 }
 _PROTECTED_SYSTEM = (*_SYSTEM_SECRETS, ("etc",), ("boot",), ("usr",), ("bin",), ("sbin",), ("lib",))
 
-_GIT_SHORT = re.compile(r"git~[0-9]+")  # what some file systems also call .git
+_GIT_SHORT = re.compile(r"git~[0-9]+")  # other names of .git on some file systems
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """Places of this machine that are closed besides the names above, and the one that is open.
+    """Closed places of this machine besides the names above, and one exception.
 
-    `closed` are folders and files with all that is below them, `stems` files with all whose names
-    begin like theirs (a database and what belongs to it). `record` is the record folder of the flow
-    that a call works for: its own way down is no secret, what is in it is judged by name.
+    `closed` are folders and files with everything below them, `stems` are prefixes of closed files
+    (a database and its companions). `record` is the record folder of the flow that a call works
+    for: the path to it is not secret, its content is judged by name.
     """
 
     closed: frozenset[Names] = frozenset()
@@ -119,7 +121,7 @@ class Floors(msgspec.Struct, frozen=True):
     record: Names | None = None
 
     def is_closed(self, place: Names) -> bool:
-        """Whether `place` is one of them, or below one."""
+        """Return True if `place` is one of them, or below one."""
         if not self.closed and not self.stems:
             return False
         above = [place[:length] for length in range(1, len(place) + 1)]
@@ -133,19 +135,19 @@ class Floors(msgspec.Struct, frozen=True):
         )
 
     def in_record(self, place: Names) -> Names | None:
-        """What of `place` is below the flow's record folder; None where it is not in it."""
+        """Return the part of `place` below the flow's record folder; None if outside."""
         record = self.record
         if record is None or place[: len(record)] != record:
             return None
         return place[len(record) :]
 
     def with_record(self, place: Path) -> Floors:
-        """These with the record folder `place`, whose own links are not followed."""
+        """Return these floors with the record folder `place`, without following its own links."""
         names = tuple(folded_name(name) for name in place.parts if name != place.anchor)
         return Floors(self.closed, self.stems, names)
 
     def leads_to_record(self, place: Names) -> bool:
-        """Whether `place` is a folder on the way to the flow's record folder."""
+        """Return True if `place` is a folder on the path to the flow's record folder."""
         return self.record is not None and self.record[: len(place)] == place
 
 
@@ -156,7 +158,7 @@ Rule: TypeAlias = Callable[..., bool]
 def is_refused(
     rule: Rule, floors: Floors, root: Names, names: Sequence[str], *, is_absolute: bool
 ) -> bool:
-    """Whether what `names` lead to from the folder `root` is refused by `rule` or by `floors`."""
+    """Return True if `rule` or `floors` refuse the path `names`, starting at the folder `root`."""
     place = (*root, *map(folded_name, names))
     if floors.is_closed(place):
         return True
@@ -167,10 +169,10 @@ def is_refused(
 
 
 def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True) -> bool:
-    """Whether the file or folder at `names` may not be read.
+    """Return True if the file or folder at `names` may not be read.
 
-    Shape: `names` from the top down; `is_absolute`: the top is that of the file system;
-    `has_records`: record folders of flows are none of perdure's own data.
+    Shape: `names` from the top down; `is_absolute`: from the root of the file system;
+    `has_records`: record folders of flows do not count as perdure's own data.
     """
     folded = [folded_name(name) for name in names]
     if any(
@@ -186,9 +188,9 @@ def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: b
 def is_protected(
     names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True
 ) -> bool:
-    """Whether the file or folder at `names` may not be written, made or replaced.
+    """Return True if the file or folder at `names` may not be written, created or replaced.
 
-    Shape: as `is_secret`, all of which is protected.
+    Shape: as `is_secret`; everything secret is also protected.
     """
     if is_secret(names, is_absolute=is_absolute, has_records=has_records):
         return True
@@ -201,12 +203,12 @@ def is_protected(
 
 
 def is_hidden(names: Sequence[str]) -> bool:
-    """Whether a name of the path `names` begins with a dot."""
+    """Return True if a name of the path `names` starts with a dot."""
     return any(name.startswith(".") and name not in (".", "..") for name in map(_normal, names))
 
 
 def folded_name(name: str) -> str:
-    """`name` as those file systems see it that see the least."""
+    """Return `name` as the most lenient file systems compare it."""
     normal = unicodedata.normalize("NFKC", _normal(name).casefold())
     return normal.partition(":")[0].strip().rstrip(". ")
 

@@ -1,13 +1,13 @@
-"""The directories that a session's tools can reach, whatever path a model gives.
+"""The directories that a session's tools can reach, for any path given by a model.
 
-A path is walked one name at a time, beginning at a descriptor of a root. A directory is opened
-without following links, a link's target is walked by the same rules, and ``..`` goes back to a
-descriptor that is already held. So nothing is checked first and used later: what was checked is
-what was opened, even while somebody swaps directories and links.
+A path is walked one name at a time, starting at a descriptor of a root. Directories are opened
+without following links, a link's target is walked by the same rules, and ``..`` returns to an
+already open descriptor. So there is no gap between check and use: the checked object is the opened
+one, even if directories and links are swapped meanwhile.
 
-Some names are refused wherever they are (`floors`). A file with a second name (a hard link) is
-refused where the jail has walls, since its other name may be outside; but for directories that
-package managers fill with links. An error names no path at all.
+Some names are refused everywhere (`floors`). A file with a second name (a hard link) is refused if
+the jail has walls, because its other name may be outside; directories that package managers fill
+with links are exempt. Error messages contain no path.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_directory(parent: int, name: str) -> int:
-    """A descriptor of the directory `name` in the directory `parent`; the caller closes it.
+    """Open the directory `name` in the directory `parent`; the caller closes the descriptor.
 
-    Raises: OSError, also when `name` is a link.
+    Raises: OSError, also if `name` is a link.
     """
     return os.open(name, _DIRECTORY, dir_fd=parent)
 
@@ -56,16 +56,18 @@ _LINKED = frozenset(("node_modules", "site-packages", "dist-packages"))
 
 
 def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: int = _FILE) -> int:
-    """A descriptor of the regular file `name` in the directory `parent`; the caller closes it.
+    """Open the regular file `name` in the directory `parent`; the caller closes the descriptor.
 
-    Never waits, whatever `name` is.
-    Raises: OSError, also when `name` is a link, a directory, a pipe, a socket or a device; and when
-    it has another name too, unless it `may_be_linked`.
+    Never blocks, whatever `name` is.
+    Raises: OSError, also if `name` is a link, a directory, a pipe, a socket or a device; and if it
+    has another name, unless `may_be_linked`.
     """
     refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
     descriptor = os.open(name, flags, dir_fd=parent)
     try:
-        refuse_special(os.fstat(descriptor), may_be_linked=may_be_linked)  # replaced since, perhaps
+        refuse_special(
+            os.fstat(descriptor), may_be_linked=may_be_linked
+        )  # it may have been replaced since
     except OSError:
         os.close(descriptor)
         raise
@@ -73,7 +75,7 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
 
 
 def refuse_special(status: os.stat_result, *, may_be_linked: bool = True) -> None:
-    """Refuse what is no regular file, or has another name where it may not.
+    """Reject anything but a regular file, and a file with another name unless `may_be_linked`.
 
     Raises: OSError.
     """
@@ -89,11 +91,11 @@ LINKED = "it has a second name, which may be outside (a hard link)"
 
 
 class OpenPath(msgspec.Struct, frozen=True):
-    """What a path led to. Shape: `names` are those from the root down, links resolved.
+    """The object a path led to. Shape: `names` are those from the root down, links resolved.
 
-    `descriptor` is a regular file's or a directory's, for as long as its jail keeps it open.
-    `is_absolute`: the root is that of the file system. `has_walls`: nothing outside is reached.
-    `floors` are what is closed in it, `root` the jail's root as they name it.
+    `descriptor` is a regular file's or a directory's, open as long as its jail. `is_absolute`: the
+    root is that of the file system. `has_walls`: nothing outside is reachable. `floors` are its
+    closed places, `root` the jail's root as they name it.
     """
 
     names: tuple[str, ...]
@@ -105,21 +107,21 @@ class OpenPath(msgspec.Struct, frozen=True):
     root: Names = ()
 
     def is_secret(self, below: Sequence[str]) -> bool:
-        """Whether what is at `below` in this directory may not be read."""
+        """Return True if the path `below` in this directory may not be read."""
         names = (*self.names, *below)
         return is_refused(is_secret, self.floors, self.root, names, is_absolute=self.is_absolute)
 
     def may_be_linked(self, below: Sequence[str] = ()) -> bool:
-        """Whether a file in the directory `below` of this one may have another name too."""
+        """Return True if a file in the directory `below` of this one may have another name."""
         return not self.has_walls or not _LINKED.isdisjoint((*self.names, *below))
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a file is to be written: `name` in the directory `parent`, no link, perhaps not there.
+    """The place to write a file: `name` in the directory `parent`; not a link, possibly missing.
 
     `has_walls` as in `OpenPath`. `path` is the whole path, links resolved. `is_new_folder`: the
-    folder does not exist yet, and `name` begins with its missing part. `is_hidden`: a name on the
-    way to it begins with a dot, and it is not in the record folder of the call's flow.
+    folder does not exist yet, and `name` starts with its missing part. `is_hidden`: a name in the
+    path starts with a dot, and it is not in the record folder of the call's flow.
     """
 
     parent: int
@@ -131,11 +133,11 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Jail:
-    """Directories that no path leaves: `root`, where relative paths begin, and `others`.
+    """Directories that no path can leave: `root`, where relative paths start, and `others`.
 
-    `has_walls` False opens the whole file system but the floors. `scratch_dir` is what paths below
-    ``~scratch`` lead to. `tool` is whom errors are reported for. `floors` are closed besides the
-    names that are closed everywhere; None: those that the environment names.
+    `has_walls` False opens the whole file system except the floors. Paths below ``~scratch`` lead
+    to `scratch_dir`. `tool` is named in errors. `floors` are closed in addition to the names closed
+    everywhere; None: those that the environment names.
     """
 
     def __init__(
@@ -157,7 +159,7 @@ class Jail:
 
     @classmethod
     def of(cls, call: ToolCall) -> Jail:
-        """The jail of a call: its working directory, and what its scope adds."""
+        """Return the jail of a call: its working directory, and the additions of its scope."""
         root = call.working_dir
         permissions = call.permissions
         others = (
@@ -172,9 +174,9 @@ class Jail:
 
     @contextmanager
     def open_path(self, path: str) -> Generator[OpenPath]:
-        """The file or directory that `path` leads to, open for reading.
+        """Open the file or directory at `path` for reading.
 
-        Raises: ToolDenied when it may not be read; ToolError when there is nothing to read.
+        Raises: ToolDenied if it may not be read; ToolError if there is nothing to read.
         """
         with ExitStack() as held:
             with self._reporting():
@@ -185,9 +187,9 @@ class Jail:
 
     @contextmanager
     def place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
-        """Where a file called `path` is or would be, for writing; makes directories if it may.
+        """Return the place to write `path`; creates directories with `makes_parents`.
 
-        Raises: ToolDenied when it may not be written; ToolError when there is no such directory.
+        Raises: ToolDenied if it may not be written; ToolError if its directory is missing.
         """
         with ExitStack() as held:
             with self._reporting():
@@ -198,7 +200,7 @@ class Jail:
 
     @contextmanager
     def plan_place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
-        """Where `place` would write `path`, without making any directory.
+        """Return the place where `place` would write `path`, without creating directories.
 
         Raises: as `place`.
         """
@@ -211,9 +213,9 @@ class Jail:
 
     @contextmanager
     def file(self, path: str) -> Generator[int]:
-        """A descriptor of the file `path`.
+        """Return a descriptor of the file `path`.
 
-        Raises: as `reached`; ToolError when it is a directory.
+        Raises: as `open_path`; ToolError if it is a directory.
         """
         with self.open_path(path) as found:
             if not found.is_file:
@@ -222,9 +224,9 @@ class Jail:
 
     @contextmanager
     def directory(self, path: str) -> Generator[OpenPath]:
-        """The directory `path`.
+        """Open the directory `path`.
 
-        Raises: as `reached`; ToolError when it is a file.
+        Raises: as `open_path`; ToolError if it is a file.
         """
         with self.open_path(path) as found:
             if found.is_file:
@@ -273,7 +275,7 @@ def _is_below(root: Path, path: str) -> bool:
 
 
 class _Walk:
-    """One path on its way: the directories held from the root down, and the names still to go.
+    """The walk of one path: the open directories from the root down, and the remaining names.
 
     Invariant: `_held[n + 1]` is the directory ``_names[n]`` in `_held[n]`, and none is a link.
     """
@@ -304,7 +306,7 @@ class _Walk:
         self._held = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
 
     def end(self) -> OpenPath:
-        """Where the path leads to.
+        """Return the object at the end of the path.
 
         Raises: Escape; OSError.
         """
@@ -328,9 +330,9 @@ class _Walk:
         return self._reached(self._names, self._held[-1], is_file=False)
 
     def place(self, *, makes_parents: bool, is_planned: bool = False) -> Place:
-        """Where the path would be written: every directory above entered, or made.
+        """Return the place to write: enters, or creates, every directory above it.
 
-        `is_planned`: what would be made is only named.
+        `is_planned`: name missing directories instead of creating them.
 
         Raises: Escape; OSError.
         """
@@ -362,14 +364,14 @@ class _Walk:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
     def _mode_of(self, name: str) -> int | None:
-        """The mode of what is called `name` here; None when nothing is."""
+        """Return the mode of `name` in this directory; None if it does not exist."""
         try:
             return os.stat(name, dir_fd=self._held[-1], follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None
 
     def _make(self, name: str, *, makes_parents: bool) -> None:
-        """Make the directory `name`, once it is sure that what comes below may be written."""
+        """Create the directory `name` after checking that the path below it may be written."""
         self._require_makeable(name, makes_parents=makes_parents)
         os.mkdir(name, dir_fd=self._held[-1])
 
@@ -380,9 +382,9 @@ class _Walk:
         return Place(self._held[-1], name, self._has_walls, path, is_new_folder, is_dotted)
 
     def _is_dotted(self, names: Sequence[str]) -> bool:
-        """Whether the path that was given, or where it leads, has a name that begins with a dot.
+        """Return True if the given path, or its target, has a name that starts with a dot.
 
-        Not counted are the folders above the working directory, and a flow's own record folder.
+        Folders above the working directory, and a flow's own record folder, do not count.
         """
         place = (*self._root_names, *map(folded_name, names))
         floors = self._floors
@@ -406,7 +408,7 @@ class _Walk:
         return is_refused(self._rule, floors, root, names, is_absolute=self._is_absolute)
 
     def _require_open(self, *name: str) -> None:
-        """Refuse what is closed; a folder on the way to the flow's record is passed through."""
+        """Reject closed places; folders on the path to the flow's record may be passed."""
         names = (*self._names, *name)
         place = (*self._root_names, *map(folded_name, names))
         if self._to_go and self._floors.leads_to_record(place):
@@ -434,7 +436,7 @@ class _Walk:
         )
 
     def _turn_to(self, path: str) -> None:
-        """Put the names of `path` before those still to go; an absolute one begins at the root."""
+        """Put the names of `path` before the remaining ones; an absolute one starts at the root."""
         names = [name for name in path.split("/") if name not in ("", ".")]
         if path.startswith("/"):
             names = self._below_root(names)
@@ -468,6 +470,6 @@ class _Walk:
         os.close(self._held.pop())
 
     def close(self) -> None:
-        """Let go of every descriptor."""
+        """Close all descriptors."""
         while self._held:
             os.close(self._held.pop())

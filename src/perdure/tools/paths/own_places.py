@@ -1,7 +1,7 @@
-"""Where this machine keeps perdure's own files and those of the programs we import from.
+"""Locations of perdure's own files and those of the programs it imports from.
 
-Their usual places are closed by name (`floors`). Variables and settings can put them anywhere; the
-places that they name are closed as well.
+Their usual places are closed by name (`floors`). Variables and settings can move them; the places
+that they name are closed as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BASES = {
     "XDG_CACHE_HOME": ("perdure",),
     "LOCALAPPDATA": ("perdure",),
 }
-"""Variable -> the folders below the one it names."""
+"""Variable -> the closed folders below the one it names."""
 
 _STORE = "PERDURE_STORE"
 _HOME = "HOME"
@@ -38,7 +38,7 @@ _KNOWN = (*_FOLDERS, *_BASES, _STORE, _HOME)
 def floors_of(
     environment: Mapping[str, str], closed: tuple[str, ...] = (), record: Path | None = None
 ) -> Floors:
-    """What is closed for a call: what `environment` names, and the files and folders `closed`.
+    """Return the floors of a call: places named in `environment`, and `closed` files and folders.
 
     `record` is the record folder of the flow that the call works for.
     """
@@ -47,19 +47,19 @@ def floors_of(
 
 
 def names_of_place(place: str | Path) -> Names:
-    """The names of `place` from the root down, links resolved, as they are compared."""
+    """Return the folded names of `place` from the root down, links resolved."""
     parts = Path(os.path.realpath(place)).parts
     return tuple(folded_name(name) for name in parts if name != os.sep)
 
 
 def places_of_store(address: str) -> tuple[str, ...]:
-    """The files and folders of the store at `address`, none for one that is no file."""
+    """Return the files and folders of the store at `address`; none if it is not a file store."""
     place = place_of_store(address)
     return () if place is None else (os.path.realpath(place),)
 
 
 def place_of_store(address: str) -> str | None:
-    """The file or folder of the store at `address`; None for one that is no file."""
+    """Return the file or folder of the store at `address`; None if it is not a file store."""
     scheme, colon, rest = address.partition("://")
     if not colon:
         return None
@@ -85,7 +85,7 @@ def _floors(
 
 
 def _below(home: Names, places: Iterable[str]) -> frozenset[Names]:
-    """The names of `places`, without those that hold the whole of `home`."""
+    """Return the names of `places`, without those that contain all of `home`."""
     found = map(names_of_place, places)
     return frozenset(place for place in found if place and place != home[: len(place)])
 

@@ -1,4 +1,4 @@
-"""Paths as a model writes them: what can never be a path of this machine is refused unread."""
+"""Paths as text from a model: impossible paths are rejected before any access."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _drive = re.compile(r"[A-Za-z]:/")
 
 
 class Escape(Exception):
-    """The path leads where it must not; says so without naming the place."""
+    """The path leads to a forbidden place; the message does not name it."""
 
 
 def names_of_text(path: str) -> list[str]:
-    """The names in `path`."""
+    """Return the names in `path`."""
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
 def _is_dots(name: str) -> bool:
-    """Whether `name` only looks like the directory itself, or the one above."""
+    """Return True if `name` only looks like ``.`` or ``..``."""
     shown = unicodedata.normalize("NFKC", name)
     seen = "".join(c for c in shown if unicodedata.category(c) != "Cf")
     return seen in (".", "..") and name not in (".", "..")
 
 
 def checked_path(path: str) -> str:
-    """`path` as a tool was given it, which can be one of this file system.
+    """Return `path` if it is a valid path of this file system.
 
-    Raises: Escape; OSError when it is too long.
+    Raises: Escape; OSError if it is too long.
     """
     if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
         raise Escape("holds characters that no path has")

@@ -1,7 +1,7 @@
-"""Files for perdure itself in an untrusted folder: read by the rules of the tools.
+"""Read perdure's own files in an untrusted folder, by the rules for tools.
 
-A link leads nowhere else, a file on the floors is not read, and nothing waits: as for a tool that
-is given the path (`jail`), with a limit on what is read.
+Links cannot leave the folder, files on the floors are not read, and nothing blocks: same as for a
+tool that receives the path (`jail`), with a size limit.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _TOOL = "files"
 def read_inside(
     root: Path, path: str, *, record: Path | None = None, limit: str = "document_bytes"
 ) -> bytes:
-    """The content of the file `path` below `root`. Blocks.
+    """Return the content of the file `path` below `root`. Blocks.
 
-    `record` is the record folder of the flow that it is read for.
-    Raises: ConfigError when it is not there or not to be read; LimitExceeded.
+    `record` is the record folder of the flow that needs it.
+    Raises: ConfigError if it is missing or must not be read; LimitExceeded.
     """
     most: int = getattr(limits(), limit)
     floors = floors_of(os.environ, record=record)
@@ -45,7 +45,7 @@ def read_inside(
 
 
 def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
-    """The UTF-8 text of the file `path` below `root`, line ends as they are read anywhere else.
+    """Return the UTF-8 text of the file `path` below `root`, with universal newlines.
 
     Raises: as `read_inside`; UnicodeDecodeError.
     """
@@ -54,10 +54,9 @@ def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
 
 
 def read_named(path: Path) -> str:
-    """The UTF-8 text of the file `path` that a person named; its folder is not left. Blocks.
+    """Return the UTF-8 text of the file `path` that a person named. Never leaves its folder.
 
-    What is in the current directory may lead to anything that is in it.
-    Raises: ConfigError; LimitExceeded; UnicodeDecodeError.
+    Links in the current directory may lead anywhere inside it. Blocks.
     """
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
     root = here if whole.is_relative_to(here) else whole.parent
@@ -65,15 +64,14 @@ def read_named(path: Path) -> str:
 
 
 def is_there(root: Path, path: str) -> bool:
-    """Whether `root` has anything called `path`, a link that leads nowhere as well."""
+    """Return True if `root` contains `path`, even as a dangling link."""
     return os.path.lexists(root / path)
 
 
 def require_writable(root: Path, folder: Path) -> None:
-    """Refuse `folder` as a record folder in the workspace `root` where no tool might write.
+    """Reject `folder` as a record folder in the workspace `root` if tools could not write there.
 
-    What is in `root` leads nowhere else; what is named elsewhere is not on the floors. Blocks.
-    Raises: ConfigError.
+    A folder in `root` must not lead outside; one elsewhere must not be on the floors. Blocks.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
     base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen

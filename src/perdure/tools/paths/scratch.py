@@ -1,7 +1,7 @@
-"""The scratch directory of a session: where its tools keep what is no part of the work.
+"""The scratch directory of a session: for tool files that are not part of the work.
 
-A model names it ``~scratch``, wherever it is. It lies below a directory of the person's own among
-the system's temporary files, is made when it is first used, and is nobody else's to enter.
+A model names it ``~scratch``, wherever it is. It is below a private directory of the user among the
+system's temporary files, is created at first use, and only its owner can enter it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HASH_BYTES = 10
 
 
 def scratch_of(store: str, namespace: str, session: str) -> Path:
-    """Where the scratch directory of `session` is or will be."""
+    """Return the path of the scratch directory of `session`, which may not exist yet."""
     said = msgspec.json.encode((store, namespace, session))
     name = hashlib.blake2b(said, digest_size=_HASH_BYTES).hexdigest()
     owner = os.getuid() if hasattr(os, "getuid") else "user"
@@ -30,9 +30,9 @@ def scratch_of(store: str, namespace: str, session: str) -> Path:
 
 
 def make_scratch(folder: Path) -> Path:
-    """`folder`, made if need be.
+    """Create `folder` if necessary, and return it.
 
-    Raises: OSError, also when it or the one above it is a link, or somebody else's.
+    Raises: OSError, also if it or its parent is a link, or belongs to another user.
     """
     for each in (folder.parent, folder):
         try:
@@ -43,13 +43,13 @@ def make_scratch(folder: Path) -> Path:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Delete `folder` with all that is in it; what is not there is no matter."""
+    """Delete `folder` and its content, if it exists."""
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def below(path: str) -> str | None:
-    """What `path` names in the scratch directory; None when it leads elsewhere."""
+    """Return the part of `path` below the scratch directory; None if it leads elsewhere."""
     first, _, rest = path.partition("/")
     return rest if first == NAME else None
 

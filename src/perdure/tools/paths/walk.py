@@ -1,4 +1,4 @@
-"""What is in a directory of the jail and below it, in a fixed order, without following links."""
+"""Walk a directory of the jail, in a fixed order, without following links."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from perdure.bounds.limits import require_within
 from perdure.tools.paths.jail import MAX_DEPTH, OpenPath, open_directory, open_regular
 
 MAX_VISITED = 20_000
-"""Entries that are looked at before a walk gives up."""
+"""Maximum number of entries before a walk ends."""
 
-_NOT_ENTERED = frozenset((".git",))  # objects nobody can read, enough of them to hide the rest
+_NOT_ENTERED = frozenset((".git",))  # binary objects, numerous enough to hide the rest
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Something in a directory. Shape: `names` lead to it from the directory walked.
+    """An entry of a directory. Shape: `names` lead to it from the start of the walk.
 
-    `parent` is a descriptor of the directory it is in, open until the walk goes on.
+    `parent` is a descriptor of its directory, open until the next step of the walk.
     """
 
     names: tuple[str, ...]
@@ -32,27 +32,27 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its own name."""
+        """Return its own name."""
         return self.names[-1]
 
 
 def entries_below(start: OpenPath, *, is_recursive: bool) -> Iterator[Found]:
-    """Everything in the directory `start` by name, each directory followed by what is in it.
+    """Yield everything in the directory `start` by name, each directory followed by its content.
 
-    ``.git`` and what `is_secret` are named but not entered. Ends after `MAX_VISITED` entries.
+    ``.git`` and secret directories are yielded but not entered. Ends after `MAX_VISITED` entries.
     """
     found = _below(start, start.descriptor, (), is_recursive=is_recursive)
     return islice(found, MAX_VISITED)
 
 
 class TooMuch(Exception):
-    """A bound of a walk was reached."""
+    """A limit of a walk was reached."""
 
 
 def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Names from the jail's root down, and descriptor, open until the next, of each file.
+    """Yield each file's names from the jail's root, and its descriptor, open until the next.
 
-    Of a directory those that fit `glob`, however deep; what holds credentials is left out.
+    For a directory: the files that match `glob`, at any depth; files with credentials are skipped.
     Raises: TooMuch.
     """
     if start.is_file:
@@ -69,7 +69,7 @@ def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, 
             is_linked = start.may_be_linked(entry.names)
             descriptor = open_regular(entry.parent, entry.name, may_be_linked=is_linked)
         except OSError:
-            continue  # not ours to read, gone, replaced by a link, or with a second name
+            continue  # not readable, gone, replaced by a link, or with a second name
         try:
             yield (*start.names, *entry.names), descriptor
         finally:
@@ -92,7 +92,7 @@ def _below(
         try:
             inner = open_directory(directory, entry.name)
         except OSError:
-            continue  # not ours to read, gone, or replaced by a link
+            continue  # not readable, gone, or replaced by a link
         try:
             yield from _below(start, inner, here, is_recursive=True)
         finally:
@@ -108,12 +108,12 @@ def _kind_of(entry: os.DirEntry[str]) -> Literal["file", "directory", "link", "o
 
 
 def matches(pattern: str, names: tuple[str, ...]) -> bool:
-    """Whether the path `names` fits the glob `pattern`.
+    """Return True if the path `names` matches the glob `pattern`.
 
     A pattern without a slash is compared with the last name, one with a slash with the whole path,
-    where ``**`` stands for any number of directories. `*`, `?` and `[...]` stay within one name.
-    Takes at most (parts of the pattern) times (names) comparisons.
-    Raises: LimitExceeded for a pattern that is too long.
+    where ``**`` matches any number of directories. `*`, `?` and `[...]` stay within one name. Takes
+    at most (parts of the pattern) times (names) comparisons.
+    Raises: LimitExceeded if the pattern is too long.
     """
     require_within("glob_characters", len(pattern), "the glob pattern")
     if "/" not in pattern:
@@ -129,7 +129,7 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
-    """`reached`, places in a pattern, and those behind each ``**`` there, which may be none."""
+    """Return `reached`, positions in a pattern, and those after each ``**`` there."""
     found: set[int] = set()
     for place in reached:
         at = place
