@@ -1,9 +1,9 @@
-"""What a write becomes: the rules of an append, decided without any storage.
+"""Append rules: turn a write into entries, independent of any storage.
 
-Every backend hands a stream's state and a `Write` to `admit`, and stores what comes back; so seq,
-parents, the leaf, open turns, ``queued`` entries and every refusal are the same in all of them.
-Pure: what the stream can see is asked through a callback, time comes in. Reading, hashing and
-idempotency keys are the backend's.
+Every backend passes a stream's state and a `Write` to `plan_append` and stores the result, so seq,
+parents, the leaf, open turns, ``queued`` entries and errors are the same in all backends.
+Pure: a callback answers what the stream sees, and the time is an argument. The backend reads,
+hashes and handles idempotency keys.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamSt
 from perdure.stores.validation import TIMES, check_form, checked_body, is_text
 
 Sees = Callable[[EntryId], bool]
-"""Says whether an id is a tree entry that the stream sees: its own, or one its fork shares."""
+"""Whether an id is a tree entry that the stream sees: its own, or one its fork shares."""
 
 Read = Body | InvalidEntry | None
-"""What `read_bodies` makes of a body; None for one that nobody here can read."""
+"""Result of `read_bodies` for one body; None if this version cannot read it."""
 
 _header = msgspec.json.Decoder(StreamHeader)
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """What a write becomes, and where it leaves the stream.
+    """The entries of a write and the stream's state after them.
 
-    Shape: `aliases` are (foreign id, entry) in order; of two with the same foreign id the last
-    counts. `epoch` is what the chain hashes: the lease's, 0 without one.
+    Shape: `aliases` are (foreign id, entry) in order; the last one of a foreign id counts.
+    `epoch` enters the chain hash: the lease's epoch, 0 without a lease.
     """
 
     entries: tuple[Entry, ...]
@@ -56,9 +56,9 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class ForkOrigin(msgspec.Struct, frozen=True):
-    """What a new fork takes over from its origin.
+    """What a new fork inherits from its origin.
 
-    `head` and `info` are the origin's as they are now. `hash` is its chain after the commit that
+    `head` and `info` are the origin's current ones. `hash` is its chain after the commit that
     holds entry ``fork.head`` (the genesis hash for -1). `messages` counts the message entries
     the fork shares: for scope "tree" the origin's up to ``fork.head``, for "path" the path's.
     """
@@ -70,17 +70,17 @@ class ForkOrigin(msgspec.Struct, frozen=True):
 
 
 def wants_leases(commit: Commit) -> bool:
-    """Whether `commit` takes a lease or gives one back."""
+    """Whether `commit` acquires or releases a lease."""
     return any(write.taking is not None or write.is_releasing for write in commit.writes)
 
 
 def check_commit(commit: Commit) -> None:
-    """Check what can be said about `commit` without looking at a stream.
+    """Validate `commit` without reading any stream.
 
-    Raises: InvalidEntry when there is no write, when two are of one stream, when one has nothing
-    to append, to create or to expect, when it takes a lease under an idempotency key or beside
-    another, or gives back none; when a header or the idempotency key holds what nobody could read
-    again. ValueError when a new stream's id is not one.
+    Raises: InvalidEntry if there is no write, if two write to one stream, if one has nothing to
+    append, create or expect, if it acquires a lease with an idempotency key or in addition to
+    another lease, or releases none, or if a header or the idempotency key cannot be read back.
+    ValueError for an invalid id of a new stream.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -117,7 +117,7 @@ def _check_leading(write: Write, key: str | None) -> None:
 
 
 def _check_birth(header: StreamHeader) -> None:
-    # A header of other types would be written, and then make every list of the store unreadable.
+    # Storing a header with wrong types would make every list of the store unreadable.
     try:
         _header.decode(encode(header))
     except msgspec.MsgspecError as error:
@@ -128,12 +128,12 @@ def _check_birth(header: StreamHeader) -> None:
 def initial_state(
     header: StreamHeader, genesis: bytes, shared: ForkOrigin | None = None, sees: Sees | None = None
 ) -> StreamState:
-    """A stream as it is before its first entry.
+    """Return the state of a stream before its first entry.
 
-    `genesis` is its ``chain.genesis_hash``. For a fork `shared` is what it takes over, and `sees`
-    what its origin sees now.
-    Raises: InvalidEntry when the fork's point lies beyond the origin's head; InvalidParent when
-    its leaf is none that the origin saw at that point.
+    `genesis` is its ``chain.genesis_hash``. For a fork, `shared` is what it inherits, and `sees`
+    answers for what its origin sees now.
+    Raises: InvalidEntry if the fork's point is beyond the origin's head; InvalidParent if the
+    origin did not see the fork's leaf at that point.
     """
     leaf: EntryId | None = None
     info = info_of(header)
@@ -160,20 +160,20 @@ def _inherited_info(shared: ForkOrigin) -> SessionInfo:
 
 
 def check_origin(origin: StreamState) -> None:
-    """Refuse a commit that forks `origin`, if that was erased. Raises: Erased."""
+    """Reject a commit that forks an erased `origin`. Raises: Erased."""
     if origin.info.status == "erased":
         raise Erased(origin.header.id)
 
 
 def is_current(lease: Lease, state: StreamState) -> bool:
-    """Nobody took `lease` over. It may have run out: what fences is the epoch, not the time."""
+    """Whether no other owner has `lease`. It may be expired: epochs fence, not the time."""
     return lease.stream == state.header.id and lease.epoch == state.epoch > 0
 
 
 def read_bodies(write: Write) -> list[Read]:
-    """The bodies of `write`, to be handed to `admit`: what takes time and needs no stream.
+    """Read the bodies of `write` for `plan_append`: the slow part, which needs no stream.
 
-    What is to be refused is refused there, in its turn.
+    `plan_append` raises the errors, in order.
     """
     read: list[Read] = []
     for new in write.entries:
@@ -187,9 +187,9 @@ def read_bodies(write: Write) -> list[Read]:
 def plan_append(
     state: StreamState, write: Write, at: int, sees: Sees, read: Sequence[Read] | None = None
 ) -> Admission:
-    """`write` as entries of the stream that stands at `state`, in a commit made at `at`.
+    """Plan the entries of `write` for a stream at `state`, in a commit made at `at`.
 
-    `read` is its `read_bodies`, where that was done before.
+    `read` is the result of `read_bodies`, if it was called before.
     Raises: LeaseLost, HeadConflict, LeafConflict, TurnOpen, InvalidEntry, InvalidParent; see
     ``SessionStore.commit``.
     """
@@ -208,7 +208,7 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """`info` with what is left of the messages' text where `write` says that some were erased."""
+    """Return `info` with the remaining message text if `write` erased some."""
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at
@@ -220,7 +220,7 @@ def _listed(info: SessionInfo, write: Write) -> SessionInfo:
 
 
 def state_after(state: StreamState, admission: Admission, chain: bytes) -> StreamState:
-    """Where the stream stands after `admission`; `chain` is its new ``commit_hash``."""
+    """Return the stream's state after `admission`; `chain` is its new ``commit_hash``."""
     return StreamState(
         header=state.header,
         head=state.head + len(admission.entries),
@@ -233,7 +233,7 @@ def state_after(state: StreamState, admission: Admission, chain: bytes) -> Strea
 
 
 def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState:
-    """`state` with the lease that `owner` has not given back. Units: Unix milliseconds."""
+    """Return `state` with the lease that `owner` has not released. Units: Unix milliseconds."""
     if not owner or not until:
         return state
     lease = Lease(state.header.id, owner, state.epoch, until)
@@ -253,7 +253,7 @@ def _check_expected(state: StreamState, write: Write) -> None:
 
 
 class _PlannedEntry:
-    """A write on its way in: what its entries so far have made of the stream."""
+    """The state of a stream while the entries of one write are planned."""
 
     def __init__(self, state: StreamState, write: Write, at: int, sees: Sees) -> None:
         self.entries: list[Entry] = []
@@ -269,7 +269,7 @@ class _PlannedEntry:
         self._is_erasing = isinstance(write, ErasingWrite)
 
     def take(self, new: NewEntry, body: Read) -> None:
-        """Give `new` its place, and let it move the leaf or open or close a turn."""
+        """Place `new`; it may move the leaf, or open or close a turn."""
         check_form(new)
         seq = self._first + len(self.entries)
         at = self._at if new.at is None else new.at
@@ -282,7 +282,7 @@ class _PlannedEntry:
             raise body
         entry = Entry(
             self._stream, seq, new.lane, parent, about, at, new.kind, new.v, new.body
-        )  # by place: by name it takes twice as long
+        )  # positional arguments: keywords take twice as long
         id_ = entry.id
         if new.lane == "side":
             self._apply(entry, body)
@@ -392,7 +392,7 @@ def _as_queued(entry: Entry) -> Entry:
 
 
 def _place_of(reference: str) -> tuple[StreamId, int] | None:
-    """Stream and seq of an entry id; None when it is not one (the chain hashes ids as one word)."""
+    """Return stream and seq of an entry id; None if invalid (the chain hashes ids as one word)."""
     try:
         stream, seq = entry_place(reference)
         stream_id(stream)

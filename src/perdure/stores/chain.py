@@ -1,7 +1,7 @@
-"""The hash chain: one hash per commit and stream, over the one before and the entries' headers.
+"""The hash chain: one hash per commit and stream, over the previous hash and the entries' headers.
 
-Bodies enter as salted digests, so that an erased body leaves a chain that still verifies and a
-digest that tells nothing. ``docs/log-format.md`` is the normative text of what is computed here.
+Bodies enter as salted digests: after an erasure the chain still verifies, and the digest reveals
+nothing. ``docs/log-format.md`` is the normative text of what is computed here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ HASH_BYTES = 32
 
 
 def body_digest(body: bytes, salt: bytes) -> bytes:
-    """BLAKE2b-256 of `body`, keyed with its salt."""
+    """Return the BLAKE2b-256 of `body`, keyed with its salt."""
     return hashlib.blake2b(body, digest_size=HASH_BYTES, key=salt).digest()
 
 
 def genesis_hash(header: StreamHeader, origin_hash: bytes = b"") -> bytes:
-    """The hash before a stream's first commit.
+    """Return the hash before a stream's first commit.
 
     `origin_hash` is, for a fork, the chain's head of the origin at the fork.
     """
@@ -37,14 +37,14 @@ def genesis_hash(header: StreamHeader, origin_hash: bytes = b"") -> bytes:
 
 
 def header_line(entry: Entry, digest: bytes) -> bytes:
-    """The line that stands for `entry` in its commit's hash."""
+    """Return the line that represents `entry` in its commit's hash."""
     about = entry.parent_id if entry.lane == "tree" else entry.about
     place = f"{entry.seq} {entry.lane} {about or '-'} {entry.at}"
     return f"{place} {entry.kind} {entry.v} {digest.hex()}\n".encode()
 
 
 def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> bytes:
-    """The hash after a commit at `at` under lease epoch `epoch` (0: without lease)."""
+    """Return the hash after a commit at `at` under lease epoch `epoch` (0: without lease)."""
     state = hashlib.blake2b(before, digest_size=HASH_BYTES, person=b"perdure-commit")
     state.update(f"{at} {epoch}\n".encode())
     for line in lines:
@@ -53,7 +53,7 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
 
 
 def fingerprint(commit: Commit) -> bytes:
-    """What an idempotency key is bound to: all the caller asked to append, but for times."""
+    """Return the fingerprint bound to an idempotency key: everything to append except times."""
     asked = [
         (write.stream, [_fingerprint_fields(new) for new in write.entries])
         for write in commit.writes

@@ -1,4 +1,4 @@
-"""Let files and the names in a folder survive power loss."""
+"""Sync files and folders to disk."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 _UNABLE = frozenset(
     {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EBADF}
 )
-"""What a system answers that cannot sync a folder, and need not."""
+"""Errors of file systems that cannot sync a folder and do not need to."""
 
 
 def sync_file(path: Path) -> None:
-    """Let what is in `path` survive power loss. Raises: OSError."""
+    """Sync the file `path`, so that its content survives power loss. Raises: OSError."""
     _sync(path, os.O_RDWR)
 
 
 def sync_folder(folder: Path) -> None:
-    """Let a new name in `folder` survive power loss, as the file does. Raises: OSError."""
+    """Sync `folder`, so that a new name in it survives power loss. Raises: OSError."""
     try:
         _sync(folder, os.O_RDONLY)
     except OSError as error:

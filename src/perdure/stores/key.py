@@ -1,4 +1,4 @@
-"""The key of an encrypted store, as a value that shows itself to nobody by accident."""
+"""The key of an encrypted store, as a value that never prints itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{64}")
 
 @final
 class StoreKey:
-    """32 secret bytes. Printing, logging, pickling or comparing it does not tell them."""
+    """32 secret bytes. Printing, logging, pickling or comparing it does not reveal them."""
 
     __slots__ = ("__bytes",)
 
@@ -24,9 +24,9 @@ class StoreKey:
 
     @classmethod
     def of(cls, given: bytes | str) -> StoreKey:
-        """The key in `given`: its 32 bytes, or 64 hexadecimal digits.
+        """Parse `given`: 32 bytes, or 64 hexadecimal digits.
 
-        Raises: ValueError, which does not repeat what was given.
+        Raises: ValueError, without the given value in its text.
         """
         if isinstance(given, bytes):
             return cls(given)
@@ -35,7 +35,7 @@ class StoreKey:
         return cls(bytes.fromhex(given))
 
     def reveal(self) -> str:
-        """The key as 64 hexadecimal digits: for the cipher, and for where it is kept."""
+        """Return the key as 64 hexadecimal digits, for the cipher and for key storage."""
         return self.__bytes.hex()
 
     def __eq__(self, other: object) -> bool:

@@ -1,13 +1,13 @@
-"""Where a session's log is kept: in the store, or for a draft in memory until it has to be stored.
+"""Session storage: in the store, or in memory for a draft until it must be stored.
 
-Session handles read from ``backing.log`` and write through ``backing.commit``, so nothing but this
-module knows what a draft is. A draft keeps its entries in a store of its own in memory, under the
-ids they are going to have. They reach the real store in one commit, with the same order, ids,
-parents and times; the hash chain begins there, since it covers that one commit.
+Session handles read from ``backing.log`` and write through ``backing.commit``, so only this module
+knows about drafts. A draft stores its entries in its own in-memory store, under their final ids.
+They reach the real store in one commit, with the same order, ids, parents and times; the hash chain
+begins there, since it covers that one commit.
 
-A draft is stored together with its first assistant message, or else before anything that needs a
+A draft is stored together with its first assistant message, or earlier before anything that needs a
 stored log: a fork, an expectation, an idempotency key, a lease, a commit to several streams,
-`flush`. An abandoned draft leaves nothing behind.
+`flush`. An abandoned draft leaves nothing in the store.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class SessionStorage(Protocol):
 
     @property
     def store(self) -> SessionStore:
-        """The store that the session is in, or is going to be in."""
+        """The store of the session, or the one it will be stored in."""
         ...
 
     @property
     def log(self) -> LogReader:
-        """Where the session is read from now."""
+        """The log to read the session from now."""
         ...
 
     @property
@@ -59,11 +59,11 @@ class SessionStorage(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Store what is not stored yet."""
+        """Store everything that is not stored yet."""
         ...
 
     def changes(self, stream: StreamId) -> AsyncIterator[None]:
-        """Yield at least once after every change of the session `stream`; a wake-up only."""
+        """Yield at least once after every change of the session `stream`."""
         ...
 
 
@@ -79,14 +79,14 @@ class StoredSession:
         return await self.store.commit(commit)
 
     async def flush(self) -> None:
-        """Nothing is left to store."""
+        """Do nothing: everything is stored."""
 
     def changes(self, stream: StreamId) -> AsyncIterator[None]:
         return self.store.changes(stream)
 
 
 class LazySession:
-    """A session that is not in its store yet. Made by `begun`."""
+    """A session that is not in its store yet. Created by `begun`."""
 
     def __init__(
         self, store: SessionStore, memory: in_memory_store.MemoryStore, birth: Write, clock: Clock
@@ -105,7 +105,7 @@ class LazySession:
     async def create(
         cls, store: SessionStore, birth: Write, clock: Clock, random: RandomSource
     ) -> LazySession:
-        """A draft of the session that `birth` creates; nothing is written to `store`."""
+        """Return a draft of the session that `birth` creates; nothing is written to `store`."""
         memory = in_memory_store.MemoryStore(store.namespace, clock=clock, random=random)
         await memory.commit(Commit(writes=(birth,), at=clock.now_ms()))
         return cls(store, memory, birth, clock)
@@ -115,7 +115,7 @@ class LazySession:
         return self._memory if self.is_draft else self.store
 
     async def commit(self, commit: Commit) -> CommitResult:
-        # Shielded: a caller that gives up must not leave a draft whose log is in the store.
+        # Shielded: if the caller is cancelled, no draft may remain whose log is in the store.
         return await asyncio.shield(self._commit(commit))
 
     async def flush(self) -> None:
@@ -151,12 +151,12 @@ class LazySession:
             seen = self._version
             yield
         following = self.store.changes(stream)
-        yield  # for what others committed before that
+        yield  # for commits by others before this point
         async for _ in following:
             yield
 
     async def _move(self, commit: Commit) -> CommitResult:
-        """Store the draft's entries and those of `commit` in one commit; what the latter gave."""
+        """Store the draft and `commit` in one commit; return the result of `commit`."""
         own = self._birth.stream
         aliases = {entry: alias for alias, entry in (await self._memory.aliases(own)).items()}
         drafted = [_again(entry, aliases) for entry in await self._memory.entries(own)]
@@ -201,7 +201,7 @@ def _is_assistant(new: NewEntry) -> bool:
 
 
 def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
-    """`entry` of a draft, to be appended where it stands; in one write, its seq is its index."""
+    """Copy `entry` of a draft for the same position; within one write, its seq is its index."""
     return NewEntry(
         kind=entry.kind,
         body=entry.body,
@@ -215,7 +215,7 @@ def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
 
 
 def _behind(new: NewEntry, drafted: int, own: StreamId) -> NewEntry:
-    """`new` in a write in which `drafted` entries of the draft come first."""
+    """Adjust `new` for a write that begins with `drafted` entries of the draft."""
     parent, about = new.parent, new.about
     if not isinstance(parent, Here | None):
         parent = _shifted_ref(parent, drafted, own)

@@ -1,8 +1,8 @@
-"""Marks by which a user's perdure recognizes the entries that it wrote.
+"""Marks that identify the entries which a user's own perdure wrote.
 
-A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so a
-file of another writer cannot hold one. A mark covers the stream's id and the bodies: it is
-of no use in another session, and a copied store keeps it. ``docs/log-format.md`` is normative.
+A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so
+files of other writers cannot contain one. A mark covers the stream's id and the bodies: it is not
+valid in another session, and stays valid in a copied store. ``docs/log-format.md`` is normative.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEY_BYTES = 32
 _MARK_BYTES = 16
 _HEAD_BYTES = 512
 _LARGE_BYTES = 131_072
-"""Bytes of entries from which on they are marked in a thread."""
+"""Size of entries above which marking runs in a thread."""
 
 _MARK = re.compile(rb',?"mark":"(?:(\d{1,18})\.(\d{1,9})\.)?([0-9a-f]{32})"\}$')
 
@@ -60,7 +60,7 @@ TURN_KINDS = frozenset(
         Answer,
     )
 )
-"""Kinds by which a turn is resumed, and what is granted in it."""
+"""Kinds that resume a turn, and grants within it."""
 
 _ALONE = frozenset(
     (
@@ -72,14 +72,14 @@ _ALONE = frozenset(
         *(body.kind for body in FLOW_BODIES),
     )
 )
-"""Kinds that are written without a turn's lease, each marked on its own."""
+"""Kinds that are written without a turn's lease; each entry gets its own mark."""
 
 AUTHORITY_KINDS = TURN_KINDS | _ALONE
-"""Kinds that are marked: what a session is bound to, its turns, and what a flow decided."""
+"""Kinds that are marked: a session's bindings, its turns, and decisions of flows."""
 
 
 class _Body(Protocol):
-    """What a mark covers of an entry, whether the store has placed it or not."""
+    """The part of an entry that a mark covers, stored or not."""
 
     @property
     def lane(self) -> str: ...
@@ -92,18 +92,18 @@ class _Body(Protocol):
 
 
 class TrustState(msgspec.Struct, frozen=True):
-    """What gives authority in a store now: what was judged under another one may be outdated."""
+    """What currently grants authority in a store; results under another state may be outdated."""
 
     marks: Marks
     endorsed: frozenset[str]
 
 
 class Marks:
-    """What is trusted in a store, and the key of its own marks.
+    """The trust rules of a store, and the key of its own marks.
 
-    `key` is called once, when the first mark is made or checked; None marks nothing. `is_trusted`:
-    every entry counts as the user's own, but for what was imported. `endorsed` gives the digests of
-    the entries that the user trusts without a mark.
+    `key` is called once, when the first mark is made or checked; None marks nothing. With
+    `is_trusted` every entry counts as the user's own, except imported ones. `endorsed` returns the
+    digests of the entries that the user trusts without a mark.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class Marks:
 
     @property
     def trust_state(self) -> TrustState:
-        """What gives authority now."""
+        """Return the current trust state."""
         return TrustState(self, frozenset() if self.is_trusted else self._endorsed())
 
     def with_marks(self, commit: Commit) -> Commit:
-        """`commit` with marks in what gives authority; what was received stays as it is."""
+        """Return `commit` with marks on entries with authority; imported entries stay unchanged."""
         if not any(_has_authority(write) for write in commit.writes) or self._key is None:
             return commit
         key = self._key
@@ -138,7 +138,7 @@ class Marks:
         return msgspec.structs.replace(commit, writes=writes)
 
     async def mark(self, commit: Commit) -> Commit:
-        """`marked`, in a thread where `commit` is so large that its digest takes a while."""
+        """Run `with_marks`, in a thread if `commit` is so large that its digest takes long."""
         sizes = [len(new.body) for write in commit.writes for new in write.entries]
         if sum(sizes) < _LARGE_BYTES:
             return self.with_marks(commit)
@@ -149,7 +149,7 @@ class Marks:
         return entry.seq in self.own_among((entry,))
 
     def own_among(self, entries: Sequence[Entry]) -> frozenset[int]:
-        """The seqs of those of `entries`, a stretch of one stream, that are the user's own."""
+        """Return the seqs of the user's own entries among `entries`, a range of one stream."""
         if self.is_trusted:
             return frozenset(entry.seq for entry in entries)
         if self._key is None:
@@ -161,7 +161,7 @@ class Marks:
         return frozenset(own)
 
     def endorsements(self, entries: Iterable[Entry]) -> list[str]:
-        """What `endorsed` has to give for `entries` to be trusted."""
+        """Return the digests that `endorsed` must return for `entries` to be trusted."""
         return [] if self._key is None else [endorsement(entry, self._key) for entry in entries]
 
     def _mark_write(self, write: Write, key: bytes) -> Write:
@@ -182,23 +182,23 @@ class Marks:
 
 
 TRUSTED = Marks()
-"""Of a store that a program opened: it brings its own agents, and trusts what is there."""
+"""For a store that a program opened: it brings its own agents and trusts the content."""
 
 
 @runtime_checkable
 class MarkedStore(Protocol):
-    """What a store of perdure's has besides what it promises as a `SessionStore`."""
+    """What perdure's stores have in addition to `SessionStore`."""
 
     marks: Marks
 
 
 def marks_of(store: object) -> Marks:
-    """The marks of `store`; one that has none is trusted."""
+    """Return the marks of `store`; a store without marks is trusted."""
     return store.marks if isinstance(store, MarkedStore) else TRUSTED
 
 
 def endorsement(entry: Entry, key: bytes) -> str:
-    """The digest by which `entry` alone, at its place, is trusted."""
+    """Return the digest by which `entry` alone, at its position, is trusted."""
     return _mac(key, "endorsed", entry.stream, entry.seq, [_mac_fields(entry)]).hex()
 
 
@@ -207,7 +207,7 @@ def _has_authority(write: Write) -> bool:
 
 
 def _covered_seqs(entry: Entry, by_seq: Mapping[int, Entry], key: bytes) -> Iterable[int]:
-    """The seqs that the mark of `entry` covers; none where it has no valid one."""
+    """Return the seqs that the mark of `entry` covers; none without a valid mark."""
     found = _MARK.search(entry.body)
     if found is None or entry.lane != "side":
         return ()
@@ -230,7 +230,7 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 
 
 def _about(entry: Entry | NewEntry) -> str | None:
-    """What an answer answers; other kinds say it in their bodies."""
+    """Return what an answer answers; other kinds state it in their bodies."""
     return str(entry.about) if entry.kind == Answer.kind else None
 
 
@@ -249,7 +249,7 @@ def _mac_fields(entry: _Body) -> tuple[str, str, int, bytes]:
 
 
 def _mac(key: bytes, *told: object, size: int = 0) -> bytes:
-    content = bytearray(size)  # as large as it becomes: growing one takes half as much again
+    content = bytearray(size)  # final size: growing it needs half as much memory again
     msgspec.msgpack.Encoder().encode_into(told, content)
     return hashlib.blake2b(
         content, digest_size=_MARK_BYTES, key=key, person=b"perdure-mark"

@@ -1,8 +1,8 @@
-"""The parts of names and ids by which a list finds the sessions that a query is contained in.
+"""Index parts of names and ids, for lists of the sessions whose name contains a query.
 
-A part is a few characters from some place of a name or an id on, in folded case. A text that is
-contained in a name is the beginning of one of its parts, so the sessions with a query in their name
-are one range of an ordered index. ``session.info.is_found`` decides about each of them.
+A part is a few characters starting at some position of a name or id, case-folded. Any substring of
+a name is the beginning of one of its parts, so the sessions with a query in their name are one
+range of an ordered index. ``session.info.is_found`` checks each of them.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Iterator
 from perdure.session.info import SessionInfo
 
 PART_CHARACTERS = 8
-"""Longer parts leave fewer sessions to read for a long query, and take more space each."""
+"""Longer parts leave fewer sessions to read for a long query, but take more space each."""
 
 MOST_CHARACTERS = 256
-"""A longer name is in no part: its session is read by every query."""
+"""A longer name has no parts: every query reads its session."""
 
 LONG_NAME = b""
 """The part of every session with such a name."""
 
 MOST_SOUGHT = 8
-"""Parts of a query that are looked up; the one that fewest names have is used."""
+"""Number of parts of a query to look up; the rarest is used."""
 
 FEW = 64
-"""Sessions that a query reads at first: those of its part if they are so few, else the newest."""
+"""Number of sessions that a query reads first: those of its part if so few, else the newest."""
 
 GROWTH = 4
-"""How many times more it reads in each further round."""
+"""Growth factor of the number of sessions per round."""
 
 
 def parts_of(info: SessionInfo) -> frozenset[bytes]:
-    """The parts of the session's id and name; none where lists never show it."""
+    """Return the parts of the session's id and name; none if lists never show it."""
     if info.kind != "session" or info.status == "erased":
         return frozenset()
     name = info.name.casefold()
@@ -41,7 +41,7 @@ def parts_of(info: SessionInfo) -> frozenset[bytes]:
 
 
 def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
-    """Whether `parts_of` may differ between two moments of a session. Costs nothing to ask."""
+    """Whether `parts_of` may differ between two states of a session. Cheap."""
     return (
         before.first_text != after.first_text
         or before.title != after.title
@@ -50,9 +50,9 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 
 
 def sought_parts(query: str | None) -> list[bytes]:
-    """What a name or id with `query` in it has a part with each of at its beginning.
+    """Return the prefixes that the parts of any name or id containing `query` must have.
 
-    Empty where `query` leaves nothing out.
+    Empty if `query` excludes nothing.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]
@@ -61,12 +61,12 @@ def sought_parts(query: str | None) -> list[bytes]:
 
 
 def end_of(part: bytes) -> bytes:
-    """Behind every part that begins with `part`."""
+    """Return the end of the range of all parts that begin with `part`."""
     return part + b"\xff"
 
 
 def rounds() -> Iterator[int]:
-    """How many sessions each round of a query reads."""
+    """Yield the number of sessions that each round of a query reads."""
     reach = FEW
     while True:
         yield reach

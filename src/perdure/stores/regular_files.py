@@ -1,8 +1,8 @@
-"""Regular files only: how the files of a folder that may be a stranger's are opened.
+"""Open regular files only, in folders that may be untrusted.
 
-A link leads out of the folder, a pipe is waited for, a device never ends. So a file is opened
-without following a link at its name and without waiting, and what was opened is looked at, not what
-had the name before.
+A link can lead out of the folder, a pipe blocks, and a device never ends. So a file is opened
+without following a link at its name and without blocking, and the check uses the opened file, not
+the name.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
 )
 _ODD = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP})
-"""What opening a link, a pipe, a socket or a folder fails with."""
+"""Errors of opening a link, a pipe, a socket or a folder."""
 
 
 class NotRegular(OSError):
-    """There is no regular file at a path, but a link, a pipe, a device or a folder."""
+    """The path is not a regular file, but a link, a pipe, a device or a folder."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(errno.ELOOP, reason, str(path))
@@ -61,7 +61,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int
 
 
 def open_to_read(path: Path, *, buffering: int = -1) -> BinaryIO:
-    """Open the regular file `path` as `Path.open` does with ``rb``. Raises: NotRegular; OSError."""
+    """Open the regular file `path` like `Path.open` with ``rb``. Raises: NotRegular; OSError."""
     return os.fdopen(open_regular(path), "rb", buffering=buffering)
 
 
@@ -76,17 +76,17 @@ def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
 
 
 def status_of(path: Path) -> os.stat_result:
-    """The status of the regular file `path`. Raises: NotRegular; OSError."""
+    """Return the status of the regular file `path`. Raises: NotRegular; OSError."""
     status = path.lstat()
     _check(path, status)
     return status
 
 
 def check_only_name(path: Path, drafts: Path) -> None:
-    """Refuse a file with other names: they would keep what is erased, and get what is appended.
+    """Reject a file with other hard links: they would keep erased text and receive appended text.
 
-    A second name in the folder `drafts`, where a process died that gave the file its name, goes.
-    Raises: NotRegular; OSError.
+    Removes a second name in the folder `drafts`, left by a process that died while it created the
+    file. Raises: NotRegular; OSError.
     """
     status = status_of(path)
     if status.st_nlink == 1:
@@ -100,7 +100,7 @@ def check_only_name(path: Path, drafts: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse what is no folder of its own, such as a link to one. Raises: NotRegular; OSError."""
+    """Reject anything but a real folder, such as a link to one. Raises: NotRegular; OSError."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise NotRegular(path, f"it is {_kind(status)}, not a folder; remove it")

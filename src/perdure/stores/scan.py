@@ -1,8 +1,8 @@
-"""Searching without an index: each text is looked at, by the rules all backends share.
+"""Search without an index: match each text by the rules that all backends share.
 
-A backend gives the texts that can be found and says which of them are on a branch; what fits, what
-comes first and how it is shown is decided here and in ``session.search``. Backends with an index
-scan what their index does not hold yet.
+A backend yields the searchable texts and says which of them are on a branch; this module and
+``session.search`` match, rank and display them. Backends with an index scan what it does not hold
+yet.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from perdure.session.search.words import terms
 
 
 class Found(NamedTuple):
-    """A text that can be found: an entry's, or with `entry` None the title of a stream.
+    """A searchable text: an entry's, or with `entry` None the title of a stream.
 
-    `position` is that of the entry; titles come before all entries, that of the first stream last
-    among them: they have negative positions.
+    `position` is that of the entry. Titles have negative positions, before all entries; the first
+    stream's title is the last of them.
     """
 
     position: int
@@ -38,30 +38,30 @@ class Found(NamedTuple):
 
     @property
     def target(self) -> EntryId | None:
-        """What has to be on a branch for this to be on it; None: it is on every one."""
+        """The entry that must be on a branch for this text to be on it; None: on every branch."""
         if self.entry is None:
             return None
         return self.entry.id if self.entry.lane == "tree" else self.entry.about
 
 
 Fit = tuple[Found, Candidate]
-"""A text that fits, and what its rank is computed from."""
+"""A matching text, and the values that its rank is computed from."""
 
 
 def found_entry(position: int, entry: Entry) -> Found | None:
-    """What can be found of `entry`; None where that is nothing."""
+    """Return the searchable text of `entry`; None if it has none."""
     what = searchable_of(entry)
     return None if what is None else Found(position, entry.stream, entry.at, entry, what)
 
 
 def found_title(number: int, header: StreamHeader) -> Found | None:
-    """The title of a new stream, the one that has `number` (from 1) by age."""
+    """Return the title of a new stream with `number` (from 1) by age."""
     what = searchable_title(header)
     return None if what is None else Found(-number, header.id, header.created_at, None, what)
 
 
 def fitting(texts: Iterable[Found], query: SearchQuery, sought: Sought) -> Iterator[Fit]:
-    """Those of `texts` that fit, but for the filter on branches."""
+    """Yield the matching `texts`, without the filter on branches."""
     for found in texts:
         if not is_wanted(found, query):
             continue
@@ -77,7 +77,7 @@ def hits_among(
     sought: Sought,
     is_on_branch: Callable[[Found], bool],
 ) -> list[Hit]:
-    """What ``SearchService.search`` promises, given the newest ``MOST_RANKED`` that fit."""
+    """Return the hits of ``SearchService.search``, given the newest ``MOST_RANKED`` matches."""
     hits = (
         hit_of(found, score, sought, is_on_branch=is_on_branch(found))
         for found, score in best_of(fits)
@@ -87,14 +87,14 @@ def hits_among(
 
 
 def best_of(fits: Sequence[Fit]) -> list[tuple[Found, float]]:
-    """The texts with their scores, the best first."""
+    """Return the texts with their scores, best first."""
     texts = {candidate.position: found for found, candidate in fits}
     found = rank([candidate for _, candidate in fits])
     return [(texts[candidate.position], score) for score, candidate in found]
 
 
 def hit_of(found: Found, score: float, sought: Sought, *, is_on_branch: bool) -> Hit:
-    """The hit that `found` is."""
+    """Return `found` as a hit."""
     entry = found.entry
     snippet = snippet_of(found.what.text, sought.phrases)
     return Hit(
@@ -111,7 +111,7 @@ def hit_of(found: Found, score: float, sought: Sought, *, is_on_branch: bool) ->
 
 
 def is_wanted(found: Found, query: SearchQuery) -> bool:
-    """The filters of `query` let `found` through, but for the one on branches."""
+    """Whether `found` passes the filters of `query`, except the one on branches."""
     return (
         (not query.roles or found.what.role in query.roles)
         and (not query.sessions or found.stream in query.sessions)

@@ -1,6 +1,6 @@
-"""Validation of new entries, whatever their place: form, body and contents.
+"""Validation of new entries, independent of position: form, body and contents.
 
-A body must be JSON that its kind can read and may hold no media as bytes. A content must be named
+A body must be JSON that its kind can read and must not hold media as bytes. A content must be named
 by an entry of the same commit.
 """
 
@@ -35,11 +35,11 @@ _json = msgspec.json.Decoder(msgspec.Raw)
 
 
 def checked_body(new: NewEntry) -> Body | None:
-    """The body of an entry of a known kind and version; None for what nobody here can read.
+    """Return the decoded body of a known kind and version; None if this version cannot read it.
 
-    What reads a body as its kind's class reads all of it, so that only the others are read as
-    JSON; it skips over text in unknown fields, which is why that is looked at on its own.
-    Raises: InvalidEntry for what nobody could read again, and for media as bytes.
+    Decoding as the kind's class reads all of the body, so only other bodies are parsed as JSON.
+    Decoding skips text in unknown fields, so that is checked separately.
+    Raises: InvalidEntry for a body that cannot be read back, and for media as bytes.
     """
     if new.kind == OPAQUE:
         return None
@@ -68,7 +68,7 @@ def checked_body(new: NewEntry) -> Body | None:
 
 
 def _plain_message(new: NewEntry) -> Message | None:
-    """The message in `new`, if it is one as most are; None if it has to be looked at closely."""
+    """Fast path: return the message in `new` if ordinary; None if it needs full checks."""
     if new.kind != MESSAGE or new.v != MESSAGE_VERSION or not new.body.isascii():
         return None
     try:
@@ -86,7 +86,7 @@ def _has_no_media(part: Part) -> bool:
 
 
 def _held_inline(entry: Entry) -> str | None:
-    """What no log holds in a message that can be read; None when that is not its fault."""
+    """Return the fault of inline media in a readable message; None if there is none."""
     try:
         message = entry.message
     except CorruptLog:
@@ -95,7 +95,7 @@ def _held_inline(entry: Entry) -> str | None:
 
 
 def _may_hold_media(body: bytes) -> bool:
-    """Whether it is worth to look into the parts of `body`."""
+    """Whether the parts of `body` may hold media."""
     return b"media" in body or b"base64" in body
 
 
@@ -113,7 +113,7 @@ _NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
 def check_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> None:
-    """Refuse contents that none of `entries` names.
+    """Reject contents that none of `entries` names.
 
     Raises: InvalidEntry.
     """
@@ -125,7 +125,7 @@ def check_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> No
 
 
 def named_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> tuple[bytes, ...]:
-    """Those of `contents` that one of `entries` names."""
+    """Return those of `contents` that one of `entries` names."""
     if not contents:
         return ()
     named = names_in(entry.body for entry in entries)
@@ -133,13 +133,13 @@ def named_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> tu
 
 
 def names_in(texts: Iterable[bytes]) -> set[str]:
-    """Return the names of contents that `texts` hold."""
+    """Return the names of contents in `texts`."""
     return {name.decode() for text in texts for name in _NAME.findall(text)}
 
 
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TIMES = range(-(2**53), 2**53)
-"""Whole numbers that every JSON reader keeps exact."""
+"""Integers that every JSON reader represents exactly."""
 
 _VERSIONS = range(1, 2**31)
 
@@ -150,11 +150,11 @@ _WELL_FORMED = frozenset(
     [(MESSAGE, "tree", MESSAGE_VERSION)]
     + [(kind, body.lane, body.version) for kind, body in BODIES.items()]
 )
-"""Kind, lane and version of nearly every entry, which then need no second look."""
+"""Kind, lane and version of nearly every entry, which then need no further check."""
 
 
 def check_form(new: NewEntry) -> None:
-    """Check what an entry says of itself, whatever its body.
+    """Validate the fields of an entry, except its body.
 
     Raises: InvalidEntry.
     """
@@ -183,7 +183,7 @@ def _check_kind(new: NewEntry) -> None:
 
 
 def is_text(text: object) -> bool:
-    """Whether `text` can be a name that is kept: a text that is not empty, and has an encoding."""
+    """Whether `text` can be a stored name: a non-empty, encodable string."""
     try:
         return isinstance(text, str) and bool(text.encode())
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Recomputing a stream from what is stored: hashes, order, parents, leaf, counts.
+"""Recompute a stream from stored data: hashes, order, parents, leaf, counts.
 
-A backend reads its rows in order and hands them to `stream_problems`; each fault is named once, by
-stream and seq. After a fault the check goes on from what is stored, so that one flipped byte
-is one problem and not the whole rest of the log. Pure: nothing is read or changed here.
+A backend reads its rows in order and passes them to `stream_problems`; each fault is reported once,
+by stream and seq. After a fault the check continues from the stored values, so one flipped byte
+is one problem and not the whole rest of the log. Pure: reads and changes nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, StreamState
 
 TOLD_EVERY = 500
-"""Steps of a check from one telling to the next."""
+"""Steps of a check between two progress reports."""
 
 STEP_BYTES = 16 * 1024
-"""Of a content: they take about as long to look at as an entry, which is one step, too."""
+"""Bytes of content per step: about as long to check as an entry, which is also one step."""
 
 _NOT_HERE = ", which it shows, is not here"
 _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 
 
 class StoredEntry(msgspec.Struct, frozen=True):
-    """An entry as it is stored. `salt` None says that body and salt were erased.
+    """A stored entry. `salt` None means that body and salt were erased.
 
     `is_foreign`: another tool wrote it; it has no salt, and its digest is of that tool's line.
     """
@@ -66,13 +66,13 @@ def stream_problems(
     shared_messages: int = 0,
     genesis: bytes | None = None,
 ) -> Iterator[Problem]:
-    """Every fault of one stream that stands at `state`.
+    """Yield every fault of one stream at `state`.
 
     `commits` and `entries` come in order. `sees` answers for entries of other streams, which only
-    a fork has. `origin_hash` is, for a fork, its origin's chain at the fork (`origin_hash_of`),
-    `shared_messages` the messages it took over from there (``admission.Shared``). `genesis` is the
-    hash before the first commit as it is kept: where the stream was erased, its header is no longer
-    whole and does not give it.
+    a fork has. For a fork, `origin_hash` is its origin's chain at the fork (`origin_hash_of`), and
+    `shared_messages` counts the messages inherited from there (``append_rules.ForkOrigin``).
+    `genesis` is the stored hash before the first commit: the header of an erased stream is
+    incomplete and cannot give it.
     """
     stream = state.header.id
     check = _Check(state, sees, shared_messages)
@@ -123,55 +123,55 @@ def _altered_message(commit: StoredCommit) -> str:
 
 
 class _Rows:
-    """Rows in order, taken as far as a seq."""
+    """Rows in order, read up to a seq."""
 
     def __init__(self, rows: Iterable[StoredEntry]) -> None:
         self._rows = iter(rows)
         self._next = next(self._rows, None)
 
     def up_to(self, last: int) -> Iterator[StoredEntry]:
-        """The next rows whose seq is at most `last`."""
+        """Yield the next rows whose seq is at most `last`."""
         while self._next is not None and self._next.entry.seq <= last:
             row, self._next = self._next, next(self._rows, None)
             yield row
 
     def rest(self) -> Iterator[StoredEntry]:
-        """All rows that are left."""
+        """Yield all remaining rows."""
         while self._next is not None:
             row, self._next = self._next, next(self._rows, None)
             yield row
 
 
 def contents_shown(entry: Entry) -> list[str]:
-    """The names of the contents that `entry` shows as media."""
+    """Return the names of the contents that `entry` shows as media."""
     if b"media://" not in entry.body:
         return []
     return [name.decode() for name in _MEDIA.findall(entry.body)]
 
 
 def content_lost(entry: Entry, name: str) -> Problem:
-    """The fault of an entry that shows a content which is not there."""
+    """Return the fault of an entry whose content is missing."""
     return Problem(entry.stream, entry.seq, f"the content {name}{_NOT_HERE}")
 
 
 def is_content_lost(problem: Problem) -> bool:
-    """Whether `problem` is one of `content_lost`: the entry is whole, and no repair gives more."""
+    """Whether `problem` is a `content_lost`: the entry is intact, repair cannot help."""
     return problem.problem.endswith(_NOT_HERE)
 
 
 def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:
-    """The fault of a blob that no longer is what its name says."""
+    """Return the fault of a blob that does not match its name."""
     if blob_hash(content) != digest:
         yield Problem(None, None, f"the content {digest} is damaged")
 
 
 def content_steps(size_bytes: int) -> int:
-    """How many steps of a check a content of that size is."""
+    """Return the number of check steps for a content of that size."""
     return 1 + size_bytes // STEP_BYTES
 
 
 class Steps:
-    """Tells `told` how many of the `total` steps of a check are done; of no steps, nothing."""
+    """Report progress to `told`: done steps of `total`. Reports nothing for 0 steps."""
 
     def __init__(self, told: OnProgress | None, total: int, *, every: int = TOLD_EVERY) -> None:
         self._told = told if total else None
@@ -181,7 +181,7 @@ class Steps:
         self._unsaid = 0
 
     def add(self, steps: int = 1) -> None:
-        """So many more are done; what was added while the check went on is no step."""
+        """Count more steps, never beyond the total: entries may be added during the check."""
         self._done += steps
         self._unsaid += steps
         if self._told is not None and self._unsaid >= self._every and self._done < self._total:
@@ -189,13 +189,13 @@ class Steps:
             self._told(self._done, self._total)
 
     def end(self) -> None:
-        """All of it is done."""
+        """Report completion."""
         if self._told is not None:
             self._told(self._total, self._total)
 
 
 class _Check:
-    """What the entries of a stream add up to, to be compared with what is kept about it."""
+    """Totals over the entries of a stream, compared with the stored values."""
 
     def __init__(self, state: StreamState, sees: Sees, shared_messages: int) -> None:
         fork = state.header.fork
@@ -211,7 +211,7 @@ class _Check:
         self._ranges: list[tuple[int, int]] = []
 
     def entry_problems(self, row: StoredEntry) -> Iterator[Problem]:
-        """The faults of the next entry."""
+        """Yield the faults of the next entry."""
         entry = row.entry
         stream = self._state.header.id
         if entry.seq != self.head + 1:
@@ -230,7 +230,7 @@ class _Check:
         self._count(entry)
 
     def state_problems(self) -> Iterator[Problem]:
-        """What is kept about the stream as a whole and does not follow from its entries."""
+        """Yield the faults of stream values that do not follow from its entries."""
         state = self._state
         for seq in self._erased:
             if not any(first <= seq <= last for first, last in self._ranges):
@@ -272,7 +272,7 @@ class _Check:
 
 
 def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
-    """Where `entry` moves the leaf; where it cannot be read its body is a fault named already."""
+    """Return the target of `entry` that moves the leaf; an unreadable body was reported already."""
     try:
         body = body_of(entry)
     except (CorruptLog, UnsupportedVersion):
@@ -281,10 +281,10 @@ def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
 
 
 def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
-    """What is kept of a stream for lists, where its own entries give `computed` instead.
+    """Return the list fields of a stream that differ from `computed`, its entries' result.
 
-    Counts are looked at by `stream_problems`. Of an erased stream what its info was made of is
-    gone; a fork's is in its origin, too.
+    Omits counts, which `stream_problems` checks. Erased streams lack the sources of their info,
+    and a fork's sources are also in its origin.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
@@ -296,7 +296,7 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
 
 
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
-    """The chain of a stream after the commit that holds entry `head`: what a fork there hashes.
+    """Return the chain of a stream after the commit that holds entry `head`, as a fork hashes it.
 
     `genesis` is the stream's own genesis hash, the answer for head -1. `commits` come in order.
     """

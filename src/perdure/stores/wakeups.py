@@ -1,8 +1,8 @@
-"""Wake-ups after commits: the iterators of ``SessionStore.changes`` and the thread behind them.
+"""Wake-ups after commits: the iterators of ``SessionStore.changes`` and their watcher thread.
 
-A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; the
-others cost it nothing. Commits of this process wake at once. A thread finds those of other
-processes: it looks every 20 ms, less often the longer nothing happens, and only while an iterator
+A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; other
+iterators cost nothing. Commits of this process wake at once. A thread finds commits of other
+processes: it polls every 20 ms, less often the longer nothing happens, and only while an iterator
 waits.
 """
 
@@ -32,7 +32,7 @@ None: any stream may have changed.
 
 
 class Changes:
-    """The wake-ups of ``SessionStore.changes``: one is kept until it is taken."""
+    """The wake-ups of ``SessionStore.changes``; one stays pending until consumed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, group: _Group | None = None) -> None:
         self._loop = loop
@@ -51,15 +51,15 @@ class Changes:
         self._is_due.clear()
 
     def wake(self) -> None:
-        """Continue the waiter, as there may have been a commit. Called on any thread."""
+        """Wake the waiter, because there may be a commit. Thread-safe."""
         if _current_loop() is self._loop:
             self._is_due.set()
             return
-        with suppress(RuntimeError):  # the loop was closed: nothing waits any more
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self._loop.call_soon_threadsafe(self._is_due.set)
 
     def end(self) -> None:
-        """End the waiting. Called on any thread."""
+        """End the iterator. Thread-safe."""
         self._has_ended = True
         self.wake()
 
@@ -74,7 +74,7 @@ def _current_loop() -> asyncio.AbstractEventLoop | None:
 async def change(changes: AsyncIterator[None], address: str) -> None:
     """Wait for the next of the `changes` of the store at `address`.
 
-    Raises: StoreUnavailable when it was closed.
+    Raises: StoreUnavailable if it was closed.
     """
     try:
         await anext(changes)
@@ -90,9 +90,9 @@ class _Group:
 
 
 class Watches:
-    """The iterators that wait, by namespace and stream; a stream of None is the whole namespace.
+    """The waiting iterators, by namespace and stream; a stream of None is the whole namespace.
 
-    Every method may be called on any thread, but `add` on that of a loop.
+    All methods are thread-safe, except `add`, which needs the thread of a loop.
     """
 
     def __init__(self) -> None:
@@ -147,9 +147,9 @@ class Watches:
 
 
 class Watcher:
-    """Wakes iterators after commits of this process and of others.
+    """Wake iterators after commits of this process and of others.
 
-    `looking` is entered on the thread, again after each error, and gives the function that looks.
+    The thread enters `looking`, again after each error, to get the function that polls.
     """
 
     def __init__(self, looking: Callable[[], AbstractContextManager[Look]]) -> None:
@@ -162,7 +162,7 @@ class Watcher:
     def watch(self, namespace: str, stream: StreamId | None = None) -> Changes:
         """Return a new iterator over the commits to `stream`; None: to any of the namespace.
 
-        It sees every commit from now on. Called on a loop's thread.
+        It sees every commit from now on. Call it on a loop's thread.
         """
         with self._lock:
             changes = self._watches.add(namespace, stream)
@@ -172,28 +172,28 @@ class Watcher:
                 )
                 self._thread.start()
             else:
-                # The thread may have looked just before another process's commit that is already
-                # over: better one wake-up for nothing than one too few.
+                # The thread may have polled just before a commit of another process that has ended
+                # by now: a spurious wake-up is better than a missed one.
                 changes.wake()
         return changes
 
     def wake(self, places: Iterable[Place]) -> None:
-        """Wake after a commit of this process to `places`. Called on any thread."""
-        if self._thread is not None:  # without a thread nothing waits; a new watch looks first
+        """Wake after a commit of this process to `places`. Thread-safe."""
+        if self._thread is not None:  # without a thread nothing waits; a new watch polls first
             self._watches.wake(places)
 
     def wake_all(self) -> None:
-        """Wake every iterator: any stream may have changed. Called on any thread."""
-        with self._lock:  # a watch that is beginning gets its iterator first
+        """Wake every iterator: any stream may have changed. Thread-safe."""
+        with self._lock:  # an iterator being added is registered first
             if self._thread is not None:
                 self._watches.wake_all()
 
     def end(self) -> None:
-        """End every iterator. Called on any thread."""
+        """End every iterator. Thread-safe."""
         self._watches.end()
 
     def close(self) -> None:
-        """Stop looking. Blocks until the thread has ended."""
+        """Stop polling. Blocks until the thread has ended."""
         self._stop.set()
         thread = self._thread
         if thread is not None:
@@ -207,12 +207,12 @@ class Watcher:
                 with self._looking() as look:
                     self._poll_with(look)
                 return
-            except StoreError:  # looked again: a watch must not end unnoticed
+            except StoreError:  # retried: a watch must not end silently
                 self._stop.wait(POLL_S[1])
 
     def _poll_with(self, look: Look) -> None:
         look(0.0)
-        self.wake_all()  # for what happened between `watch` and the first look
+        self.wake_all()  # for commits between `watch` and the first poll
         wait_s = POLL_S[0]
         while not self._stop.wait(wait_s):
             if self._is_idle():
@@ -228,7 +228,7 @@ class Watcher:
             wait_s = POLL_S[0]
 
     def _is_idle(self) -> bool:
-        """Nothing waits any more: the thread ends, and the next watch starts another."""
+        """Whether nothing waits: the thread then ends, and the next watch starts another."""
         with self._lock:
             if self._watches:
                 return False
