@@ -36,7 +36,7 @@ def blocks(message: Any) -> list[str]:
     return [block["type"] for block in message["content"]]
 
 
-async def test_a_request_is_what_the_protocol_says(wire: Wire) -> None:
+async def test_request_matches_protocol(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -78,7 +78,7 @@ async def test_a_request_is_what_the_protocol_says(wire: Wire) -> None:
     ]
 
 
-async def test_the_beginning_of_a_conversation_is_cached(wire: Wire) -> None:
+async def test_conversation_prefix_is_cached(wire: Wire) -> None:
     await wire.answer()
     assert wire.body["cache_control"]["type"] == "ephemeral"
 
@@ -112,7 +112,7 @@ async def test_pictures_and_documents_are_sent_as_blocks(wire: Wire) -> None:
         ("off", None, None),
     ],
 )
-async def test_a_level_is_a_budget_that_leaves_room_for_the_answer(
+async def test_thinking_budget_leaves_room_for_answer(
     wire: Wire, level: ThinkingLevel, limit: int | None, budget: int | None
 ) -> None:
     await wire.says(YES, wire.request(level=level, limit=limit))
@@ -122,7 +122,7 @@ async def test_a_level_is_a_budget_that_leaves_room_for_the_answer(
 
 
 @pytest.mark.parametrize(("level", "effort"), [("low", "low"), ("high", "high"), ("max", "max")])
-async def test_a_level_is_an_effort_where_the_model_decides_itself(
+async def test_thinking_level_becomes_effort_on_adaptive_models(
     wire: Wire, level: ThinkingLevel, effort: str
 ) -> None:
     request = ModelRequest(ADAPTIVE, HELLO, thinking_level=level, temperature=0.2)
@@ -132,7 +132,7 @@ async def test_a_level_is_an_effort_where_the_model_decides_itself(
     assert "temperature" not in wire.body
 
 
-async def test_the_thinking_of_an_open_round_goes_back_with_its_signature(wire: Wire) -> None:
+async def test_thinking_of_open_round_is_sent_with_signature(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     await wire.says(
         YES, wire.request(*HELLO, message, tool_result("toolu_1", "content"), level="high")
@@ -148,12 +148,12 @@ async def test_the_thinking_of_an_open_round_goes_back_with_its_signature(wire: 
     assert wire.server.refused == []
 
 
-async def test_the_message_itself_holds_no_signature(wire: Wire) -> None:
+async def test_message_itself_holds_no_signature(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     assert signature_of("I must read.") not in repr(message)
 
 
-async def test_a_resumed_round_is_sent_without_thinking(wire: Wire) -> None:
+async def test_resumed_round_is_sent_without_thinking(wire: Wire) -> None:
     message = assistant("Reading.", tool_call("toolu_9", "read_file"), model=MODEL)
     request = wire.request(*HELLO, message, tool_result("toolu_9", "content"), level="high")
     await wire.says(YES, request)
@@ -165,7 +165,7 @@ async def test_a_resumed_round_is_sent_without_thinking(wire: Wire) -> None:
     assert wire.server.refused == []
 
 
-async def test_redacted_thinking_goes_back_as_it_came(wire: Wire) -> None:
+async def test_redacted_thinking_is_sent_back_unchanged(wire: Wire) -> None:
     start, ping, *rest = events(Plan(calls=CALL.calls))
     shifted = [{**e, "index": e["index"] + 1} if "index" in e else e for e in rest]
     hidden: list[Chunk] = [
@@ -190,12 +190,12 @@ async def test_redacted_thinking_goes_back_as_it_came(wire: Wire) -> None:
 # Answers -----------------------------------------------------------------------------------------
 
 
-async def test_what_was_read_from_and_written_to_the_cache_is_told_apart(wire: Wire) -> None:
+async def test_cache_reads_and_writes_are_counted_separately(wire: Wire) -> None:
     usage = Usage(10, 7, cache_read_tokens=3_000, cache_write_tokens=500)
     assert (await wire.says(events(Plan(text="x", usage=usage)))).usage == usage
 
 
-async def test_at_its_own_address_the_price_is_known() -> None:
+async def test_price_is_known_at_official_address() -> None:
     async with anthropic_server() as server:
         client = AnthropicMessages(base_url=server.url, api_key=KEY)
         # Only the address says whose prices apply; the price list is asked with Anthropic's.
@@ -220,7 +220,7 @@ async def test_at_its_own_address_the_price_is_known() -> None:
         ("a_reason_of_the_future", "stop"),
     ],
 )
-async def test_every_reason_for_the_end_is_an_end(wire: Wire, reason: str, expected: str) -> None:
+async def test_every_finish_reason_is_mapped(wire: Wire, reason: str, expected: str) -> None:
     ended = [
         {**event, "delta": {"stop_reason": reason, "stop_sequence": None}}
         if event["type"] == "message_delta"
@@ -233,20 +233,20 @@ async def test_every_reason_for_the_end_is_an_end(wire: Wire, reason: str, expec
 # Errors ------------------------------------------------------------------------------------------
 
 
-async def test_an_overflow_comes_with_its_numbers(wire: Wire) -> None:
+async def test_context_overflow_reports_its_numbers(wire: Wire) -> None:
     said = "prompt is too long: 210000 tokens > 200000 maximum"
     error = await wire.failure(failing(400, said))
     assert isinstance(error, ContextOverflow)
     assert (error.used_tokens, error.limit_tokens) == (210_000, 200_000)
 
 
-async def test_the_wait_that_is_asked_for_is_passed_on(wire: Wire) -> None:
+async def test_retry_delay_of_server_is_passed_on(wire: Wire) -> None:
     error = await wire.failure(failing(429, "slow down", retry_after="12"))
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == 12
 
 
-async def test_an_empty_account_is_a_refusal(wire: Wire) -> None:
+async def test_exhausted_credit_raises_refusal(wire: Wire) -> None:
     error = await wire.failure(failing(400, "Your credit balance is too low to use the API."))
     assert isinstance(error, ModelRefused)
 

@@ -37,7 +37,7 @@ def calls_of(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part for part in content["parts"] if "functionCall" in part]
 
 
-async def test_a_request_is_what_the_protocol_says(wire: Wire) -> None:
+async def test_request_matches_protocol(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -91,7 +91,7 @@ async def test_pictures_and_documents_are_sent_inline(wire: Wire) -> None:
         ("gemini-2.5-flash", "medium", {"include_thoughts": True, "thinking_budget": 8_192}),
     ],
 )
-async def test_a_level_is_a_level_or_a_budget(
+async def test_thinking_level_becomes_level_or_budget(
     wire: Wire, model: str, level: ThinkingLevel, expected: dict[str, object]
 ) -> None:
     await wire.says(YES, ModelRequest(f"google:{model}", HELLO, thinking_level=level))
@@ -99,7 +99,7 @@ async def test_a_level_is_a_level_or_a_budget(
     assert wire.server.refused == []
 
 
-async def test_the_signature_of_an_open_round_goes_back_with_its_call(wire: Wire) -> None:
+async def test_signature_of_open_round_is_sent_with_its_call(wire: Wire) -> None:
     message = await wire.says(events(CALLS))
     assert signature_of("read_file") not in repr(message)
     rounds = (*HELLO, message, tool_result("c1", "1"), tool_result("c2", "2"))
@@ -112,7 +112,7 @@ async def test_the_signature_of_an_open_round_goes_back_with_its_call(wire: Wire
     assert wire.server.refused == []
 
 
-async def test_a_resumed_round_is_sent_with_the_stand_in(wire: Wire) -> None:
+async def test_resumed_round_is_sent_with_placeholder_signature(wire: Wire) -> None:
     message = assistant(tool_call("c9", "read_file"), model=MODEL)
     await wire.says(YES, wire.request(*HELLO, message, tool_result("c9", "1")))
     (call,) = calls_of(wire.body["contents"][1])
@@ -120,7 +120,7 @@ async def test_a_resumed_round_is_sent_with_the_stand_in(wire: Wire) -> None:
     assert wire.server.refused == []
 
 
-async def test_thoughts_count_as_output_and_the_cache_apart(wire: Wire) -> None:
+async def test_thoughts_count_as_output_and_cache_separately(wire: Wire) -> None:
     usage = Usage(10, 40, cache_read_tokens=3_000)
     assert (await wire.says(events(Plan(text="x", usage=usage)))).usage == usage
 
@@ -134,18 +134,18 @@ async def test_thoughts_count_as_output_and_the_cache_apart(wire: Wire) -> None:
         ("PROHIBITED_CONTENT", "content_filter"),
     ],
 )
-async def test_every_reason_for_the_end_is_an_end(wire: Wire, reason: str, expected: str) -> None:
+async def test_every_finish_reason_is_mapped(wire: Wire, reason: str, expected: str) -> None:
     *chunks, end = events(Plan(text="x"))
     ended = {**end, "candidates": [{**end["candidates"][0], "finishReason": reason}]}
     assert (await wire.says([*chunks, ended])).stop_reason == expected
 
 
-async def test_a_prompt_that_is_blocked_is_a_content_filter(wire: Wire) -> None:
+async def test_blocked_prompt_stops_with_content_filter(wire: Wire) -> None:
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m", "responseId": "r"}
     assert (await wire.says([blocked])).stop_reason == "content_filter"
 
 
-async def test_a_call_that_the_model_got_wrong_is_worth_another_try(wire: Wire) -> None:
+async def test_malformed_call_of_model_is_retryable(wire: Wire) -> None:
     *chunks, end = events(Plan(text="x"))
     ended = {
         **end,
@@ -155,14 +155,14 @@ async def test_a_call_that_the_model_got_wrong_is_worth_another_try(wire: Wire) 
         await wire.says([*chunks, ended])
 
 
-async def test_an_overflow_comes_with_its_numbers(wire: Wire) -> None:
+async def test_context_overflow_reports_its_numbers(wire: Wire) -> None:
     said = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
     error = await wire.failure(failing(400, said))
     assert isinstance(error, ContextOverflow)
     assert (error.used_tokens, error.limit_tokens) == (1_200_000, 1_048_576)
 
 
-async def test_the_wait_that_is_asked_for_in_the_details_is_passed_on(wire: Wire) -> None:
+async def test_retry_delay_in_error_details_is_passed_on(wire: Wire) -> None:
     body = (
         b'{"error": {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED",'
         b' "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo",'

@@ -80,7 +80,7 @@ def closing(client: ModelClient, request: ModelRequest) -> aclosing[Any]:
     return aclosing(cast("Any", client.stream(request)))
 
 
-async def test_text_comes_in_pieces_that_make_the_whole(backend: Backend) -> None:
+async def test_text_deltas_concatenate_to_full_text(backend: Backend) -> None:
     text = "The quick brown fox.\n\n  Jumps — over 12 lazy dogs.\n"
     got = await deltas(backend, Plan(text=text))
     texts = [delta.text for delta in got if isinstance(delta, TextDelta)]
@@ -88,12 +88,12 @@ async def test_text_comes_in_pieces_that_make_the_whole(backend: Backend) -> Non
     assert "".join(texts) == text
 
 
-async def test_the_last_delta_and_no_other_is_the_end(backend: Backend) -> None:
+async def test_only_last_delta_is_the_end(backend: Backend) -> None:
     got = await deltas(backend, Plan(text="yes"))
     assert [isinstance(delta, StreamEnd) for delta in got] == [False] * (len(got) - 1) + [True]
 
 
-async def test_nothing_is_sent_before_the_first_delta_is_asked_for(backend: Backend) -> None:
+async def test_request_is_not_sent_before_first_delta_is_read(backend: Backend) -> None:
     stream = backend.client(Plan(text="yes")).stream(request_of(backend))
     await asyncio.sleep(0)
     assert backend.calls == 0
@@ -102,7 +102,7 @@ async def test_nothing_is_sent_before_the_first_delta_is_asked_for(backend: Back
     await cast("Any", stream).aclose()
 
 
-async def test_reasoning_stands_apart_from_the_text_and_before_it(backend: Backend) -> None:
+async def test_reasoning_comes_before_and_separate_from_text(backend: Backend) -> None:
     got = await deltas(backend, Plan(text="42", thinking="Six times seven is what?"))
     thoughts = [delta.text for delta in got if isinstance(delta, ThinkingDelta)]
     assert "".join(thoughts) == "Six times seven is what?"
@@ -121,7 +121,7 @@ async def test_parallel_calls_arrive_whole_and_in_order(backend: Backend) -> Non
     assert message.stop_reason == "tool_calls"
 
 
-async def test_a_call_is_introduced_before_its_arguments(backend: Backend) -> None:
+async def test_call_start_comes_before_its_arguments(backend: Backend) -> None:
     calls = (("call_a", "read_file", {"path": "x" * 40}), ("call_b", "read_file", {"path": "y"}))
     got = await deltas(backend, Plan(calls=calls))
     by_index: dict[int, list[ToolCallDelta]] = {}
@@ -141,7 +141,7 @@ async def test_any_text_survives(backend: Backend, text: str) -> None:
     assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
 
 
-async def test_usage_is_reported_in_classes_that_do_not_overlap(backend: Backend) -> None:
+async def test_usage_classes_do_not_overlap(backend: Backend) -> None:
     message = await answer(backend, Plan(text="yes"))
     assert message.usage is not None
     assert (message.usage.input_tokens, message.usage.cache_read_tokens) == (100, 30)
@@ -149,20 +149,18 @@ async def test_usage_is_reported_in_classes_that_do_not_overlap(backend: Backend
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
-async def test_the_reason_for_the_end_is_told(backend: Backend, reason: StopReason) -> None:
+async def test_finish_reason_is_reported(backend: Backend, reason: StopReason) -> None:
     message = await answer(backend, Plan(text="as far as I", stop_reason=reason))
     assert message.stop_reason == reason
 
 
-async def test_an_empty_answer_is_an_answer(backend: Backend) -> None:
+async def test_empty_answer_is_valid(backend: Backend) -> None:
     message = await answer(backend, Plan())
     assert (message.parts, message.stop_reason) == ((), "stop")
 
 
 @pytest.mark.parametrize("code", ERRORS)
-async def test_an_error_is_of_its_class_before_the_answer(
-    backend: Backend, code: ErrorCode
-) -> None:
+async def test_error_before_answer_has_its_class(backend: Backend, code: ErrorCode) -> None:
     with pytest.raises(ModelError) as raised:
         await deltas(backend, Plan(text="never", error=code))
     assert isinstance(raised.value, ERRORS[code])
@@ -170,9 +168,7 @@ async def test_an_error_is_of_its_class_before_the_answer(
 
 
 @pytest.mark.parametrize("code", ERRORS)
-async def test_an_error_in_mid_answer_leaves_what_came_before(
-    backend: Backend, code: ErrorCode
-) -> None:
+async def test_error_during_answer_keeps_received_part(backend: Backend, code: ErrorCode) -> None:
     builder = AnswerBuilder(backend.model)
     client = backend.client(Plan(text="the beginning of", error=code, after_words=True))
     with pytest.raises(ERRORS[code]):
@@ -180,28 +176,28 @@ async def test_an_error_in_mid_answer_leaves_what_came_before(
     assert builder.partial().text == "the beginning of"
 
 
-async def test_a_rate_limit_says_when_to_come_back(backend: Backend) -> None:
+async def test_rate_limit_reports_retry_delay(backend: Backend) -> None:
     with pytest.raises(RateLimited) as raised:
         await deltas(backend, Plan(error="rate_limited", retry_after_s=7))
     assert raised.value.retry_after_s == 7
 
 
 @pytest.mark.parametrize("code", ERRORS)
-async def test_an_error_is_one_line_without_a_key(backend: Backend, code: ErrorCode) -> None:
+async def test_error_is_one_line_without_a_key(backend: Backend, code: ErrorCode) -> None:
     with pytest.raises(ModelError) as raised:
         await deltas(backend, Plan(error=code))
     assert "\n" not in str(raised.value)
     assert SECRET not in str(raised.value)
 
 
-async def test_a_failed_call_was_made_once(backend: Backend) -> None:
+async def test_failed_call_was_made_once(backend: Backend) -> None:
     before = backend.calls
     with pytest.raises(ModelUnavailable):
         await deltas(backend, Plan(error="model_unavailable"))
     assert backend.calls <= before + 1
 
 
-async def test_a_stream_that_breaks_off_is_unavailability(backend: Backend) -> None:
+async def test_truncated_stream_is_unavailable(backend: Backend) -> None:
     builder = AnswerBuilder(backend.model)
     client = backend.client(Plan(text="half an ans", ends="cut"))
     with pytest.raises(ModelUnavailable):
@@ -209,7 +205,7 @@ async def test_a_stream_that_breaks_off_is_unavailability(backend: Backend) -> N
     assert builder.partial().text == "half an ans"
 
 
-async def test_cancelling_the_task_ends_the_call_at_once(backend: Backend) -> None:
+async def test_cancelling_task_ends_call_immediately(backend: Backend) -> None:
     started = asyncio.Event()
     client = backend.client(Plan(text="and then", ends="hang"))
 
@@ -226,14 +222,14 @@ async def test_cancelling_the_task_ends_the_call_at_once(backend: Backend) -> No
     await backend.all_ended()
 
 
-async def test_closing_the_stream_ends_the_call_at_once(backend: Backend) -> None:
+async def test_closing_stream_ends_call_immediately(backend: Backend) -> None:
     client = backend.client(Plan(text="and then", ends="hang"))
     async with closing(client, request_of(backend)) as stream:
         await anext(stream)
     await backend.all_ended()
 
 
-async def test_a_client_serves_on_after_failures_and_cancelled_calls(backend: Backend) -> None:
+async def test_client_works_after_failures_and_cancelled_calls(backend: Backend) -> None:
     with pytest.raises(ModelError):
         await deltas(backend, Plan(error="model_unavailable"))
     async with closing(backend.client(Plan(text="a", ends="hang")), request_of(backend)) as stream:
@@ -241,20 +237,20 @@ async def test_a_client_serves_on_after_failures_and_cancelled_calls(backend: Ba
     assert (await answer(backend, Plan(text="still here"))).text == "still here"
 
 
-async def test_one_client_serves_many_calls_at_once(backend: Backend) -> None:
+async def test_one_client_serves_concurrent_calls(backend: Backend) -> None:
     plan = Plan(text="the same answer for everybody " * 5)
     answers = await asyncio.gather(*(answer(backend, plan) for _ in range(10)))
     assert {message.text for message in answers} == {plan.text}
 
 
 @pytest.mark.full_only
-async def test_an_answer_of_five_megabytes_arrives(backend: Backend) -> None:
+async def test_answer_of_five_megabytes_arrives(backend: Backend) -> None:
     text = "0123456789abcde\n" * (5_000_000 // 16)
     message = await answer(backend, Plan(text=text, chunk_chars=20_000))
     assert message.text == text
 
 
-async def test_a_conversation_with_tools_is_accepted(backend: Backend) -> None:
+async def test_conversation_with_tools_is_accepted(backend: Backend) -> None:
     message = await answer(
         backend,
         Plan(text="It says 1 and 2."),
@@ -271,7 +267,7 @@ async def test_a_conversation_with_tools_is_accepted(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("model", ["", ":", "x", "nobody:nothing", "openai:é\x00" * 20])
-async def test_what_is_known_of_a_model_can_always_be_asked(backend: Backend, model: str) -> None:
+async def test_model_facts_are_always_available(backend: Backend, model: str) -> None:
     info = backend.client(Plan()).info(model)
     assert info.model == model
     assert backend.calls == 0

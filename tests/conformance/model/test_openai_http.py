@@ -95,7 +95,7 @@ async def wire() -> AsyncIterator[Wire]:
 # What is sent ------------------------------------------------------------------------------------
 
 
-async def test_a_request_is_what_the_protocol_says(wire: Wire) -> None:
+async def test_request_matches_protocol(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -175,14 +175,14 @@ async def test_images_are_sent_as_data_urls(wire: Wire) -> None:
     ]
 
 
-async def test_the_server_of_the_tests_refuses_what_openai_refuses(wire: Wire) -> None:
+async def test_test_server_rejects_same_requests_as_openai(wire: Wire) -> None:
     request = ModelRequest(MODEL, (user("x"), assistant(tool_call("c1", "t")), user("y")))
     with pytest.raises(ModelRefused, match="tool call c1 is not answered"):
         await wire.answer(request)
     assert len(wire.server.refused) == 1
 
 
-async def test_arguments_that_were_no_json_go_back_as_an_object(wire: Wire) -> None:
+async def test_invalid_json_arguments_are_sent_as_object(wire: Wire) -> None:
     wire.server.will(answering(ServerAnswer(calls=(("c1", "read_file", '{"path": '),))))
     message = await wire.answer()
     (call,) = message.tool_calls
@@ -192,7 +192,7 @@ async def test_arguments_that_were_no_json_go_back_as_an_object(wire: Wire) -> N
     assert wire.server.refused == []
 
 
-async def test_reasoning_goes_back_in_the_field_it_came_in_while_the_turn_goes_on(
+async def test_reasoning_of_open_turn_is_sent_in_original_field(
     wire: Wire,
 ) -> None:
     thought = ServerAnswer(
@@ -209,7 +209,7 @@ async def test_reasoning_goes_back_in_the_field_it_came_in_while_the_turn_goes_o
     assert "reasoning" not in wire.body["messages"][1]
 
 
-async def test_a_resumed_process_leaves_the_reasoning_of_the_open_round_out(wire: Wire) -> None:
+async def test_resumed_process_omits_reasoning_of_open_round(wire: Wire) -> None:
     rounds = (
         *HELLO,
         assistant(ThinkingPart("I must."), tool_call("c1", "read_file"), model=MODEL),
@@ -224,31 +224,31 @@ async def test_a_resumed_process_leaves_the_reasoning_of_the_open_round_out(wire
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
-async def test_a_failed_call_is_not_repeated_behind_our_back(wire: Wire, status: int) -> None:
+async def test_failed_call_is_not_retried_by_client_library(wire: Wire, status: int) -> None:
     await wire.failure(failing(status, "no", retry_after="0"))
     assert len(wire.server.requests) == 1
 
 
-async def test_the_wait_that_is_asked_for_is_passed_on(wire: Wire) -> None:
+async def test_retry_delay_of_server_is_passed_on(wire: Wire) -> None:
     error = await wire.failure(failing(429, "slow down", retry_after="12"))
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == 12
 
 
-async def test_a_wait_may_be_a_broken_number(wire: Wire) -> None:
+async def test_retry_delay_may_be_invalid_number(wire: Wire) -> None:
     error = await wire.failure(failing(429, "slow down", retry_after="2.5"))
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == 2.5
 
 
-async def test_an_overflow_comes_with_its_numbers(wire: Wire) -> None:
+async def test_context_overflow_reports_its_numbers(wire: Wire) -> None:
     said = "This model's maximum context length is 8192 tokens; you sent 9001 tokens."
     error = await wire.failure(failing(400, said, code="context_length_exceeded"))
     assert isinstance(error, ContextOverflow)
     assert (error.used_tokens, error.limit_tokens) == (9001, 8192)
 
 
-async def test_a_key_that_the_server_quotes_is_not_repeated(wire: Wire) -> None:
+async def test_api_key_quoted_by_server_is_redacted(wire: Wire) -> None:
     error = await wire.failure(failing(401, f"Incorrect API key provided: {KEY}"))
     assert isinstance(error, ModelRefused)
     assert error.status == 401
@@ -267,21 +267,21 @@ async def test_a_key_that_the_server_quotes_is_not_repeated(wire: Wire) -> None:
         sending({"choices": [{"delta": {"tool_calls": "x"}}]}),
     ],
 )
-async def test_what_is_no_answer_is_malformed(wire: Wire, handler: Handler) -> None:
+async def test_non_answer_is_malformed(wire: Wire, handler: Handler) -> None:
     assert isinstance(await wire.failure(handler), MalformedResponse)
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-async def test_an_answer_without_its_end_was_cut_off(wire: Wire, is_ended: bool) -> None:
+async def test_answer_without_end_is_truncated(wire: Wire, is_ended: bool) -> None:
     handler = sending(*ANSWER.chunks()[:2], is_ended=is_ended)
     assert isinstance(await wire.failure(handler), ModelUnavailable)
 
 
-async def test_a_server_that_hangs_up_before_it_says_a_word_is_unavailable(wire: Wire) -> None:
+async def test_disconnect_before_answer_is_unavailable(wire: Wire) -> None:
     assert isinstance(await wire.failure(breaking_off([])), ModelUnavailable)
 
 
-async def test_a_server_that_hangs_up_after_the_last_word_has_answered(wire: Wire) -> None:
+async def test_disconnect_after_complete_answer_is_no_error(wire: Wire) -> None:
     with_usage, without = ANSWER.chunks(), ANSWER.chunks()[:-1]
     wire.server.will(breaking_off(with_usage), breaking_off(without))
     assert (await wire.answer()).usage == Usage(12, 5)
@@ -289,18 +289,18 @@ async def test_a_server_that_hangs_up_after_the_last_word_has_answered(wire: Wir
     assert (message.text, message.stop_reason, message.usage) == (ANSWER.text, "stop", None)
 
 
-async def test_usage_that_is_not_reported_is_unknown_and_not_zero(wire: Wire) -> None:
+async def test_unreported_usage_is_unknown_not_zero(wire: Wire) -> None:
     wire.server.will(answering(ServerAnswer(text="x", usage=None)))
     assert (await wire.answer()).usage is None
 
 
-async def test_a_server_of_ones_own_costs_nothing_that_we_know(wire: Wire) -> None:
+async def test_price_of_custom_server_is_unknown(wire: Wire) -> None:
     usage = (await wire.answer()).usage
     assert usage is not None
     assert usage.cost_microcents is None
 
 
-async def test_an_unknown_reason_for_the_end_is_an_end(wire: Wire) -> None:
+async def test_unknown_finish_reason_ends_answer(wire: Wire) -> None:
     wire.server.will(answering(ServerAnswer(text="x", finish_reason="eos")))
     assert (await wire.answer()).stop_reason == "stop"
 
@@ -315,20 +315,20 @@ async def test_reasoning_between_tags_is_reasoning(wire: Wire) -> None:
     assert message.text in text
 
 
-async def test_a_refusal_is_told_in_the_models_words(wire: Wire) -> None:
+async def test_refusal_keeps_text_of_model(wire: Wire) -> None:
     refusal = {"choices": [{"index": 0, "delta": {"refusal": "I will not."}}]}
     wire.server.will(sending(refusal, *ServerAnswer().chunks()[1:], "[DONE]"))
     message = await wire.answer()
     assert (message.text, message.stop_reason) == ("I will not.", "content_filter")
 
 
-async def test_an_emoji_in_two_chunks_is_one_emoji(wire: Wire) -> None:
+async def test_emoji_in_two_chunks_is_one_emoji(wire: Wire) -> None:
     halves = [_content("a fox: \ud83e"), _content("\udd8a!")]
     wire.server.will(sending(*halves, *ANSWER.chunks()[-2:], "[DONE]"))
     assert (await wire.answer()).text == "a fox: 🦊!"
 
 
-async def test_a_call_without_id_or_arguments_is_a_call(wire: Wire) -> None:
+async def test_call_without_id_or_arguments_is_a_call(wire: Wire) -> None:
     call = {"index": 0, "type": "function", "function": {"name": "list", "arguments": ""}}
     chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
     wire.server.will(sending(chunk, *ServerAnswer().chunks()[1:], "[DONE]"))
@@ -341,7 +341,7 @@ async def test_a_call_without_id_or_arguments_is_a_call(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp", "lmstudio"])
-async def test_a_local_server_gets_what_it_can_take(provider: str) -> None:
+async def test_local_server_gets_only_supported_fields(provider: str) -> None:
     async with openai_server() as server:
         client = OpenAICompatible(base_url=server.url, provider=provider)
         thought = ServerAnswer(thinking="I must.", calls=(("c1", "read_file", "{}"),))
@@ -372,7 +372,7 @@ async def test_a_local_server_gets_what_it_can_take(provider: str) -> None:
 
 
 @pytest.mark.parametrize("words", [0, 2])
-async def test_a_server_that_falls_silent_is_given_up(words: int) -> None:
+async def test_silent_server_times_out(words: int) -> None:
     async with openai_server() as server:
         server.will(hanging(ANSWER.chunks()[:words]))
         builder = AnswerBuilder(MODEL)
@@ -386,7 +386,7 @@ async def test_a_server_that_falls_silent_is_given_up(words: int) -> None:
         assert builder.partial().text == ANSWER.text[: 7 if words else 0]
 
 
-async def test_a_server_that_is_slow_but_never_silent_is_waited_for() -> None:
+async def test_slow_server_is_waited_for() -> None:
     async with openai_server() as server:
         # Together the pauses are longer than the silence that is allowed.
         client = OpenAICompatible(base_url=server.url, stream_idle_timeout_s=1.5)
@@ -395,7 +395,7 @@ async def test_a_server_that_is_slow_but_never_silent_is_waited_for() -> None:
         await client.aclose()
 
 
-async def test_nobody_listening_is_unavailability_that_names_the_address() -> None:
+async def test_refused_connection_is_unavailable_and_names_address() -> None:
     with reserved_port() as port:
         url = f"http://127.0.0.1:{port}/v1"
         client = OpenAICompatible(base_url=url)
@@ -404,7 +404,7 @@ async def test_nobody_listening_is_unavailability_that_names_the_address() -> No
         await client.aclose()
 
 
-async def test_a_cancelled_call_is_cancelled_and_no_error(wire: Wire) -> None:
+async def test_cancelled_call_raises_cancelled_error(wire: Wire) -> None:
     wire.server.will(hanging())
     task = asyncio.create_task(wire.answer())
     async with asyncio.timeout(60):

@@ -102,7 +102,7 @@ STATUSES: dict[int, type[ModelError]] = {
 }
 
 
-async def test_the_status_decides_and_each_call_is_made_once(backend: HttpBackend) -> None:
+async def test_status_decides_error_and_call_is_made_once(backend: HttpBackend) -> None:
     for count, (status, expected) in enumerate(STATUSES.items(), start=1):
         error = await failure(backend, failing(status, "so it is", retry_after="0"))
         assert (status, type(error)) == (status, expected)
@@ -110,7 +110,7 @@ async def test_the_status_decides_and_each_call_is_made_once(backend: HttpBacken
         assert len(backend.server.requests) == count
 
 
-async def test_an_error_that_is_a_page_of_a_proxy_is_one_line(backend: HttpBackend) -> None:
+async def test_html_error_page_becomes_one_line(backend: HttpBackend) -> None:
     page = b"<html>\n<h1>502 Bad Gateway</h1>\n" + b"<p>nginx</p>\n" * 5_000
     error = await failure(backend, failing(502, body=page))
     assert isinstance(error, ModelUnavailable)
@@ -118,7 +118,7 @@ async def test_an_error_that_is_a_page_of_a_proxy_is_one_line(backend: HttpBacke
     assert len(str(error)) < 600
 
 
-async def test_a_key_is_in_no_error_and_in_no_log(
+async def test_api_key_is_never_in_errors_or_logs(
     backend: HttpBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -128,7 +128,7 @@ async def test_a_key_is_in_no_error_and_in_no_log(
     assert SECRET not in caplog.text
 
 
-async def test_what_is_no_answer_at_all_is_malformed(backend: HttpBackend) -> None:
+async def test_non_answer_is_malformed(backend: HttpBackend) -> None:
     for kind, body in (
         ("text/html", b"{}"),
         ("application/json", b"{}"),
@@ -138,13 +138,13 @@ async def test_what_is_no_answer_at_all_is_malformed(backend: HttpBackend) -> No
         assert (kind, type(error)) == (kind, MalformedResponse)
 
 
-async def test_a_server_that_hangs_up_before_it_says_a_word_is_unavailable(
+async def test_disconnect_before_answer_is_unavailable(
     backend: HttpBackend,
 ) -> None:
     assert isinstance(await failure(backend, breaking_off([])), ModelUnavailable)
 
 
-async def test_a_call_that_was_cut_is_kept_up_to_the_cut(backend: HttpBackend) -> None:
+async def test_interrupted_call_keeps_received_part(backend: HttpBackend) -> None:
     builder = AnswerBuilder(backend.model)
     with pytest.raises(ModelUnavailable):
         await fill(builder, backend, Plan(text="half an ans", thinking="hm", ends="cut"))
@@ -155,7 +155,7 @@ async def test_a_call_that_was_cut_is_kept_up_to_the_cut(backend: HttpBackend) -
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_a_server_that_falls_silent_is_given_up(name: str) -> None:
+async def test_silent_server_times_out(name: str) -> None:
     async with HTTP_BACKENDS[name](stream_idle_timeout_s=0.2) as backend:
         error = await failure(backend, hanging())
         assert isinstance(error, ModelUnavailable)
@@ -190,14 +190,14 @@ async def test_any_byte_of_an_answer_satisfies_first_byte_timeout(name: str) -> 
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_a_server_that_drips_is_waited_for(name: str) -> None:
+async def test_slow_server_is_waited_for(name: str) -> None:
     # Together the pauses are longer than the silence that is allowed.
     plan = Plan(text="drop by drop " * 4, chunk_chars=5, pause_s=0.25)
     async with HTTP_BACKENDS[name](stream_idle_timeout_s=2.0) as backend:
         assert (await answer(backend, plan)).text == plan.text
 
 
-async def test_a_call_cancelled_before_its_first_word_ends_at_once(backend: HttpBackend) -> None:
+async def test_call_cancelled_before_answer_ends_immediately(backend: HttpBackend) -> None:
     client = backend.client(Plan())
     backend.server.will(hanging())
     stream = client.stream(ModelRequest(backend.model, HELLO))
@@ -218,7 +218,7 @@ async def test_a_call_cancelled_before_its_first_word_ends_at_once(backend: Http
 # Size --------------------------------------------------------------------------------------------
 
 
-async def test_a_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) -> None:
+async def test_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) -> None:
     args = {"text": "0123456789abcdef" * 60_000}
     plan = Plan(
         thinking="step by step " * 40_000,
@@ -230,7 +230,7 @@ async def test_a_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) ->
     assert message.stop_reason == "tool_calls"
 
 
-async def test_an_answer_in_thousands_of_pieces_arrives(backend: HttpBackend) -> None:
+async def test_answer_in_thousands_of_pieces_arrives(backend: HttpBackend) -> None:
     text = "0123456789" * 200
     assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
 
@@ -247,7 +247,7 @@ async def test_every_level_of_thinking_is_accepted(backend: HttpBackend) -> None
     assert backend.server.refused == []
 
 
-async def test_pictures_documents_and_what_cannot_be_shown_are_accepted(
+async def test_pictures_documents_and_other_media_are_accepted(
     backend: HttpBackend,
 ) -> None:
     shown = Message("tool", (ToolResultPart("c1", "a picture", media=(PNG,)),))
@@ -261,7 +261,7 @@ async def test_pictures_documents_and_what_cannot_be_shown_are_accepted(
     assert backend.server.refused == []
 
 
-async def test_a_round_of_tools_goes_on_with_its_own_reasoning(backend: HttpBackend) -> None:
+async def test_tool_round_continues_with_own_reasoning(backend: HttpBackend) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))
     first = ModelRequest(backend.model, HELLO, tools=(READ,), thinking_level="high")
     message = await answer(backend, plan, first)
@@ -273,7 +273,7 @@ async def test_a_round_of_tools_goes_on_with_its_own_reasoning(backend: HttpBack
 
 
 @pytest.mark.parametrize("level", ["off", "high"])
-async def test_a_resumed_round_goes_on_without_its_reasoning(
+async def test_resumed_round_continues_without_reasoning(
     backend: HttpBackend, level: ThinkingLevel
 ) -> None:
     calls = (tool_call("call_a", "read_file"), tool_call("call_b", "read_file"))
@@ -292,7 +292,7 @@ async def test_a_resumed_round_goes_on_without_its_reasoning(
     assert backend.server.refused == []
 
 
-async def test_a_round_of_another_model_goes_on_without_its_reasoning(
+async def test_round_of_another_model_continues_without_reasoning(
     backend: HttpBackend,
 ) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))
@@ -308,7 +308,7 @@ async def test_a_round_of_another_model_goes_on_without_its_reasoning(
     assert backend.server.refused == []
 
 
-async def test_the_servers_of_the_tests_refuse_what_the_services_refuse(
+async def test_test_servers_reject_same_requests_as_services(
     backend: HttpBackend,
 ) -> None:
     unanswered = (user("x"), assistant(tool_call("c1", "read_file")), user("y"))
@@ -317,7 +317,7 @@ async def test_the_servers_of_the_tests_refuse_what_the_services_refuse(
     assert len(backend.server.refused) == 1
 
 
-async def test_a_garbled_stream_is_an_answer_or_a_model_error_and_nothing_else(
+async def test_garbled_stream_gives_answer_or_model_error(
     backend: HttpBackend,
 ) -> None:
     chance = random.Random(20_261_121)

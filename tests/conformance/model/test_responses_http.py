@@ -28,7 +28,7 @@ async def wire() -> AsyncIterator[Wire]:
         await client.aclose()
 
 
-async def test_a_request_is_what_the_protocol_says(wire: Wire) -> None:
+async def test_request_matches_protocol(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -76,7 +76,7 @@ async def test_pictures_and_documents_are_sent_as_data(wire: Wire) -> None:
         ("off", "minimal", None),
     ],
 )
-async def test_a_level_is_an_effort_and_its_summary_is_asked_for(
+async def test_thinking_level_becomes_effort_with_summary(
     wire: Wire, level: ThinkingLevel, effort: str, summary: str | None
 ) -> None:
     await wire.says(YES, wire.request(level=level))
@@ -85,20 +85,20 @@ async def test_a_level_is_an_effort_and_its_summary_is_asked_for(
     assert wire.body["include"] == ["reasoning.encrypted_content"]
 
 
-async def test_a_model_that_does_not_reason_is_not_asked_to(wire: Wire) -> None:
+async def test_non_reasoning_model_gets_no_effort(wire: Wire) -> None:
     await wire.says(YES, ModelRequest("openai-responses:gpt-4o", HELLO, thinking_level="high"))
     assert "reasoning" not in wire.body
     assert not wire.body.get("include")
 
 
-async def test_a_model_that_reasons_is_given_no_temperature(wire: Wire) -> None:
+async def test_reasoning_model_gets_no_temperature(wire: Wire) -> None:
     await wire.says(YES, ModelRequest(MODEL, HELLO, thinking_level="low", temperature=0.5))
     assert "temperature" not in wire.body
     await wire.says(YES, ModelRequest("openai-responses:gpt-4o", HELLO, temperature=0.5))
     assert wire.body["temperature"] == 0.5
 
 
-async def test_the_reasoning_of_an_open_round_goes_back_encrypted(wire: Wire) -> None:
+async def test_reasoning_of_open_round_is_sent_encrypted(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     assert signature_of("rs_1") not in repr(message)
     rounds = (*HELLO, message, tool_result("call_1", "content"))
@@ -113,12 +113,12 @@ async def test_the_reasoning_of_an_open_round_goes_back_encrypted(wire: Wire) ->
     assert wire.server.refused == []
 
 
-async def test_what_was_read_from_the_cache_is_told_apart(wire: Wire) -> None:
+async def test_cache_reads_are_counted_separately(wire: Wire) -> None:
     usage = Usage(10, 40, cache_read_tokens=3_000)
     assert (await wire.says(events(Plan(text="x", usage=usage)))).usage == usage
 
 
-async def test_a_refusal_is_told_in_the_models_words(wire: Wire) -> None:
+async def test_refusal_keeps_text_of_model(wire: Wire) -> None:
     *_, end = events(Plan())
     place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress"}
@@ -143,7 +143,7 @@ async def test_a_refusal_is_told_in_the_models_words(wire: Wire) -> None:
     assert (message.text, message.stop_reason) == ("I will not.", "content_filter")
 
 
-async def test_an_answer_that_failed_on_their_side_is_unavailability(wire: Wire) -> None:
+async def test_answer_failed_on_server_is_unavailable(wire: Wire) -> None:
     *chunks, end = events(Plan(text="x"))
     failed = {
         "type": "response.failed",
@@ -157,6 +157,6 @@ async def test_an_answer_that_failed_on_their_side_is_unavailability(wire: Wire)
         await wire.says([*chunks, failed])
 
 
-async def test_an_overflow_is_told_by_its_code(wire: Wire) -> None:
+async def test_context_overflow_is_recognized_by_code(wire: Wire) -> None:
     error = await wire.failure(failing(400, "Too long.", code="context_length_exceeded"))
     assert isinstance(error, ContextOverflow)

@@ -42,7 +42,7 @@ def agent_of(backend: HttpBackend) -> Agent:
     return Agent("a", model=backend.model, tools=[look], thinking_level="high")
 
 
-async def test_a_turn_of_several_rounds_is_accepted_and_leaves_no_signature(
+async def test_turn_of_several_rounds_is_accepted_and_leaves_no_signature(
     backend: HttpBackend,
 ) -> None:
     stage = Stage()
@@ -60,7 +60,7 @@ async def test_a_turn_of_several_rounds_is_accepted_and_leaves_no_signature(
     assert not [text for text in log for signature in signatures if signature in text]
 
 
-async def test_the_next_turn_is_accepted_too(backend: HttpBackend) -> None:
+async def test_next_turn_is_accepted_too(backend: HttpBackend) -> None:
     stage = Stage()
     client = backend.client(Plan())
     plans = (CALLS, Plan(text="Empty."), MORE, Plan(text="Still empty."))
@@ -74,7 +74,7 @@ async def test_the_next_turn_is_accepted_too(backend: HttpBackend) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_a_turn_cut_off_between_its_rounds_goes_on_in_another_process(name: str) -> None:
+async def test_turn_interrupted_between_rounds_resumes_in_another_process(name: str) -> None:
     stage = Stage()
     async with HTTP_BACKENDS[name]() as here, HTTP_BACKENDS[name]() as there:
         first = here.client(Plan())
@@ -96,7 +96,7 @@ async def test_a_turn_cut_off_between_its_rounds_goes_on_in_another_process(name
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_a_session_goes_on_with_another_provider(name: str) -> None:
+async def test_session_continues_with_another_provider(name: str) -> None:
     stage = Stage()
     other_name = FORMATS[(FORMATS.index(name) + 1) % len(FORMATS)]
     async with HTTP_BACKENDS[name]() as here, HTTP_BACKENDS[other_name]() as there:

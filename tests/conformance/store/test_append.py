@@ -43,7 +43,7 @@ async def test_seq_is_dense_from_zero_in_commit_order(store: SessionStore) -> No
     assert (await store.state(S)).head == 5
 
 
-async def test_a_commit_returns_what_can_be_read_back(store: SessionStore) -> None:
+async def test_commit_returns_what_can_be_read_back(store: SessionStore) -> None:
     await create(store)
 
     appended = await append(store, S, said("a"), labelled("x", Sibling(0)), replied("b"))
@@ -80,7 +80,7 @@ async def test_appends_of_one_writer_keep_their_order(store: SessionStore) -> No
         assert own == [f"{writer}:{number}" for number in range(20)]
 
 
-async def test_an_entry_has_the_commits_time_unless_it_brings_its_own(store: SessionStore) -> None:
+async def test_entry_has_the_commits_time_unless_it_brings_its_own(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(store, S, said("now"), said("then", at=12_345), at=START_MS + 7)
@@ -95,7 +95,7 @@ async def test_order_is_seq_and_never_time(store: SessionStore) -> None:
     assert texts(await store.branch(S, EntryId("s/2"))) == ["a", "b", "c"]
 
 
-async def test_bodies_kinds_and_versions_are_kept_as_given(store: SessionStore) -> None:
+async def test_bodies_kinds_and_versions_are_stored_unchanged(store: SessionStore) -> None:
     await create(store)
     body = b'{ "x" : 1.0e2,\n "y":"\\u00e9" }'
 
@@ -105,7 +105,7 @@ async def test_bodies_kinds_and_versions_are_kept_as_given(store: SessionStore) 
     assert await store.entry(S, entry.id) == entry
 
 
-async def test_a_body_made_by_hand_is_the_same_as_one_from_the_codec(store: SessionStore) -> None:
+async def test_handwritten_body_equals_codec_body(store: SessionStore) -> None:
     await create(store, S, said("a"))
     undone = Compaction("all of it", EntryId("s/0"))
 
@@ -158,7 +158,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("new", REFUSED.values(), ids=REFUSED.keys())
-async def test_what_breaks_a_rule_of_the_log_is_refused(store: SessionStore, new: NewEntry) -> None:
+async def test_entries_that_break_log_rules_are_rejected(
+    store: SessionStore, new: NewEntry
+) -> None:
     await create(store, S, said("a"))
     before = await store.state(S)
 
@@ -178,7 +180,7 @@ async def test_unknown_kinds_may_use_either_lane(store: SessionStore) -> None:
     assert (tree.lane, side.lane, side.about) == ("tree", "side", "s/0")
 
 
-async def test_a_known_kind_of_a_newer_version_is_kept_as_it_is(store: SessionStore) -> None:
+async def test_newer_version_of_known_kind_is_stored_unchanged(store: SessionStore) -> None:
     await create(store)
 
     entry = await append_one(store, S, NewEntry("compaction", b'{"gist":1}', 2))

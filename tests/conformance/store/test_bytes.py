@@ -41,7 +41,7 @@ AWKWARD = {
 
 
 @pytest.mark.parametrize("body", AWKWARD.values(), ids=AWKWARD.keys())
-async def test_a_body_of_an_unknown_kind_is_kept_byte_for_byte(
+async def test_body_of_unknown_kind_is_stored_byte_for_byte(
     store: SessionStore, body: bytes
 ) -> None:
     await create(store)
@@ -65,7 +65,7 @@ async def test_unknown_fields_of_known_kinds_are_kept(store: SessionStore) -> No
     assert entry.message == user("x")
 
 
-async def test_messages_with_parts_of_the_future_are_kept(store: SessionStore) -> None:
+async def test_messages_with_unknown_parts_are_stored(store: SessionStore) -> None:
     await create(store)
     body = b'{"role":"user","parts":[{"type":"hologram","data":[1]}]}'
 
@@ -92,7 +92,7 @@ async def test_opaque_entries_keep_any_bytes_in_either_lane(
     assert entry_of_line(line_of(entry)) == entry
 
 
-async def test_a_message_of_a_megabyte_is_kept(store: SessionStore) -> None:
+async def test_message_of_a_megabyte_is_kept(store: SessionStore) -> None:
     await create(store)
     text = "Ünïcode 😀 \u2028 " * 60_000
 

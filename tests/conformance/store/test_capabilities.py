@@ -22,7 +22,7 @@ async def test_every_backend_declares_what_it_can_do(store: SessionStore) -> Non
         assert store.capabilities.encryption
 
 
-async def test_a_commit_to_several_streams_is_made_or_refused_whole(store: SessionStore) -> None:
+async def test_multi_stream_commit_is_atomic(store: SessionStore) -> None:
     await create(store)
 
     if store.capabilities.multi_stream_commit:

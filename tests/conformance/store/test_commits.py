@@ -38,7 +38,7 @@ from tests.fakes.clock import START_MS
 # ---------------------------------------------------------------- expectations
 
 
-async def test_expected_head_lets_the_write_through_when_nobody_came_first(
+async def test_matching_expected_head_appends(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -49,7 +49,7 @@ async def test_expected_head_lets_the_write_through_when_nobody_came_first(
     assert texts(await store.entries(S)) == ["a", "b"]
 
 
-async def test_expected_head_refuses_and_tells_the_head(store: SessionStore) -> None:
+async def test_wrong_expected_head_raises_with_current_head(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
 
     with pytest.raises(HeadConflict) as refused:
@@ -60,7 +60,7 @@ async def test_expected_head_refuses_and_tells_the_head(store: SessionStore) -> 
     assert (await store.state(S)).head == 1
 
 
-async def test_of_many_writers_that_expect_the_same_head_one_wins(store: SessionStore) -> None:
+async def test_one_of_concurrent_writers_with_same_head_wins(store: SessionStore) -> None:
     await create(store)
 
     async def race(writer: int) -> bool:
@@ -97,7 +97,7 @@ async def test_expected_leaf_none_means_before_the_root(store: SessionStore) -> 
     assert (await store.state(S)).leaf == "s/2"
 
 
-async def test_a_write_may_only_check(store: SessionStore) -> None:
+async def test_write_may_only_check(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.state(S)
 
@@ -109,7 +109,7 @@ async def test_a_write_may_only_check(store: SessionStore) -> None:
         await append(store, S, expected_head=5)
 
 
-async def test_a_write_without_entries_or_expectations_is_refused(store: SessionStore) -> None:
+async def test_write_without_entries_or_expectations_is_rejected(store: SessionStore) -> None:
     await create(store)
 
     with pytest.raises(InvalidEntry):
@@ -122,7 +122,7 @@ async def test_a_write_without_entries_or_expectations_is_refused(store: Session
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_a_commit_to_several_streams_returns_their_entries_in_the_order_of_the_writes(
+async def test_multi_stream_commit_returns_entries_in_write_order(
     store: SessionStore,
 ) -> None:
     await create(store, "b", said("old"))
@@ -155,7 +155,7 @@ FAILING = {
 @pytest.mark.needs("multi_stream_commit")
 @pytest.mark.parametrize(("failing", "error"), FAILING.values(), ids=FAILING.keys())
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_when_one_write_fails_nothing_of_the_others_remains(
+async def test_failed_write_rolls_back_other_writes(
     store: SessionStore, failing: Write, error: type[Exception], is_first: bool
 ) -> None:
     await create(store, S, said("a", alias="foreign-a"))
@@ -189,7 +189,7 @@ async def test_when_one_write_fails_nothing_of_the_others_remains(
     assert (await store.verify()).problems == ()
 
 
-async def test_two_writes_of_one_commit_cannot_be_of_one_stream(store: SessionStore) -> None:
+async def test_commit_rejects_two_writes_to_one_stream(store: SessionStore) -> None:
     await create(store)
     write = Write(stream=S, entries=(said(),))
 
@@ -199,7 +199,7 @@ async def test_two_writes_of_one_commit_cannot_be_of_one_stream(store: SessionSt
     assert await store.entries(S) == []
 
 
-async def test_an_entry_may_be_about_one_of_another_stream(store: SessionStore) -> None:
+async def test_entry_may_be_about_one_of_another_stream(store: SessionStore) -> None:
     await create(store, "other", said("o"))
     await create(store)
 
@@ -208,7 +208,7 @@ async def test_an_entry_may_be_about_one_of_another_stream(store: SessionStore) 
     assert entry.about == "other/0"
 
 
-async def test_two_handles_on_one_store_see_each_others_commits_at_once(data: Data) -> None:
+async def test_handles_see_each_others_commits_immediately(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left, S, said("a"))
 

@@ -64,7 +64,7 @@ async def grown(store: SessionStore) -> StreamId:
     )
 
 
-async def test_a_fork_of_a_path_has_that_path_as_entries_of_its_own(store: SessionStore) -> None:
+async def test_fork_of_path_copies_path_as_own_entries(store: SessionStore) -> None:
     await grown(store)
 
     await fork(store, S, "f", said("on"), at=EntryId("s/3"), scope="path")
@@ -81,7 +81,7 @@ async def test_a_fork_of_a_path_has_that_path_as_entries_of_its_own(store: Sessi
     assert (await store.verify()).problems == ()
 
 
-async def test_a_fork_of_the_tree_has_every_branch_and_goes_on_from_its_point(
+async def test_fork_of_tree_copies_every_branch(
     store: SessionStore,
 ) -> None:
     await grown(store)
@@ -93,7 +93,7 @@ async def test_a_fork_of_the_tree_has_every_branch_and_goes_on_from_its_point(
     assert texts(await store.branch(F, entry.id)) == ["root", "left", "on"]
 
 
-async def test_the_header_names_the_origin_as_parent(store: SessionStore) -> None:
+async def test_header_names_the_origin_as_parent(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("own"))
 
@@ -104,7 +104,7 @@ async def test_the_header_names_the_origin_as_parent(store: SessionStore) -> Non
     assert (state.info.messages, state.open_turn, state.epoch) == (6, None, 0)
 
 
-async def test_a_commit_that_forks_returns_only_what_it_appended(store: SessionStore) -> None:
+async def test_commit_that_forks_returns_only_what_it_appended(store: SessionStore) -> None:
     await grown(store)
     point = ForkPoint(S, EntryId("s/3"), 5, "path")
     write = Write(
@@ -125,7 +125,7 @@ async def test_a_commit_that_forks_returns_only_what_it_appended(store: SessionS
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_what_names_an_entry_names_its_copy(store: SessionStore, scope: Scope) -> None:
+async def test_references_to_entries_point_to_copies(store: SessionStore, scope: Scope) -> None:
     await create(store, S, said("a"), said("b"), labelled("x", None))
     await append(store, S, new_tree(BranchSummary("left it", EntryId("s/1"))))
     await append(store, S, new_tree(Compaction("gist", EntryId("s/1"))), said("c"))
@@ -143,7 +143,7 @@ async def test_what_names_an_entry_names_its_copy(store: SessionStore, scope: Sc
     assert b'"from_id":"f/1"' in (await store.entry(F, EntryId("f/2"))).body
 
 
-async def test_the_place_in_an_import_original_is_left_behind(store: SessionStore) -> None:
+async def test_copy_has_no_position_in_import_original(store: SessionStore) -> None:
     body = b'{"role":"user","parts":[],"later":1.50,"source":{"part":0,"offset":1,"length":2}}'
     await create(store, S, NewEntry("message", body))
 
@@ -166,7 +166,7 @@ async def test_fork_and_origin_go_on_apart(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_fork_before_the_root_begins_anew(store: SessionStore, scope: Scope) -> None:
+async def test_fork_before_root_starts_empty(store: SessionStore, scope: Scope) -> None:
     await grown(store)
     await fork(store, S, "f", at=None, scope=scope)
 
@@ -176,7 +176,7 @@ async def test_a_fork_before_the_root_begins_anew(store: SessionStore, scope: Sc
     assert len(await store.tree(F)) == (6 if scope == "tree" else 1)
 
 
-async def test_a_fork_at_an_earlier_head_does_not_see_what_came_since(
+async def test_fork_at_earlier_head_does_not_see_later_entries(
     store: SessionStore,
 ) -> None:
     await grown(store)
@@ -187,7 +187,7 @@ async def test_a_fork_at_an_earlier_head_does_not_see_what_came_since(
     assert await store.notes(F, ["label"]) == []
 
 
-async def test_an_open_turn_is_not_copied(store: SessionStore) -> None:
+async def test_open_turn_is_not_copied(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", 1000)
     await append(store, S, turn_started(), said("a"), lease=lease)
@@ -197,7 +197,7 @@ async def test_an_open_turn_is_not_copied(store: SessionStore) -> None:
     assert (await append_one(store, F, said("free"))).kind == "message"
 
 
-async def test_a_fork_that_is_refused_leaves_nothing(store: SessionStore) -> None:
+async def test_rejected_fork_leaves_nothing(store: SessionStore) -> None:
     await grown(store)
     wrong = (
         (ForkPoint(StreamId("gone"), None, EMPTY, "tree"), SessionNotFound),

@@ -101,9 +101,7 @@ def outcomes(report: CopyReport) -> dict[str, str]:
     return {each.stream: each.outcome for each in report.streams}
 
 
-async def test_a_copy_shows_the_same_and_verifies(
-    store: SessionStore, target: SessionStore
-) -> None:
+async def test_copy_shows_the_same_and_verifies(store: SessionStore, target: SessionStore) -> None:
     await filled(store)
     report = await copied(store, target)
 
@@ -117,9 +115,7 @@ async def test_a_copy_shows_the_same_and_verifies(
     assert (await target.verify()).problems == ()
 
 
-async def test_a_second_copy_adds_only_what_is_new(
-    store: SessionStore, target: SessionStore
-) -> None:
+async def test_second_copy_adds_only_what_is_new(store: SessionStore, target: SessionStore) -> None:
     await filled(store)
     await copied(store, target)
     again = await copied(store, target)
@@ -135,7 +131,7 @@ async def test_a_second_copy_adds_only_what_is_new(
     assert (await target.verify()).problems == ()
 
 
-async def test_only_what_was_there_at_the_moment_is_copied(
+async def test_copy_contains_only_entries_up_to_its_moment(
     store: SessionStore, target: SessionStore
 ) -> None:
     await create(store, S, said("a"))
@@ -151,7 +147,7 @@ async def test_only_what_was_there_at_the_moment_is_copied(
     assert await shown(target) == await shown(store)
 
 
-async def test_another_session_of_that_id_is_left_alone_and_said(
+async def test_different_session_with_same_id_is_reported_and_unchanged(
     store: SessionStore, target: SessionStore
 ) -> None:
     await filled(store)
@@ -164,9 +160,7 @@ async def test_another_session_of_that_id_is_left_alone_and_said(
     assert [e.message.text for e in await target.entries(S) if e.message] == ["another"]
 
 
-async def test_a_target_that_went_on_by_itself_is_no_copy_any_more(
-    store: SessionStore, target: SessionStore
-) -> None:
+async def test_diverged_target_is_no_copy(store: SessionStore, target: SessionStore) -> None:
     await create(store, S, said("a"))
     await copied(store, target)
     await append(target, S, said("there"))
@@ -179,7 +173,7 @@ async def test_a_target_that_went_on_by_itself_is_no_copy_any_more(
     assert [e.message.text for e in await target.entries(S) if e.message] == ["a", "there"]
 
 
-async def test_every_damage_of_the_way_is_told(backend: Backend) -> None:
+async def test_damage_in_transit_is_reported(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, target = await first.open(), await second.open()
     await create(store, S, said("a"))
@@ -204,7 +198,7 @@ async def erased_in(store: SessionStore) -> None:
         await cast("EraseService", store).erase(request)
 
 
-async def test_what_is_erased_stays_erased_in_a_copy(
+async def test_erased_entries_stay_erased_in_copy(
     store: SessionStore, target: SessionStore
 ) -> None:
     await filled(store)

@@ -98,9 +98,7 @@ async def test_erased_entry_leaves_log_context_search_and_lists(opened: Store) -
 
 
 @erases
-async def test_erased_last_message_takes_its_time_out_of_the_list(
-    opened: Store, clock: ManualClock
-) -> None:
+async def test_erasing_last_message_updates_list_time(opened: Store, clock: ManualClock) -> None:
     session = await opened.create(id="s")
     await session.append(user("first"))
     before = (await session.info()).updated_at
@@ -116,7 +114,7 @@ async def test_erased_last_message_takes_its_time_out_of_the_list(
 
 
 @erases
-async def test_erased_tool_call_takes_its_record_and_context_stays_valid(opened: Store) -> None:
+async def test_erasing_tool_call_removes_record_and_keeps_valid_context(opened: Store) -> None:
     session = await opened.create(id="s")
     backend = opened.backend
     await session.append(user("look"))
@@ -152,7 +150,7 @@ async def _commit(store: Store, session: Session, entries: list[Any], lease: Any
 
 
 @erases
-async def test_summaries_of_erased_entry_go_in_the_same_step(opened: Store) -> None:
+async def test_erasing_entry_also_erases_its_summaries(opened: Store) -> None:
     session = await opened.create(id="s")
     first, second = await session.append(user(CANARY), assistant("two"))
     await session.append(Compaction(f"summary of {CANARY}", second.id, 10))
@@ -170,7 +168,7 @@ async def test_summaries_of_erased_entry_go_in_the_same_step(opened: Store) -> N
 
 
 @erases
-async def test_shared_entry_is_refused_kept_or_erased_for_forks(opened: Store) -> None:
+async def test_erasing_shared_entry_follows_fork_option(opened: Store) -> None:
     session = await opened.create(id="s")
     shared, own = await session.append(user(CANARY), assistant("two"))
     fork = await session.fork(at=shared, id="f")
@@ -198,7 +196,7 @@ async def test_shared_entry_is_refused_kept_or_erased_for_forks(opened: Store) -
 
 
 @erases
-async def test_entries_that_cannot_be_erased_alone_are_refused(opened: Store) -> None:
+async def test_entries_not_erasable_alone_are_rejected(opened: Store) -> None:
     session = await opened.create(id="s")
     message = await session.append(user("a"))
     change = await session.append(ModelChange("x:y"))
@@ -223,7 +221,7 @@ async def test_entries_that_cannot_be_erased_alone_are_refused(opened: Store) ->
         await session.erase_entries([message])
 
 
-async def test_store_that_cannot_erase_entries_says_so(opened: Store) -> None:
+async def test_store_without_entry_erasure_raises_unsupported(opened: Store) -> None:
     session = await opened.create(id="s")
     entry = await session.append(user("a"))
     if opened.capabilities.erase:

@@ -72,7 +72,7 @@ async def sound(store: SessionStore) -> int:
 # ---------------------------------------------------------------- one session
 
 
-async def test_an_erased_session_has_no_bodies_and_verifies(store: SessionStore) -> None:
+async def test_erased_session_has_no_bodies_and_verifies(store: SessionStore) -> None:
     await create(store, header("s", title="Trip", cwd="/tmp"), said("a", alias="x"), replied("b"))
     await create(store, "t", said("stays"))
 
@@ -85,7 +85,7 @@ async def test_an_erased_session_has_no_bodies_and_verifies(store: SessionStore)
     assert (certificate.entries, certificate.removed.foreign_ids) == (2, 1)
 
 
-async def test_the_header_and_the_list_know_nothing_of_it(store: SessionStore) -> None:
+async def test_header_and_list_reveal_nothing_of_erased_session(store: SessionStore) -> None:
     born = StreamHeader(S, START_MS, title="Trip", cwd="/x", metadata={"a": 1}, subject="ann")
     await create(store, born, said("a"))
 
@@ -98,7 +98,7 @@ async def test_the_header_and_the_list_know_nothing_of_it(store: SessionStore) -
     assert await store.aliases(S) == {}
 
 
-async def test_nobody_goes_on_with_it(store: SessionStore) -> None:
+async def test_erased_session_cannot_be_continued(store: SessionStore) -> None:
     await create(store, S, said("a"))
     lease = await store.acquire_lease(S, "me", MINUTE_MS)
     await append(store, S, turn_started(), lease=lease)
@@ -122,7 +122,7 @@ async def test_nobody_goes_on_with_it(store: SessionStore) -> None:
     assert await sound(store) == 2
 
 
-async def test_the_certificate_says_what_was_removed(store: SessionStore) -> None:
+async def test_certificate_lists_removed_content(store: SessionStore) -> None:
     await create(store, S, said("hello"), replied("hi"))
     before = await store.state(S)
 
@@ -138,7 +138,7 @@ async def test_the_certificate_says_what_was_removed(store: SessionStore) -> Non
     assert msgspec.json.decode(msgspec.json.encode(certificate), type=Certificate) == certificate
 
 
-async def test_the_log_says_who_erased_what(store: SessionStore) -> None:
+async def test_log_records_who_erased_what(store: SessionStore) -> None:
     await create(store, S, said("a"))
 
     await erase(store)
@@ -161,7 +161,7 @@ async def test_erasing_again_gives_the_same_certificate(store: SessionStore) -> 
     assert await cast("EraseService", store).erasures() == [first]
 
 
-async def test_only_an_erasure_says_that_something_was_erased(store: SessionStore) -> None:
+async def test_clients_cannot_append_erasure_entries(store: SessionStore) -> None:
     await create(store, S, said("a"))
     await erase(store)
     claim = (await store.entries(S))[-1]
@@ -171,12 +171,12 @@ async def test_only_an_erasure_says_that_something_was_erased(store: SessionStor
         await append(store, StreamId("t"), NewEntry(claim.kind, claim.body, lane="side"))
 
 
-async def test_a_session_that_is_not_there_cannot_be_erased(store: SessionStore) -> None:
+async def test_missing_session_cannot_be_erased(store: SessionStore) -> None:
     with pytest.raises(SessionNotFound):
         await erase(store, "nobody")
 
 
-async def test_keys_of_its_commits_are_forgotten_and_those_of_others_are_not(
+async def test_erasure_deletes_only_own_idempotency_keys(
     store: SessionStore,
 ) -> None:
     await create(store, S)
@@ -195,7 +195,7 @@ async def test_keys_of_its_commits_are_forgotten_and_those_of_others_are_not(
     assert len(await store.entries(StreamId("t"))) == 3
 
 
-async def test_its_contents_go_unless_somebody_else_has_them(store: SessionStore) -> None:
+async def test_erasure_removes_contents_unless_shared(store: SessionStore) -> None:
     own, shared = b"own" * 100, b"shared" * 100
     for stream, contents in (("s", (own, shared)), ("t", (shared,))):
         named = tuple(new_tree(user(f"see {blob_hash(content)}"), LEAF) for content in contents)
@@ -210,7 +210,7 @@ async def test_its_contents_go_unless_somebody_else_has_them(store: SessionStore
         await store.blob(blob_hash(own))
 
 
-async def test_what_lies_outside_of_the_store_is_named(store: SessionStore) -> None:
+async def test_certificate_names_copies_outside_store(store: SessionStore) -> None:
     source = ImportSource("pi", "old.jsonl", blob_hash(b""), 0, 0, 1, 1)
     exported = SessionExported("/tmp/trip.yaml", "workflow")
     await create(store, S, said("a"), new_side(source), new_side(exported))
@@ -225,7 +225,7 @@ async def test_what_lies_outside_of_the_store_is_named(store: SessionStore) -> N
     assert [copy.kind for copy in kept.copies] == [copy.kind for copy in certificate.copies]
 
 
-async def test_search_finds_nothing_of_it(store: SessionStore) -> None:
+async def test_search_finds_nothing_of_erased_session(store: SessionStore) -> None:
     if not isinstance(store, SearchService):
         pytest.skip("it has no search")
     born = header("s", title="marmalade")
@@ -240,7 +240,7 @@ async def test_search_finds_nothing_of_it(store: SessionStore) -> None:
     assert await sound(store) == 2
 
 
-async def test_the_feed_leaves_out_what_was_erased_and_gives_no_position_twice(
+async def test_feed_omits_erased_entries_and_reuses_no_position(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -262,7 +262,7 @@ async def test_the_feed_leaves_out_what_was_erased_and_gives_no_position_twice(
 # ---------------------------------------------------------------- forks
 
 
-async def test_forks_stand_in_the_way(store: SessionStore) -> None:
+async def test_erasure_is_rejected_if_session_has_forks(store: SessionStore) -> None:
     await create(store, S, said("a"))
     await fork(store, S, "f")
 
@@ -273,7 +273,7 @@ async def test_forks_stand_in_the_way(store: SessionStore) -> None:
     assert await sound(store) == 0
 
 
-async def test_forks_keep_what_they_share_when_they_are_to(store: SessionStore) -> None:
+async def test_forks_keep_shared_entries_on_request(store: SessionStore) -> None:
     await create(store, S, said("a"), replied("b"), said("c"), labelled("here", EntryId("s/1")))
     f = await fork(store, S, "f", said("of f"), at=EntryId("s/1"), scope="path")
     window = await store.context_window(f, EntryId("f/0"))
@@ -293,7 +293,7 @@ async def test_forks_keep_what_they_share_when_they_are_to(store: SessionStore) 
     await fork(store, f, "g")
 
 
-async def test_what_was_kept_goes_with_the_last_fork(store: SessionStore) -> None:
+async def test_erasing_last_fork_removes_kept_entries(store: SessionStore) -> None:
     await create(store, S, said("a"), replied("b"))
     f = await fork(store, S, "f", at=EntryId("s/0"), scope="path")
     g = await fork(store, f, "g", said("of g"))
@@ -308,7 +308,7 @@ async def test_what_was_kept_goes_with_the_last_fork(store: SessionStore) -> Non
     assert await sound(store) == 3
 
 
-async def test_forks_go_too_when_they_are_to(store: SessionStore) -> None:
+async def test_forks_are_erased_on_request(store: SessionStore) -> None:
     await create(store, S, said("a"))
     f = await fork(store, S, "f", said("b"))
     g = await fork(store, f, "g", said("c"))
@@ -320,7 +320,7 @@ async def test_forks_go_too_when_they_are_to(store: SessionStore) -> None:
     assert await sound(store) == 3
 
 
-async def test_a_fork_of_a_fork_is_left_what_it_sees(store: SessionStore) -> None:
+async def test_fork_of_fork_keeps_entries_it_sees(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
     f = await fork(store, S, "f", said("c"), said("d"))
     g = await fork(store, f, "g", said("e"), at=EntryId("f/0"), scope="path")
@@ -332,7 +332,7 @@ async def test_a_fork_of_a_fork_is_left_what_it_sees(store: SessionStore) -> Non
     assert await sound(store) == 1
 
 
-async def test_children_go_with_it(store: SessionStore) -> None:
+async def test_erasure_includes_children(store: SessionStore) -> None:
     await create(store, S, said("a"))
     child = StreamHeader(StreamId("c"), START_MS, origin="subagent", parent=S)
     await create(store, child, said("b"))
@@ -350,7 +350,7 @@ async def test_children_go_with_it(store: SessionStore) -> None:
 # ---------------------------------------------------------------- summaries
 
 
-async def test_a_summary_of_an_erased_branch_is_erased_where_a_fork_shares_it(
+async def test_shared_summary_of_erased_branch_is_erased(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("secret plan"))
@@ -386,7 +386,7 @@ async def test_summaries_of_such_summaries_go_in_forks_too(store: SessionStore) 
     assert await sound(store) == 3
 
 
-async def test_a_summary_of_what_is_kept_is_kept(store: SessionStore) -> None:
+async def test_summary_of_kept_entries_is_kept(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
     short = new_tree(Compaction("a and b", first_kept=EntryId("s/1")))
     await append(store, S, short, said("c"), said("d"))
@@ -402,7 +402,7 @@ async def test_a_summary_of_what_is_kept_is_kept(store: SessionStore) -> None:
 # ---------------------------------------------------------------- subject, namespace
 
 
-async def test_all_there_is_about_a_subject_is_erased(store: SessionStore) -> None:
+async def test_erasure_by_subject_erases_all_its_sessions(store: SessionStore) -> None:
     await create(store, StreamHeader(S, START_MS, subject="ann"), said("a"))
     await fork(store, S, "f", said("b"))
     await create(store, StreamHeader(StreamId("t"), START_MS, subject="bob"), said("c"))
@@ -420,7 +420,7 @@ async def test_all_there_is_about_a_subject_is_erased(store: SessionStore) -> No
     assert again.sessions == ()
 
 
-async def test_a_namespace_is_erased_and_its_neighbour_is_not(data: Data) -> None:
+async def test_erasing_namespace_leaves_others_unchanged(data: Data) -> None:
     here, there = await data.open("here"), await data.open("there")
     for store in (here, there):
         await create(store, S, said("a"))
@@ -435,14 +435,14 @@ async def test_a_namespace_is_erased_and_its_neighbour_is_not(data: Data) -> Non
     assert await cast("EraseService", there).erasures() == []
 
 
-async def test_a_namespace_that_nobody_wrote_to_is_erased_too(store: SessionStore) -> None:
+async def test_unused_namespace_can_be_erased(store: SessionStore) -> None:
     certificate = await erase(store, None, scope="namespace")
 
     assert (certificate.sessions, certificate.is_complete) == ((), True)
     assert await cast("EraseService", store).erasures() == [certificate]
 
 
-async def test_a_large_session_is_erased_in_steps_while_others_write(store: SessionStore) -> None:
+async def test_large_session_is_erased_in_steps_while_others_write(store: SessionStore) -> None:
     await create(store, S)
     for _ in range(4):
         await append(store, S, *[said("x" * 2_000) for _ in range(200)])
@@ -455,7 +455,7 @@ async def test_a_large_session_is_erased_in_steps_while_others_write(store: Sess
     await append_one(store, await create(store, "t"), said("b"))
 
 
-async def test_backups_that_were_made_are_named(store: SessionStore) -> None:
+async def test_certificate_names_backups(store: SessionStore) -> None:
     if not isinstance(store, BackupRegistry):
         pytest.skip("nobody backs it up")
     await create(store, S, said("a"))

@@ -46,7 +46,7 @@ async def counted(store: SessionStore, since: int) -> tuple[dict[str, int], dict
 
 
 @pytest.mark.parametrize("since", [0, START_MS + DAY_MS, START_MS + 2 * DAY_MS + 1])
-async def test_a_store_that_measures_itself_says_what_reading_it_says(
+async def test_stats_match_values_from_reading(
     store: SessionStore, clock: ManualClock, since: int
 ) -> None:
     if not isinstance(store, StatsService):

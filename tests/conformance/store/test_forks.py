@@ -62,7 +62,7 @@ async def grown(store: SessionStore) -> StreamId:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_fork_copies_nothing_and_goes_on_from_its_point(
+async def test_fork_copies_nothing_and_continues_from_its_point(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)
@@ -100,7 +100,7 @@ async def test_fork_and_origin_go_on_apart(store: SessionStore, scope: Scope) ->
     assert (await store.verify()).problems == ()
 
 
-async def test_a_fork_of_the_tree_sees_every_branch_up_to_the_fork(store: SessionStore) -> None:
+async def test_fork_of_the_tree_sees_every_branch_up_to_the_fork(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("own"), at=EntryId("s/3"))
     await append(store, S, said("too late"))
@@ -114,7 +114,7 @@ async def test_a_fork_of_the_tree_sees_every_branch_up_to_the_fork(store: Sessio
     assert (await store.state(StreamId("f"))).leaf == "s/5"
 
 
-async def test_a_fork_of_a_path_sees_that_path_only(store: SessionStore) -> None:
+async def test_fork_of_a_path_sees_that_path_only(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("own"), at=EntryId("s/3"), scope="path")
     f = StreamId("f")
@@ -137,7 +137,7 @@ async def test_a_fork_of_a_path_sees_that_path_only(store: SessionStore) -> None
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_fork_before_the_root_begins_anew(store: SessionStore, scope: Scope) -> None:
+async def test_fork_before_root_starts_empty(store: SessionStore, scope: Scope) -> None:
     await grown(store)
     await fork(store, S, "f", at=None, scope=scope)
 
@@ -152,7 +152,7 @@ async def test_a_fork_before_the_root_begins_anew(store: SessionStore, scope: Sc
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_an_empty_session_can_be_forked(store: SessionStore, scope: Scope) -> None:
+async def test_empty_session_can_be_forked(store: SessionStore, scope: Scope) -> None:
     await create(store)
 
     await fork(store, S, "f", said("a"), scope=scope)
@@ -180,7 +180,7 @@ async def test_labels_are_inherited_up_to_the_fork_and_not_after(
     assert labels_of(await store.notes(S, ["label"])) == {"s/1": "changed", "s/0": "late"}
 
 
-async def test_a_fork_at_an_earlier_head_does_not_see_what_came_since(
+async def test_fork_at_earlier_head_does_not_see_later_entries(
     store: SessionStore,
 ) -> None:
     await grown(store)
@@ -196,7 +196,7 @@ async def test_a_fork_at_an_earlier_head_does_not_see_what_came_since(
     assert (await store.verify()).problems == ()
 
 
-async def test_a_fork_of_a_fork_shares_through_both(store: SessionStore) -> None:
+async def test_fork_of_a_fork_shares_through_both(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), labelled("in f", Sibling(0)), at=EntryId("s/3"))
     await fork(store, StreamId("f"), "g", said("g0"))
@@ -213,7 +213,7 @@ async def test_a_fork_of_a_fork_shares_through_both(store: SessionStore) -> None
     assert (await store.verify()).problems == ()
 
 
-async def test_a_path_through_two_forks_leaves_out_what_is_beside_it(store: SessionStore) -> None:
+async def test_path_through_two_forks_omits_other_branches(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), said("f1"), said("f2", Sibling(0)), at=EntryId("s/3"))
     await fork(store, StreamId("f"), "g", said("g0"), at=EntryId("f/1"), scope="path")
@@ -227,7 +227,7 @@ async def test_a_path_through_two_forks_leaves_out_what_is_beside_it(store: Sess
             await append(store, g, said("x", EntryId(hidden)))
 
 
-async def test_a_tree_fork_of_a_path_fork_sees_no_more_than_that_does(store: SessionStore) -> None:
+async def test_tree_fork_of_path_fork_sees_only_that_path(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), at=EntryId("s/3"), scope="path")
     await fork(store, StreamId("f"), "g", said("g0"))
@@ -237,7 +237,7 @@ async def test_a_tree_fork_of_a_path_fork_sees_no_more_than_that_does(store: Ses
         await store.entry(StreamId("g"), EntryId("s/4"))
 
 
-async def test_a_chain_of_forks_reads_as_one_branch(store: SessionStore) -> None:
+async def test_chain_of_forks_reads_as_one_branch(store: SessionStore) -> None:
     await create(store, S, said("0"))
     stream = S
     for number in range(1, 30):
@@ -252,7 +252,7 @@ async def test_a_chain_of_forks_reads_as_one_branch(store: SessionStore) -> None
     assert (await store.verify()).problems == ()
 
 
-async def test_the_window_of_a_fork_reaches_into_its_origin(store: SessionStore) -> None:
+async def test_window_of_a_fork_reaches_into_its_origin(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"), said("c"))
     await append(store, S, new_tree(Compaction("gist", EntryId("s/1"))))
     await fork(store, S, "f", said("d"), scope="path")
@@ -293,7 +293,7 @@ async def test_foreign_ids_reach_through_a_fork(store: SessionStore, scope: Scop
     assert await store.aliases(f) == {"aaa3": "f/0"}
 
 
-async def test_a_forks_own_foreign_id_counts_before_its_origins(store: SessionStore) -> None:
+async def test_own_foreign_id_of_fork_wins_over_origin(store: SessionStore) -> None:
     await create(store, S, said("a", alias="same"))
     await fork(store, S, "f", said("b", alias="same"))
 
@@ -304,7 +304,7 @@ async def test_a_forks_own_foreign_id_counts_before_its_origins(store: SessionSt
 # ---------------------------------------------------------------- info
 
 
-async def test_a_fork_inherits_names_and_counts(store: SessionStore) -> None:
+async def test_fork_inherits_names_and_counts(store: SessionStore) -> None:
     await create(store, header("s", title="Trip", cwd="/p"), said("where to"), labelled("x", None))
 
     await fork(store, S, "f", replied("the sea"))
@@ -314,7 +314,7 @@ async def test_a_fork_inherits_names_and_counts(store: SessionStore) -> None:
     assert (info.messages, info.entries, info.turns) == (2, 1, 0)
 
 
-async def test_a_fork_may_have_a_name_and_folder_of_its_own(store: SessionStore) -> None:
+async def test_fork_may_have_a_name_and_folder_of_its_own(store: SessionStore) -> None:
     await create(store, header("s", title="Trip", cwd="/p"), said("where to"))
     point = ForkPoint(S, EntryId("s/0"), 0, "tree")
 
@@ -325,7 +325,7 @@ async def test_a_fork_may_have_a_name_and_folder_of_its_own(store: SessionStore)
     assert (info.title, info.cwd) == ("Other", "/q")
 
 
-async def test_a_fork_of_a_path_counts_the_messages_of_that_path(store: SessionStore) -> None:
+async def test_fork_of_a_path_counts_the_messages_of_that_path(store: SessionStore) -> None:
     await grown(store)
 
     await fork(store, S, "left", at=EntryId("s/3"), scope="path")
@@ -337,7 +337,7 @@ async def test_a_fork_of_a_path_counts_the_messages_of_that_path(store: SessionS
         assert (await store.state(StreamId(name))).info.messages == messages, name
 
 
-async def test_an_earlier_fork_of_a_fork_counts_what_both_share(store: SessionStore) -> None:
+async def test_earlier_fork_of_fork_counts_shared_messages(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), said("f1"), at=EntryId("s/3"))
 
@@ -350,7 +350,7 @@ async def test_an_earlier_fork_of_a_fork_counts_what_both_share(store: SessionSt
     assert (await store.verify()).problems == ()
 
 
-async def test_what_a_fork_shares_of_messages_is_not_its_own_entries(store: SessionStore) -> None:
+async def test_shared_messages_are_not_own_entries_of_fork(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f")
 
@@ -361,7 +361,7 @@ async def test_what_a_fork_shares_of_messages_is_not_its_own_entries(store: Sess
 # ---------------------------------------------------------------- refusals, same commit, turns
 
 
-async def test_a_fork_of_nothing_is_refused(store: SessionStore) -> None:
+async def test_fork_of_missing_session_is_rejected(store: SessionStore) -> None:
     point = ForkPoint(StreamId("gone"), None, EMPTY, "tree")
 
     with pytest.raises(SessionNotFound) as refused:
@@ -371,7 +371,7 @@ async def test_a_fork_of_nothing_is_refused(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("head", [6, 99, -2])
-async def test_a_fork_beyond_the_origins_head_is_refused(store: SessionStore, head: int) -> None:
+async def test_fork_beyond_the_origins_head_is_rejected(store: SessionStore, head: int) -> None:
     await grown(store)
 
     with pytest.raises(InvalidEntry):
@@ -383,7 +383,7 @@ async def test_a_fork_beyond_the_origins_head_is_refused(store: SessionStore, he
 
 @pytest.mark.parametrize(("leaf", "head"), [("s/2", 5), ("s/9", 5), ("other/0", 5), ("s/3", 2)])
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_fork_goes_on_from_a_tree_entry_that_its_origin_saw_then(
+async def test_fork_continues_only_from_entry_visible_to_origin(
     store: SessionStore, leaf: str, head: int, scope: Scope
 ) -> None:
     await grown(store)
@@ -393,7 +393,7 @@ async def test_a_fork_goes_on_from_a_tree_entry_that_its_origin_saw_then(
         await fork(store, S, "f", at=EntryId(leaf), head=head, scope=scope)
 
 
-async def test_a_stream_can_be_created_and_forked_in_one_commit(store: SessionStore) -> None:
+async def test_stream_can_be_created_and_forked_in_one_commit(store: SessionStore) -> None:
     await create(store, S, said("a"))
     f, new, g = StreamId("f"), StreamId("new"), StreamId("g")
     writes = (
@@ -414,7 +414,7 @@ async def test_a_stream_can_be_created_and_forked_in_one_commit(store: SessionSt
     assert (await store.verify()).problems == ()
 
 
-async def test_a_fork_has_no_open_turn_and_no_lease_of_its_origins(store: SessionStore) -> None:
+async def test_fork_inherits_no_open_turn_and_no_lease(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", 1000)
     await append(store, S, turn_started(), said("a"), lease=lease)
@@ -430,7 +430,7 @@ async def test_a_fork_has_no_open_turn_and_no_lease_of_its_origins(store: Sessio
     assert (await store.acquire_lease(f, "you", 1000)).epoch == 1
 
 
-async def test_a_fork_of_another_namespaces_session_is_not_found(data: Data) -> None:
+async def test_fork_of_another_namespaces_session_is_not_found(data: Data) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     await create(ours, S, said("secret"))
 
@@ -438,7 +438,7 @@ async def test_a_fork_of_another_namespaces_session_is_not_found(data: Data) -> 
         await create(theirs, header("f", fork=ForkPoint(S, EntryId("s/0"), 0, "tree")))
 
 
-async def test_the_header_says_where_a_stream_was_forked(store: SessionStore) -> None:
+async def test_header_has_point_of_fork(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", at=EntryId("s/1"), scope="path")
 

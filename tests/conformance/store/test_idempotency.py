@@ -29,7 +29,7 @@ def commit_of(*writes: Write, key: str = "k", at: int = START_MS) -> Commit:
     return Commit(writes=writes, at=at, idempotency_key=key)
 
 
-async def test_the_same_key_again_returns_the_first_entries_and_appends_nothing(
+async def test_repeated_key_returns_first_entries_and_appends_nothing(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -43,7 +43,7 @@ async def test_the_same_key_again_returns_the_first_entries_and_appends_nothing(
     assert await store.entries(S) == list(first.entries[0])
 
 
-async def test_a_replay_after_more_appends_still_returns_the_first_entries(
+async def test_replay_after_more_appends_still_returns_the_first_entries(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("before"))
@@ -57,7 +57,7 @@ async def test_a_replay_after_more_appends_still_returns_the_first_entries(
     assert await store.state(S) == state
 
 
-async def test_a_replay_does_not_look_at_expectations_again(store: SessionStore) -> None:
+async def test_replay_ignores_expectations(store: SessionStore) -> None:
     await create(store)
     first = await append(store, S, said("a"), key="k", expected_head=EMPTY, expected_leaf=None)
 
@@ -65,7 +65,7 @@ async def test_a_replay_does_not_look_at_expectations_again(store: SessionStore)
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_a_replay_of_a_creation_is_no_clash_of_ids(store: SessionStore) -> None:
+async def test_replay_of_creation_does_not_raise_session_exists(store: SessionStore) -> None:
     commit = commit_of(
         Write(stream=S, create=header("s"), entries=(said("a"),)),
         Write(stream=StreamId("t"), create=header("t")),
@@ -89,7 +89,7 @@ async def test_a_replay_of_a_creation_is_no_clash_of_ids(store: SessionStore) ->
     ],
     ids=["another text", "another role", "more entries", "another stream"],
 )
-async def test_the_key_for_other_content_is_refused(store: SessionStore, other: Write) -> None:
+async def test_key_with_other_content_is_rejected(store: SessionStore, other: Write) -> None:
     await create(store)
     await create(store, "t")
     await append(store, S, said("a"), key="k")
@@ -102,7 +102,7 @@ async def test_the_key_for_other_content_is_refused(store: SessionStore, other: 
     assert await store.entries(StreamId("t")) == []
 
 
-async def test_a_refused_commit_leaves_its_key_free(store: SessionStore) -> None:
+async def test_refused_commit_leaves_its_key_free(store: SessionStore) -> None:
     await create(store, S, said("a"))
     with pytest.raises(HeadConflict):
         await append(store, S, said("b"), key="k", expected_head=EMPTY)
@@ -112,7 +112,7 @@ async def test_a_refused_commit_leaves_its_key_free(store: SessionStore) -> None
     assert texts(entries) == ["c"]
 
 
-async def test_different_keys_do_not_meet(store: SessionStore) -> None:
+async def test_different_keys_are_independent(store: SessionStore) -> None:
     await create(store)
 
     await append(store, S, said("a"), key="k")
@@ -123,7 +123,7 @@ async def test_different_keys_do_not_meet(store: SessionStore) -> None:
     assert texts(await store.entries(S)) == ["a"] * 4
 
 
-async def test_the_same_key_from_many_writers_at_once_appends_once(data: Data) -> None:
+async def test_same_key_from_concurrent_writers_appends_once(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left)
 
@@ -135,7 +135,7 @@ async def test_the_same_key_from_many_writers_at_once_appends_once(data: Data) -
     assert all(result == results[0] for result in results)
 
 
-async def test_a_key_belongs_to_its_namespace(data: Data) -> None:
+async def test_key_belongs_to_its_namespace(data: Data) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     for store in (ours, theirs):
         await create(store)
@@ -146,7 +146,7 @@ async def test_a_key_belongs_to_its_namespace(data: Data) -> None:
     assert texts(await theirs.entries(S)) == ["b"]
 
 
-async def test_a_replay_wakes_nobody_and_takes_no_position(store: SessionStore) -> None:
+async def test_replay_wakes_no_watcher_and_uses_no_position(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), key="k")
     position = await store.position()

@@ -35,9 +35,7 @@ from tests.conformance.store.building import (
 from tests.fakes.clock import ManualClock
 
 
-async def test_a_free_lease_is_taken_with_epoch_one(
-    store: SessionStore, clock: ManualClock
-) -> None:
+async def test_free_lease_is_taken_with_epoch_one(store: SessionStore, clock: ManualClock) -> None:
     await create(store)
 
     lease = await store.acquire_lease(S, "me", TTL_MS)
@@ -46,7 +44,7 @@ async def test_a_free_lease_is_taken_with_epoch_one(
     assert (await store.state(S)).epoch == 1
 
 
-async def test_state_names_lease_until_it_is_given_back(store: SessionStore) -> None:
+async def test_state_has_lease_until_release(store: SessionStore) -> None:
     await create(store)
     assert (await store.state(S)).lease is None
     lease = await store.acquire_lease(S, "ana", TTL_MS)
@@ -58,7 +56,7 @@ async def test_state_names_lease_until_it_is_given_back(store: SessionStore) -> 
 
 
 @pytest.mark.parametrize("owner", ["you", "me"])
-async def test_a_held_lease_is_refused_to_everybody(
+async def test_held_lease_is_refused_to_any_owner(
     store: SessionStore, clock: ManualClock, owner: str
 ) -> None:
     await create(store)
@@ -73,7 +71,7 @@ async def test_a_held_lease_is_refused_to_everybody(
     assert (await store.state(S)).epoch == 1
 
 
-async def test_a_lease_that_ran_out_can_be_taken_with_a_higher_epoch(
+async def test_expired_lease_can_be_taken_with_higher_epoch(
     store: SessionStore, clock: ManualClock
 ) -> None:
     await create(store)
@@ -86,9 +84,7 @@ async def test_a_lease_that_ran_out_can_be_taken_with_a_higher_epoch(
     assert (await store.state(S)).epoch == 2
 
 
-async def test_a_renewed_lease_is_the_same_lease_for_longer(
-    store: SessionStore, clock: ManualClock
-) -> None:
+async def test_renewed_lease_keeps_owner_and_epoch(store: SessionStore, clock: ManualClock) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
     clock.advance(20)
@@ -101,7 +97,7 @@ async def test_a_renewed_lease_is_the_same_lease_for_longer(
         await store.acquire_lease(S, "you", TTL_MS)
 
 
-async def test_a_lease_that_ran_out_is_renewed_unless_somebody_took_it(
+async def test_expired_lease_is_renewed_unless_taken_over(
     store: SessionStore, clock: ManualClock
 ) -> None:
     await create(store)
@@ -118,7 +114,7 @@ async def test_a_lease_that_ran_out_is_renewed_unless_somebody_took_it(
     assert (lost.stream, lost.epoch, lost.current) == ("s", 1, 2)
 
 
-async def test_a_released_lease_is_free_at_once_and_the_epoch_still_grows(
+async def test_released_lease_is_free_and_epoch_still_grows(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -156,7 +152,7 @@ async def test_leases_are_per_stream(store: SessionStore) -> None:
         await append(store, StreamId("t"), said("x"), lease=lease)
 
 
-async def test_of_many_that_want_a_lease_one_gets_it(data: Data) -> None:
+async def test_one_of_concurrent_owners_gets_lease(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left)
 
@@ -170,7 +166,7 @@ async def test_of_many_that_want_a_lease_one_gets_it(data: Data) -> None:
     assert sorted(epochs) == [0] * 15 + [1]
 
 
-async def test_the_lease_of_an_owner_known_to_be_dead_is_taken_at_once(data: Data) -> None:
+async def test_lease_of_dead_owner_is_taken_immediately(data: Data) -> None:
     left, right = await data.open(), await data.open()
     old = await in_a_turn(left)
 
@@ -196,7 +192,7 @@ async def test_another_owners_death_frees_no_lease(store: SessionStore) -> None:
         await store.acquire_lease(S, "me", TTL_MS, dead_owner="")
 
 
-async def test_there_is_no_lease_of_a_stream_that_does_not_exist(store: SessionStore) -> None:
+async def test_lease_of_missing_stream_raises(store: SessionStore) -> None:
     lost = Lease(S, "me", 1, 0)
 
     for call in (
@@ -215,7 +211,7 @@ async def test_there_is_no_lease_of_a_stream_that_does_not_exist(store: SessionS
 @pytest.mark.parametrize(
     "new", [said("x"), labelled("x", None), turn_started(), turn_finished(), moved(None)]
 )
-async def test_a_write_under_a_lost_lease_is_refused_whatever_it_appends(
+async def test_every_write_with_lost_lease_is_rejected(
     store: SessionStore, clock: ManualClock, new: NewEntry
 ) -> None:
     lease = await in_a_turn(store)
@@ -231,7 +227,7 @@ async def test_a_write_under_a_lost_lease_is_refused_whatever_it_appends(
 
 
 @pytest.mark.parametrize("epoch", [0, 1, -1])
-async def test_an_epoch_that_nobody_was_given_is_refused(store: SessionStore, epoch: int) -> None:
+async def test_epoch_never_issued_is_rejected(store: SessionStore, epoch: int) -> None:
     await create(store)
 
     with pytest.raises(LeaseLost):
@@ -240,7 +236,7 @@ async def test_an_epoch_that_nobody_was_given_is_refused(store: SessionStore, ep
     assert (await store.state(S)).epoch == 0
 
 
-async def test_a_lease_that_ran_out_still_writes_until_somebody_takes_it(
+async def test_expired_lease_still_writes_until_takeover(
     store: SessionStore, clock: ManualClock
 ) -> None:
     lease = await in_a_turn(store)
@@ -251,7 +247,7 @@ async def test_a_lease_that_ran_out_still_writes_until_somebody_takes_it(
     assert (await store.state(S)).open_turn is None
 
 
-async def test_what_the_lease_says_about_time_and_owner_does_not_count(
+async def test_time_and_owner_in_lease_are_ignored(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -262,7 +258,7 @@ async def test_what_the_lease_says_about_time_and_owner_does_not_count(
     assert texts(await store.entries(S)) == ["x"]
 
 
-async def test_a_process_that_wakes_up_late_is_refused_and_the_taker_goes_on(
+async def test_late_process_is_rejected_and_new_owner_continues(
     data: Data, clock: ManualClock
 ) -> None:
     sleeper, taker = await data.open(), await data.open()

@@ -69,7 +69,7 @@ async def is_free(store: SessionStore) -> bool:
     return True
 
 
-async def test_a_backend_that_cannot_refuses_whole(store: SessionStore) -> None:
+async def test_backend_without_leases_in_commits_rejects_commit(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
     if store.capabilities.leases_in_commits:
@@ -85,7 +85,7 @@ async def test_a_backend_that_cannot_refuses_whole(store: SessionStore) -> None:
 
 
 @able
-async def test_a_turn_begins_in_the_commit_that_takes_the_lease(
+async def test_turn_begins_in_the_commit_that_takes_the_lease(
     store: SessionStore, clock: ManualClock
 ) -> None:
     await create(store)
@@ -102,15 +102,13 @@ async def test_a_turn_begins_in_the_commit_that_takes_the_lease(
 
 
 @able
-async def test_a_commit_that_takes_no_lease_tells_of_none(store: SessionStore) -> None:
+async def test_commit_without_lease_returns_none(store: SessionStore) -> None:
     await create(store)
     assert (await commit(store, said("x"))).leases == ()
 
 
 @able
-async def test_a_held_lease_refuses_the_whole_commit(
-    store: SessionStore, clock: ManualClock
-) -> None:
+async def test_held_lease_fails_whole_commit(store: SessionStore, clock: ManualClock) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "you", TTL_MS)
     before = await store.state(S)
@@ -125,7 +123,7 @@ async def test_a_held_lease_refuses_the_whole_commit(
 
 
 @able
-async def test_the_lease_of_the_dead_is_taken_in_a_commit_too(store: SessionStore) -> None:
+async def test_commit_takes_lease_of_dead_owner(store: SessionStore) -> None:
     await create(store)
     old = await store.acquire_lease(S, "you", TTL_MS)
 
@@ -138,7 +136,7 @@ async def test_the_lease_of_the_dead_is_taken_in_a_commit_too(store: SessionStor
 
 @able
 @pytest.mark.parametrize("is_releasing", [False, True])
-async def test_a_refused_commit_takes_no_lease(store: SessionStore, *, is_releasing: bool) -> None:
+async def test_refused_commit_takes_no_lease(store: SessionStore, *, is_releasing: bool) -> None:
     await create(store, S, said("a"))
 
     with pytest.raises(HeadConflict):
@@ -151,7 +149,7 @@ async def test_a_refused_commit_takes_no_lease(store: SessionStore, *, is_releas
 
 
 @able
-async def test_of_two_writes_of_which_one_is_refused_none_takes_a_lease(
+async def test_no_write_takes_lease_if_one_is_rejected(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -165,7 +163,7 @@ async def test_of_two_writes_of_which_one_is_refused_none_takes_a_lease(
 
 
 @able
-async def test_leases_of_several_streams_are_told_in_order(store: SessionStore) -> None:
+async def test_leases_of_several_streams_are_returned_in_order(store: SessionStore) -> None:
     await create(store, "t", said("a"))
     created = Write(stream=S, create=header("s"), entries=(turn_started(),), taking=MINE)
     beside = Write(stream=StreamId("t"), entries=(said("y"),))
@@ -177,7 +175,7 @@ async def test_leases_of_several_streams_are_told_in_order(store: SessionStore) 
 
 
 @able
-async def test_a_turn_ends_in_the_commit_that_gives_the_lease_back(store: SessionStore) -> None:
+async def test_turn_ends_in_commit_that_releases_lease(store: SessionStore) -> None:
     await create(store)
     lease = (await commit(store, turn_started(), said("go"), taking=MINE)).leases[0]
 
@@ -193,9 +191,7 @@ async def test_a_turn_ends_in_the_commit_that_gives_the_lease_back(store: Sessio
 
 
 @able
-async def test_a_lease_that_was_lost_is_not_given_back(
-    store: SessionStore, clock: ManualClock
-) -> None:
+async def test_lost_lease_is_not_released(store: SessionStore, clock: ManualClock) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
     clock.advance(31)
@@ -207,7 +203,7 @@ async def test_a_lease_that_was_lost_is_not_given_back(
 
 
 @able
-async def test_a_commit_may_take_the_lease_and_give_it_back(store: SessionStore) -> None:
+async def test_commit_may_acquire_and_release_lease(store: SessionStore) -> None:
     await create(store)
 
     done = await commit(store, turn_started(), turn_finished(), taking=MINE, is_releasing=True)
@@ -217,7 +213,7 @@ async def test_a_commit_may_take_the_lease_and_give_it_back(store: SessionStore)
 
 
 @able
-async def test_nobody_gives_back_what_is_not_theirs(store: SessionStore) -> None:
+async def test_lease_of_another_owner_cannot_be_released(store: SessionStore) -> None:
     await create(store)
     await store.acquire_lease(S, "you", TTL_MS)
 
@@ -229,7 +225,7 @@ async def test_nobody_gives_back_what_is_not_theirs(store: SessionStore) -> None
 
 
 @able
-async def test_a_lease_is_taken_by_who_has_none_and_never_under_a_key(store: SessionStore) -> None:
+async def test_taking_lease_rejects_own_lease_and_idempotency_key(store: SessionStore) -> None:
     """A replay could not give it."""
     await create(store)
     with pytest.raises(InvalidEntry, match="idempotency key"):
@@ -241,7 +237,7 @@ async def test_a_lease_is_taken_by_who_has_none_and_never_under_a_key(store: Ses
 
 
 @able
-async def test_of_many_commits_that_want_the_lease_one_gets_it(data: Data) -> None:
+async def test_one_of_concurrent_commits_gets_lease(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left)
     wanted = [
@@ -259,7 +255,7 @@ async def test_of_many_commits_that_want_the_lease_one_gets_it(data: Data) -> No
 
 
 @able
-async def test_no_lease_is_taken_of_what_is_not_there_or_was_erased(store: SessionStore) -> None:
+async def test_lease_of_missing_or_erased_session_is_rejected(store: SessionStore) -> None:
     with pytest.raises(SessionNotFound):
         await commit(store, said("x"), taking=MINE)
     await create(store, S, said("a"))

@@ -54,7 +54,7 @@ def limiting(store: SessionStore) -> QuotaService:
 # ---------------------------------------------------------------- retention
 
 
-async def test_a_policy_is_kept(retaining: RetentionService, data: Data) -> None:
+async def test_retention_policy_is_stored(retaining: RetentionService, data: Data) -> None:
     assert await retaining.retention() == Retention()
 
     await retaining.set_retention(Retention(max_idle_s=60, max_bytes=5))
@@ -64,7 +64,7 @@ async def test_a_policy_is_kept(retaining: RetentionService, data: Data) -> None
     assert await other.retention() == Retention()
 
 
-async def test_a_removed_session_leaves_nothing_and_no_position_is_given_twice(
+async def test_removed_session_leaves_nothing_and_frees_no_position(
     store: SessionStore, retaining: RetentionService
 ) -> None:
     await create(store, T, said("stays, marmalade"))
@@ -129,7 +129,7 @@ async def test_forks_turns_questions_and_leases_hold_a_session(
     assert (await store.verify()).problems == ()
 
 
-async def test_a_large_session_goes_in_steps_and_its_space_is_given_back(
+async def test_large_session_is_removed_in_steps_and_space_freed(
     store: SessionStore, retaining: RetentionService
 ) -> None:
     await create(store, T, said("stays"))
@@ -153,7 +153,7 @@ async def _is_there(store: SessionStore) -> bool:
     return S in {info.id for info in await store.sessions()}
 
 
-async def test_keys_are_forgotten_by_their_age(
+async def test_old_idempotency_keys_are_deleted(
     store: SessionStore, retaining: RetentionService
 ) -> None:
     await create(store, S)
@@ -170,7 +170,7 @@ async def test_keys_are_forgotten_by_their_age(
 # ---------------------------------------------------------------- quotas
 
 
-async def test_a_commit_over_a_quota_is_refused_whole(
+async def test_commit_over_a_quota_is_refused_whole(
     store: SessionStore, limiting: QuotaService
 ) -> None:
     await create(store, S, said("a"))
@@ -209,7 +209,9 @@ async def test_bytes_count_bodies_and_contents_once(
     assert 0 < used.bytes < 2 * len(content)
 
 
-async def test_what_is_erased_no_longer_counts(store: SessionStore, limiting: QuotaService) -> None:
+async def test_erased_content_does_not_count_in_quota(
+    store: SessionStore, limiting: QuotaService
+) -> None:
     await limiting.set_quota(Quota(max_entries=3, max_sessions=1))
     await create(store, S, said("a"), said("b"), said("c"))
 
@@ -223,7 +225,7 @@ async def test_what_is_erased_no_longer_counts(store: SessionStore, limiting: Qu
     assert (await limiting.quota())[1] == used
 
 
-async def test_what_was_removed_no_longer_counts(
+async def test_removed_session_does_not_count_in_quota(
     store: SessionStore, limiting: QuotaService, retaining: RetentionService
 ) -> None:
     await create(store, S, said("a"), said("b"))
@@ -234,7 +236,7 @@ async def test_what_was_removed_no_longer_counts(
     assert (await limiting.quota())[1] == Usage(0, 0, 0)
 
 
-async def test_a_quota_is_of_one_namespace_and_of_every_handle(
+async def test_quota_covers_one_namespace_and_all_handles(
     data: Data, store: SessionStore, limiting: QuotaService
 ) -> None:
     await create(store, S)
@@ -246,7 +248,7 @@ async def test_a_quota_is_of_one_namespace_and_of_every_handle(
     await create(other, S, said("a"))
 
 
-async def test_what_is_over_a_quota_already_stands_in_nobody_elses_way(
+async def test_exceeded_quota_does_not_block_other_limits(
     store: SessionStore, limiting: QuotaService
 ) -> None:
     await create(store, S)
@@ -259,7 +261,7 @@ async def test_what_is_over_a_quota_already_stands_in_nobody_elses_way(
         await create(store, "u")
 
 
-async def test_commits_at_one_time_never_go_over_a_quota(
+async def test_concurrent_commits_never_exceed_quota(
     data: Data, store: SessionStore, limiting: QuotaService
 ) -> None:
     others = [store, await data.open(), await data.open()]
@@ -282,6 +284,6 @@ async def test_commits_at_one_time_never_go_over_a_quota(
     assert sum([len(await store.entries(StreamId(f"s{n}"))) for n in range(len(others))]) == 10
 
 
-def test_every_backend_has_both(store: SessionStore) -> None:
+def test_every_backend_has_retention_and_quotas(store: SessionStore) -> None:
     assert isinstance(store, RetentionService)
     assert isinstance(store, QuotaService)

@@ -29,7 +29,7 @@ from tests.fakes.clock import ManualClock
 
 
 @pytest.mark.full_only
-def test_lists_and_counts_are_what_a_scan_gives(backend: Backend) -> None:
+def test_lists_and_counts_match_a_scan(backend: Backend) -> None:
     @settings(max_examples=12, deadline=None)
     @given(STEPS)
     def any_steps(steps: list[tuple[str, int]]) -> None:
@@ -44,7 +44,7 @@ async def test_lists_and_counts_follow_each_step(backend: Backend) -> None:
     await carried_out(backend, [*steps, ("create", 7), ("remove", 5), ("say", 1)])
 
 
-async def test_open_turns_name_the_holder_while_its_lease_runs(
+async def test_open_turns_name_lease_owner_until_expiry(
     store: SessionStore, clock: ManualClock
 ) -> None:
     for stream in ("idle", "runs", "expired", "free", "ended"):
@@ -81,7 +81,7 @@ async def test_answer_of_a_fork_closes_no_question_of_its_origin(store: SessionS
     assert (await store.verify()).problems == ()
 
 
-async def test_folder_that_no_text_can_hold_has_no_sessions(store: SessionStore) -> None:
+async def test_undecodable_folder_has_no_sessions(store: SessionStore) -> None:
     await create(store, header("s", cwd="/a"))
     assert await store.sessions(cwd="/\udcff") == []
     assert await store.sessions(cwd="/a\0") == []

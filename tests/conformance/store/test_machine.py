@@ -265,7 +265,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert (verification.streams, verification.entries) == (len(model.streams), len(model.log))
 
 
-def test_any_run_of_commands_does_what_the_model_does(backend: Backend) -> None:
+def test_random_commands_match_model(backend: Backend) -> None:
     class Machine(StoreMachine):
         def __init__(self) -> None:
             super().__init__(backend)

@@ -31,7 +31,7 @@ from tests.conformance.store.building import (
 from tests.fakes.clock import START_MS
 
 
-async def test_a_list_cut_short_does_not_hold_back_what_comes_after(store: SessionStore) -> None:
+async def test_limited_list_does_not_block_later_commits(store: SessionStore) -> None:
     for name in ("a", "b", "c"):
         await create(store, name)
     for number in range(12):  # more reads than a backend has readers
@@ -45,7 +45,7 @@ async def test_a_list_cut_short_does_not_hold_back_what_comes_after(store: Sessi
 # ---------------------------------------------------------------- find
 
 
-async def test_a_stream_is_found_by_its_id_or_a_unique_beginning(store: SessionStore) -> None:
+async def test_stream_is_found_by_id_or_unique_prefix(store: SessionStore) -> None:
     await create(store, "alpha")
     await create(store, header("beta", kind="flow"))
 
@@ -54,7 +54,7 @@ async def test_a_stream_is_found_by_its_id_or_a_unique_beginning(store: SessionS
     assert await store.find("b") == "beta"
 
 
-async def test_a_beginning_of_several_ids_is_ambiguous(store: SessionStore) -> None:
+async def test_prefix_of_several_ids_is_ambiguous(store: SessionStore) -> None:
     for name in ("alb", "ala", "b"):
         await create(store, name)
 
@@ -65,7 +65,7 @@ async def test_a_beginning_of_several_ids_is_ambiguous(store: SessionStore) -> N
     assert refused.value.candidates == ("ala", "alb")
 
 
-async def test_a_whole_id_is_found_although_it_begins_another(store: SessionStore) -> None:
+async def test_exact_id_wins_over_longer_id(store: SessionStore) -> None:
     await create(store, "al")
     await create(store, "alpha")
 
@@ -73,7 +73,7 @@ async def test_a_whole_id_is_found_although_it_begins_another(store: SessionStor
 
 
 @pytest.mark.parametrize("prefix", ["", "AL", "lpha", "al%", "a_pha", "alphabet", "a*"])
-async def test_what_begins_no_id_is_not_found(store: SessionStore, prefix: str) -> None:
+async def test_unknown_prefix_is_not_found(store: SessionStore, prefix: str) -> None:
     await create(store, "alpha")
 
     with pytest.raises(SessionNotFound) as refused:
@@ -85,7 +85,7 @@ async def test_what_begins_no_id_is_not_found(store: SessionStore, prefix: str) 
 # ---------------------------------------------------------------- notes of all sessions
 
 
-async def test_notes_of_all_are_those_of_every_stream_s_own_log(store: SessionStore) -> None:
+async def test_notes_of_all_cover_own_log_of_every_stream(store: SessionStore) -> None:
     for name in ("a", "b", "empty"):
         await create(store, name)
     await create(store, header("flow", kind="flow"))
@@ -149,7 +149,7 @@ async def test_sessions_of_the_same_time_are_listed_by_id_descending(store: Sess
     assert names(await store.sessions()) == ["z", "m", "a", "B"]
 
 
-async def test_a_list_has_as_many_sessions_as_asked_for(store: SessionStore) -> None:
+async def test_list_limit_is_respected(store: SessionStore) -> None:
     for number in range(60):
         await create(store, f"s{number:02}")
 
@@ -172,7 +172,7 @@ async def test_lists_leave_out_role_sessions_unless_asked_and_flows_always(
     assert names(await store.sessions(scope="all")) == ["user", "subagent", "role", "import"]
 
 
-async def test_a_list_can_be_of_one_directory(store: SessionStore) -> None:
+async def test_list_can_be_filtered_by_folder(store: SessionStore) -> None:
     await create(store, header("a", cwd="/p"))
     await create(store, header("b", cwd="/p/q"))
     await create(store, header("c"))
@@ -183,7 +183,7 @@ async def test_a_list_can_be_of_one_directory(store: SessionStore) -> None:
     assert await store.sessions(cwd="/P") == await store.sessions(cwd="") == []
 
 
-async def test_a_query_finds_names_and_ids_in_any_letter_case(store: SessionStore) -> None:
+async def test_query_finds_names_and_ids_in_any_letter_case(store: SessionStore) -> None:
     await create(store, header("one", title="Über die ÄNDERUNG"))
     await create(store, "two", said("straße zum MEER"))
     await create(store, "Three")
@@ -203,7 +203,7 @@ async def test_a_query_finds_names_and_ids_in_any_letter_case(store: SessionStor
         assert names(await store.sessions(query=query)) == found, query
 
 
-async def test_a_query_looks_at_the_name_that_is_shown(store: SessionStore) -> None:
+async def test_query_matches_displayed_name(store: SessionStore) -> None:
     await create(store, header("a", title="Trip"), said("hidden by the title"))
     await create(store, header("b", title="Old"))
     await append(store, StreamId("b"), new_side(SessionInfoChanged(title="New")))
@@ -212,7 +212,7 @@ async def test_a_query_looks_at_the_name_that_is_shown(store: SessionStore) -> N
     assert names(await store.sessions(query="new")) == ["b"]
 
 
-async def test_filters_come_before_the_limit(store: SessionStore) -> None:
+async def test_filters_apply_before_limit(store: SessionStore) -> None:
     await create(store, header("a", created_at=1, cwd="/p", title="sought"))
     for number in range(5):
         await create(store, header(f"z{number}", created_at=9))
@@ -227,7 +227,7 @@ async def test_filters_come_before_the_limit(store: SessionStore) -> None:
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_the_feed_is_every_entry_of_every_stream_in_commit_order(
+async def test_feed_is_every_entry_of_every_stream_in_commit_order(
     store: SessionStore,
 ) -> None:
     await create(store, "a", said("1"), said("2"))
@@ -248,7 +248,7 @@ async def test_the_feed_is_every_entry_of_every_stream_in_commit_order(
     assert await store.position() == positions[-1]
 
 
-async def test_the_feed_goes_on_after_any_position(store: SessionStore) -> None:
+async def test_feed_continues_after_any_position(store: SessionStore) -> None:
     await create(store, S, *(said(str(number)) for number in range(7)))
     whole = await store.feed(0)
 
@@ -259,7 +259,7 @@ async def test_the_feed_goes_on_after_any_position(store: SessionStore) -> None:
     assert await store.feed(whole[-1].position + 100) == []
 
 
-async def test_an_empty_namespace_stands_at_position_zero(store: SessionStore) -> None:
+async def test_empty_namespace_is_at_position_zero(store: SessionStore) -> None:
     assert await store.position() == 0
     assert await store.feed(0) == []
 
@@ -268,7 +268,7 @@ async def test_an_empty_namespace_stands_at_position_zero(store: SessionStore) -
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_a_fork_adds_nothing_to_the_feed(store: SessionStore) -> None:
+async def test_fork_adds_nothing_to_the_feed(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.position()
 
@@ -285,7 +285,7 @@ async def woken(changes: AsyncIterator[None]) -> None:
     await asyncio.wait_for(anext(changes), 60)
 
 
-async def test_a_commit_of_this_handle_wakes_a_waiter(store: SessionStore) -> None:
+async def test_commit_of_this_handle_wakes_a_waiter(store: SessionStore) -> None:
     changes = store.changes()
 
     await create(store)
@@ -293,7 +293,7 @@ async def test_a_commit_of_this_handle_wakes_a_waiter(store: SessionStore) -> No
     await woken(changes)
 
 
-async def test_a_commit_of_another_handle_wakes_a_waiter(data: Data) -> None:
+async def test_commit_of_another_handle_wakes_a_waiter(data: Data) -> None:
     here, there = await data.open(), await data.open()
     await create(there)
     changes = here.changes()
@@ -306,7 +306,7 @@ async def test_a_commit_of_another_handle_wakes_a_waiter(data: Data) -> None:
     assert texts(await here.entries(S)) == ["a"]
 
 
-async def test_a_waiter_that_reads_after_every_wake_up_misses_nothing(data: Data) -> None:
+async def test_waiter_that_reads_after_every_wake_up_misses_nothing(data: Data) -> None:
     here, there = await data.open(), await data.open()
     await create(there)
     changes = here.changes()
@@ -345,7 +345,7 @@ def with_blobs(*contents: bytes, stream: str = "s") -> Commit:
     return Commit(writes=(write,), at=START_MS, blobs=contents)
 
 
-async def test_a_blob_is_read_by_its_hash(data: Data) -> None:
+async def test_blob_is_read_by_its_hash(data: Data) -> None:
     store, other = await data.open(), await data.open()
     contents = (b"", b"\x00\xff" * 500, b"x" * 1_000_000)
 
@@ -356,7 +356,7 @@ async def test_a_blob_is_read_by_its_hash(data: Data) -> None:
     assert (await store.verify()).problems == ()
 
 
-async def test_a_blob_is_stored_once(store: SessionStore) -> None:
+async def test_blob_is_stored_once(store: SessionStore) -> None:
     content = bytes(range(256)) * 400
     await store.commit(with_blobs(content))
     before = (await store.info()).payload_bytes
@@ -368,7 +368,7 @@ async def test_a_blob_is_stored_once(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("digest", [blob_hash(b"absent"), "", "sha256-", "s/0"])
-async def test_a_blob_that_is_not_here_is_not_found(store: SessionStore, digest: str) -> None:
+async def test_missing_blob_raises_not_found(store: SessionStore, digest: str) -> None:
     await store.commit(with_blobs(b"here"))
 
     with pytest.raises(EntryNotFound) as refused:
@@ -406,7 +406,7 @@ async def test_namespaces_never_see_each_other(data: Data) -> None:
     assert await ours.position() == (await ours.feed(0))[-1].position
 
 
-async def test_streams_of_one_name_in_two_namespaces_live_apart(data: Data) -> None:
+async def test_same_stream_id_in_two_namespaces_is_independent(data: Data) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     for store, word in ((ours, "o"), (theirs, "t")):
         await create(store, S, said(word), labelled(word, Sibling(0)))
@@ -433,7 +433,7 @@ async def test_namespace_names_are_taken_literally(data: Data) -> None:
         assert (await store.info()).streams == 1
 
 
-async def test_a_namespace_begins_empty_whatever_others_hold(data: Data) -> None:
+async def test_new_namespace_is_empty(data: Data) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     await create(theirs, S, *(said(str(number)) for number in range(5)))
 

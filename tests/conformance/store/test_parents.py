@@ -25,7 +25,7 @@ from tests.conformance.store.building import (
 )
 
 
-async def test_a_tree_entry_hangs_from_the_leaf_and_becomes_the_leaf(store: SessionStore) -> None:
+async def test_tree_entry_gets_leaf_as_parent_and_becomes_leaf(store: SessionStore) -> None:
     await create(store)
 
     first, second = await append(store, S, said("a"), said("b"))
@@ -45,7 +45,7 @@ async def test_side_entries_have_no_parent_and_leave_the_leaf(store: SessionStor
     assert after.parent_id == "s/0"
 
 
-async def test_a_named_parent_starts_a_branch_and_moves_the_leaf_there(store: SessionStore) -> None:
+async def test_named_parent_starts_a_branch_and_moves_the_leaf_there(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
 
     entry = await append_one(store, S, said("b2", EntryId("s/0")))
@@ -82,7 +82,7 @@ async def test_siblings_of_a_write_can_be_parents_and_subjects(store: SessionSto
     assert [entry.about for entry in entries[3:]] == ["s/1", "s/3"]
 
 
-async def test_an_entry_may_name_an_earlier_one_of_its_write_by_id(store: SessionStore) -> None:
+async def test_entry_may_name_an_earlier_one_of_its_write_by_id(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(store, S, said("a"), said("b", EntryId("s/0")), moved(EntryId("s/0")))
@@ -91,7 +91,7 @@ async def test_an_entry_may_name_an_earlier_one_of_its_write_by_id(store: Sessio
     assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_a_leaf_entry_moves_the_leaf_to_its_target(store: SessionStore) -> None:
+async def test_leaf_entry_moves_the_leaf_to_its_target(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
 
     await append(store, S, moved(EntryId("s/0")), said("c"))
@@ -99,7 +99,7 @@ async def test_a_leaf_entry_moves_the_leaf_to_its_target(store: SessionStore) ->
     assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["a", "c"]
 
 
-async def test_a_leaf_before_the_root_makes_the_next_entry_a_second_root(
+async def test_leaf_before_root_makes_next_entry_second_root(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -114,9 +114,7 @@ async def test_a_leaf_before_the_root_makes_the_next_entry_a_second_root(
 
 
 @pytest.mark.parametrize("parent", ["s/9", "s/1", "other/0", "nonsense", "", "s/00", "s/2"])
-async def test_a_parent_that_is_no_tree_entry_of_the_stream_is_refused(
-    store: SessionStore, parent: str
-) -> None:
+async def test_parent_outside_tree_of_stream_is_rejected(store: SessionStore, parent: str) -> None:
     """s/9 does not exist, s/1 is a side entry, other/0 is not shared, s/2 is the entry itself."""
     await create(store, header("other"), said("elsewhere"))
     await create(store, S, said("a"), labelled("x", Sibling(0)))
@@ -129,9 +127,7 @@ async def test_a_parent_that_is_no_tree_entry_of_the_stream_is_refused(
 
 
 @pytest.mark.parametrize("target", ["s/9", "s/1", "other/0", "nonsense"])
-async def test_a_leaf_whose_target_is_no_tree_entry_is_refused(
-    store: SessionStore, target: str
-) -> None:
+async def test_leaf_with_target_outside_tree_is_rejected(store: SessionStore, target: str) -> None:
     await create(store, header("other"), said("elsewhere"))
     await create(store, S, said("a"), labelled("x", Sibling(0)))
 
@@ -141,7 +137,7 @@ async def test_a_leaf_whose_target_is_no_tree_entry_is_refused(
     assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_a_side_sibling_cannot_be_a_parent(store: SessionStore) -> None:
+async def test_side_sibling_cannot_be_a_parent(store: SessionStore) -> None:
     await create(store)
 
     with pytest.raises(InvalidParent):
@@ -149,7 +145,7 @@ async def test_a_side_sibling_cannot_be_a_parent(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("index", [1, 2, 5, -1])
-async def test_a_sibling_must_come_earlier_in_the_write(store: SessionStore, index: int) -> None:
+async def test_sibling_must_come_earlier_in_the_write(store: SessionStore, index: int) -> None:
     await create(store)
 
     with pytest.raises(InvalidEntry):

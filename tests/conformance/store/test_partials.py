@@ -24,7 +24,7 @@ from tests.conformance.store.building import (
 from tests.fakes.clock import START_MS, ManualClock
 
 
-async def test_a_partial_answer_is_kept_and_replaced(data: Data) -> None:
+async def test_partial_answer_is_stored_and_replaced(data: Data) -> None:
     store, other = await data.open(), await data.open()
     lease = await in_a_turn(store)
     assert await store.partial(S) is None
@@ -37,7 +37,7 @@ async def test_a_partial_answer_is_kept_and_replaced(data: Data) -> None:
     assert await other.partial(S) == (5, b"")
 
 
-async def test_a_partial_answer_is_no_entry(store: SessionStore) -> None:
+async def test_partial_answer_is_no_entry(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     before = (await store.state(S), await store.position())
 
@@ -46,7 +46,7 @@ async def test_a_partial_answer_is_no_entry(store: SessionStore) -> None:
     assert (await store.state(S), await store.position()) == before
 
 
-async def test_a_partial_answer_is_gone_once_the_turn_is_finished(store: SessionStore) -> None:
+async def test_finished_turn_removes_partial_answer(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     await store.put_partial(lease, 2, b"x")
 
@@ -60,7 +60,7 @@ async def test_a_partial_answer_is_gone_once_the_turn_is_finished(store: Session
     assert await store.partial(S) is None
 
 
-async def test_a_refused_end_of_the_turn_leaves_the_partial_answer(store: SessionStore) -> None:
+async def test_rejected_turn_end_keeps_partial_answer(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     await store.put_partial(lease, 2, b"half")
 
@@ -71,7 +71,7 @@ async def test_a_refused_end_of_the_turn_leaves_the_partial_answer(store: Sessio
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_a_commit_that_another_stream_refuses_leaves_the_partial_answer(
+async def test_failed_multi_stream_commit_keeps_partial_answer(
     store: SessionStore,
 ) -> None:
     lease = await in_a_turn(store)
@@ -85,7 +85,7 @@ async def test_a_commit_that_another_stream_refuses_leaves_the_partial_answer(
     assert await store.partial(S) == (2, b"half")
 
 
-async def test_a_partial_answer_outlives_its_writers_lease(
+async def test_partial_answer_outlives_its_writers_lease(
     store: SessionStore, clock: ManualClock
 ) -> None:
     old = await in_a_turn(store)

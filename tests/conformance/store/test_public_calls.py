@@ -96,7 +96,7 @@ async def test_alias_finds_its_entry_in_session_and_store(opened: Store) -> None
             await session.entry(missing)
 
 
-async def test_newer_entry_takes_an_alias_over(opened: Store) -> None:
+async def test_newer_entry_takes_over_alias(opened: Store) -> None:
     session = await opened.create()
     await session.append_many([user("1")], aliases=["here"])
     (newer,) = await session.append_many([user("2")], aliases=["here"])
@@ -104,7 +104,7 @@ async def test_newer_entry_takes_an_alias_over(opened: Store) -> None:
     assert (await opened.entry("here")).id == newer.id
 
 
-async def test_aliases_that_do_not_fit_the_items_are_refused(opened: Store) -> None:
+async def test_aliases_that_do_not_match_items_are_rejected(opened: Store) -> None:
     session = await opened.create()
     for aliases in (["a"], ["a", "a"], ["a", ""], ["a", "\ud800"]):
         with pytest.raises(WrongArgument):
@@ -177,7 +177,7 @@ async def test_fork_has_metadata_and_subject_of_its_own(opened: Store) -> None:
     assert set(heir.entry_ids) == {first.id}
 
 
-async def test_replayed_append_says_so(opened: Store) -> None:
+async def test_replayed_append_is_marked(opened: Store) -> None:
     session = await opened.create()
     first = await session.append_many([user("1")], idempotency_key="k")
     again = await session.append_many([user("1")], idempotency_key="k")
@@ -240,7 +240,7 @@ async def test_import_reports_each_file_that_fails(opened: Store, tmp_path: Path
         await opened.import_files(str(tmp_path))
 
 
-async def test_commit_to_several_sessions_is_all_or_nothing(opened: Store) -> None:
+async def test_commit_to_several_sessions_is_atomic(opened: Store) -> None:
     one, two = await opened.create(id="one"), await opened.create(id="two")
     writes = [
         (one, [user("1"), Note("my.x")], AppendOptions(aliases=["first", None])),
@@ -274,7 +274,7 @@ async def test_commit_to_several_sessions_is_all_or_nothing(opened: Store) -> No
 RAW = b'{"1":2,"1":123456789012345678901234567890,"u":"data:image/png;base64,aaaa","s":[1.50]}'
 
 
-async def test_raw_json_is_kept_byte_for_byte(opened: Store) -> None:
+async def test_raw_json_is_stored_byte_for_byte(opened: Store) -> None:
     session = await opened.create()
     entry = await session.append(Custom("state", raw_json=RAW))
     lines = await session.append(Custom("state", raw_json=b'{"a":\n 1}'))
@@ -300,7 +300,7 @@ CHANGED_BY_JSON: list[Any] = [
 NO_JSON = [b"{", b'"\\ud800"', b"1e400", b"NaN", b"\xff", b""]
 
 
-async def test_data_that_json_would_change_is_refused(opened: Store) -> None:
+async def test_data_that_json_would_change_is_rejected(opened: Store) -> None:
     session = await opened.create()
     for data in CHANGED_BY_JSON:
         for item in (Custom("k", data), Note("k", {"v": data}), user("x", foreign={"v": data})):

@@ -53,7 +53,7 @@ async def erase(
     return await cast("EraseService", store).erase(request)
 
 
-async def test_the_session_is_gone_and_the_others_are_as_they_were(store: SessionStore) -> None:
+async def test_removal_deletes_session_and_leaves_others_unchanged(store: SessionStore) -> None:
     await create(store, S, said("a", alias="x"), replied("b"))
     await create(store, "t", said("stays"))
 
@@ -71,7 +71,7 @@ async def test_the_session_is_gone_and_the_others_are_as_they_were(store: Sessio
     assert await erase(store, id="e2") == certificate
 
 
-async def test_what_lay_beside_it_goes_too(store: SessionStore) -> None:
+async def test_removal_deletes_unshared_contents_keys_and_partials(store: SessionStore) -> None:
     own, shared = b"own" * 100, b"shared" * 100
     for stream, contents in (("s", (own, shared)), ("t", (shared,))):
         named = tuple(new_tree(user(f"see {blob_hash(content)}"), LEAF) for content in contents)
@@ -92,7 +92,7 @@ async def test_what_lay_beside_it_goes_too(store: SessionStore) -> None:
     await append(store, StreamId("t"), said("new"), key="k")
 
 
-async def test_a_picture_goes_with_its_session_unless_another_shows_it(store: SessionStore) -> None:
+async def test_removal_deletes_picture_unless_another_session_shows_it(store: SessionStore) -> None:
     own, shared = b"\x89PNG own", b"\x89PNG shared"
     for stream, contents in (("s", (own, shared)), ("t", (shared,))):
         shown = [MediaPart("image/png", f"media://{blob_hash(c)}", len(c)) for c in contents]
@@ -108,7 +108,7 @@ async def test_a_picture_goes_with_its_session_unless_another_shows_it(store: Se
         await store.blob(blob_hash(own))
 
 
-async def test_a_session_of_its_name_begins_anew_with_positions_of_its_own(
+async def test_removed_id_can_be_reused_with_new_positions(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("old"), said("older"))
@@ -127,7 +127,7 @@ async def test_a_session_of_its_name_begins_anew_with_positions_of_its_own(
     assert (await store.verify()).problems == ()
 
 
-async def test_forks_hold_copies_and_are_kept_or_not(store: SessionStore) -> None:
+async def test_removal_keeps_or_deletes_copied_forks(store: SessionStore) -> None:
     await create(store, S, said("a"))
     f = await fork(store, S, "f", said("b"))
     with pytest.raises(SessionHasForks):
@@ -140,7 +140,7 @@ async def test_forks_hold_copies_and_are_kept_or_not(store: SessionStore) -> Non
     assert (await store.verify()).problems == ()
 
 
-async def test_all_there_is_about_a_subject_is_removed(store: SessionStore) -> None:
+async def test_removal_by_subject_deletes_all_its_sessions(store: SessionStore) -> None:
     await create(store, StreamHeader(S, START_MS, subject="ann"), said("a"))
     await fork(store, S, "f", said("b"))
     child = StreamHeader(StreamId("c"), START_MS, origin="subagent", parent=S)

@@ -60,7 +60,7 @@ async def test_reused_id_begins_an_empty_session(handle: Store, lazy: bool) -> N
     assert Label.kind not in str(await handle.backend.entries(session.id))
 
 
-async def test_session_erased_again_gives_the_certificate_of_the_first_time(handle: Store) -> None:
+async def test_erasing_again_returns_first_certificate(handle: Store) -> None:
     certificate = await erased(handle, "chat")
     assert (await handle.erase("chat")).id == certificate
     with pytest.raises(SessionNotFound):
@@ -68,7 +68,7 @@ async def test_session_erased_again_gives_the_certificate_of_the_first_time(hand
     assert [done.id for done in await handle.erasures()] == [certificate]
 
 
-async def test_handle_of_an_erased_session_says_so(handle: Store) -> None:
+async def test_handle_of_erased_session_raises(handle: Store) -> None:
     session = await handle.create(id="chat")
     await session.append(user("secret"), assistant("words"))
     await handle.erase("chat")
@@ -88,7 +88,7 @@ async def test_reuse_never_takes_a_living_session(handle: Store) -> None:
     assert (await handle.create(id="never", reuse_erased=True)).id == "never"
 
 
-async def test_of_two_reuses_at_once_one_wins(handle: Store) -> None:
+async def test_one_of_two_concurrent_reuses_wins(handle: Store) -> None:
     await erased(handle, "chat")
     made = await asyncio.gather(
         *(handle.create(id="chat", reuse_erased=True) for _ in range(4)), return_exceptions=True

@@ -58,7 +58,7 @@ async def everything(store: SessionStore) -> object:
     return states, logs, windows
 
 
-async def test_a_stream_that_is_passed_on_is_the_same_to_the_last_hash(backend: Backend) -> None:
+async def test_transferred_stream_has_same_hashes(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await filled(store)
@@ -74,7 +74,7 @@ async def test_a_stream_that_is_passed_on_is_the_same_to_the_last_hash(backend: 
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_forks_are_passed_on_as_pointers(backend: Backend) -> None:
+async def test_forks_are_transferred_as_pointers(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await filled(store)
@@ -90,7 +90,7 @@ async def test_forks_are_passed_on_as_pointers(backend: Backend) -> None:
     await second.close()
 
 
-async def test_a_new_lease_is_above_every_epoch_that_was_passed_on(backend: Backend) -> None:
+async def test_new_lease_epoch_exceeds_transferred_epochs(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await create(store)
@@ -125,7 +125,7 @@ async def test_parts_begin_and_end_with_commits(store: SessionStore) -> None:
         await part(store, after=2)
 
 
-async def test_another_session_of_that_id_is_left_alone(backend: Backend) -> None:
+async def test_different_session_with_same_id_is_unchanged(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, other = await first.open(), await second.open()
     await filled(store)
@@ -141,7 +141,7 @@ async def test_another_session_of_that_id_is_left_alone(backend: Backend) -> Non
     await second.close()
 
 
-async def test_a_later_part_needs_what_comes_before_it(backend: Backend) -> None:
+async def test_later_segment_requires_earlier_ones(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await filled(store)
@@ -175,7 +175,7 @@ def _with_entry(row: StoredEntry, **changes: object) -> StoredEntry:
     return msgspec.structs.replace(row, entry=msgspec.structs.replace(row.entry, **changes))
 
 
-async def test_what_does_not_fit_its_hashes_is_refused_whole(backend: Backend) -> None:
+async def test_segment_with_wrong_hashes_is_rejected(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await filled(store)

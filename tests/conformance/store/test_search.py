@@ -106,7 +106,9 @@ async def written(store: SessionStore, *texts: str) -> None:
         ('"tide', {0, 1, 2}),
     ],
 )
-async def test_what_fits_a_query(store: SessionStore, query: str, fitting: set[int]) -> None:
+async def test_query_matches_expected_texts(
+    store: SessionStore, query: str, fitting: set[int]
+) -> None:
     await written(store, "the tide table", "a table, tides; the tide", "Tide and moon", "else")
 
     assert await found(store, query) == {f"s/{seq}" for seq in fitting}
@@ -161,7 +163,7 @@ async def test_words_of_code_and_of_all_scripts_are_found(
         ("👍", "👎"),
     ],
 )
-async def test_what_only_looks_alike_is_not_found(
+async def test_similar_looking_text_is_not_found(
     store: SessionStore, text: str, query: str
 ) -> None:
     await written(store, text)
@@ -182,7 +184,7 @@ async def test_what_only_looks_alike_is_not_found(
         ('"' + "w " * 600 + '"', "too long"),
     ],
 )
-async def test_a_query_that_means_nothing_is_refused(
+async def test_query_without_terms_is_rejected(
     store: SessionStore, query: str, reason: str
 ) -> None:
     with pytest.raises(InvalidQuery, match=reason) as refused:
@@ -191,7 +193,7 @@ async def test_a_query_that_means_nothing_is_refused(
     assert refused.value.query == query
 
 
-async def test_a_query_may_be_as_long_as_allowed(store: SessionStore) -> None:
+async def test_query_may_be_as_long_as_allowed(store: SessionStore) -> None:
     words = [f"w{number}" for number in range(60)]
     await written(store, " ".join(words), " ".join(reversed(words)))
 
@@ -201,7 +203,7 @@ async def test_a_query_may_be_as_long_as_allowed(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("query", ['") OR text : (a', "text : a", 'a" OR "b', "a^b NEAR(c)", "{a}"])
-async def test_no_query_reaches_a_language_behind_it(store: SessionStore, query: str) -> None:
+async def test_query_cannot_inject_index_syntax(store: SessionStore, query: str) -> None:
     await written(store, "x y z")
 
     assert await search(store, query) == []
@@ -210,7 +212,7 @@ async def test_no_query_reaches_a_language_behind_it(store: SessionStore, query:
 # ---------------------------------------------------------------- what is searched
 
 
-async def test_everything_people_and_models_said_is_found(store: SessionStore) -> None:
+async def test_all_user_and_model_text_is_found(store: SessionStore) -> None:
     await create(
         store,
         header("s", title="Maiden voyage"),
@@ -247,7 +249,7 @@ async def test_everything_people_and_models_said_is_found(store: SessionStore) -
     assert (await search(store, "milestone"))[0].about == "s/0"
 
 
-async def test_what_nobody_said_is_not_found(store: SessionStore) -> None:
+async def test_internal_text_is_not_found(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -264,7 +266,7 @@ async def test_what_nobody_said_is_not_found(store: SessionStore) -> None:
         assert await search(store, query) == []
 
 
-async def test_all_branches_are_searched_and_each_hit_tells_where_it_is(
+async def test_all_branches_are_searched_and_hits_have_positions(
     store: SessionStore,
 ) -> None:
     await written(store, "root word", "left word")
@@ -282,7 +284,7 @@ async def test_all_branches_are_searched_and_each_hit_tells_where_it_is(
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_what_a_fork_shares_is_found_once_in_its_origin(store: SessionStore) -> None:
+async def test_shared_entry_of_fork_is_found_once_in_origin(store: SessionStore) -> None:
     await written(store, "shared word")
     await fork(store, S, "f", said("own word"))
 
@@ -291,7 +293,7 @@ async def test_what_a_fork_shares_is_found_once_in_its_origin(store: SessionStor
     assert all(hit.is_on_branch for hit in hits)
 
 
-async def test_what_was_committed_is_found_at_once_and_by_everybody(data: Data) -> None:
+async def test_committed_text_is_found_immediately_by_every_handle(data: Data) -> None:
     one, other = await data.open(), await data.open()
     await create(one)
 
@@ -302,7 +304,7 @@ async def test_what_was_committed_is_found_at_once_and_by_everybody(data: Data) 
             assert len(await search(one, "each", limit=1000)) == number + 1
 
 
-async def test_a_search_of_one_namespace_tells_nothing_of_another(data: Data) -> None:
+async def test_search_reveals_nothing_of_other_namespaces(data: Data) -> None:
     mine, theirs = await data.open("mine"), await data.open("theirs")
     nobodys = await data.open("nobodys")
     await written(mine, "rare word", "word", "word word")
@@ -322,7 +324,7 @@ async def test_a_search_of_one_namespace_tells_nothing_of_another(data: Data) ->
 # ---------------------------------------------------------------- filters
 
 
-async def test_hits_can_be_of_some_roles_sessions_tools_and_times(store: SessionStore) -> None:
+async def test_hits_can_be_filtered_by_role_session_tool_and_time(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -353,7 +355,7 @@ async def test_hits_can_be_of_some_roles_sessions_tools_and_times(store: Session
 # ---------------------------------------------------------------- order and snippets
 
 
-async def test_the_best_hit_comes_first_and_of_equal_ones_the_newest(store: SessionStore) -> None:
+async def test_hits_are_sorted_by_score_then_newest(store: SessionStore) -> None:
     long = "filler " * 40
     await written(store, f"tide {long}", "tide tide tide moon", "moon", "tide", "tide")
 
@@ -375,7 +377,7 @@ async def test_of_very_many_hits_the_newest_are_ranked(store: SessionStore) -> N
     assert hits[-1].entry == "s/10"
 
 
-async def test_a_snippet_shows_the_place_and_marks_it(store: SessionStore) -> None:
+async def test_snippet_shows_the_place_and_marks_it(store: SessionStore) -> None:
     await written(store, "before " * 60 + "a tide\n\n  table, the Tide" + " after" * 60)
 
     (hit,) = await search(store, '"tide table" tid*')
@@ -387,7 +389,7 @@ async def test_a_snippet_shows_the_place_and_marks_it(store: SessionStore) -> No
     assert len(hit.snippet) <= 162
 
 
-async def test_a_short_text_is_its_own_snippet(store: SessionStore) -> None:
+async def test_short_text_is_its_own_snippet(store: SessionStore) -> None:
     await written(store, "Über  die\tTide\n")
 
     (hit,) = await search(store, "uber")
@@ -396,7 +398,7 @@ async def test_a_short_text_is_its_own_snippet(store: SessionStore) -> None:
 
 
 @pytest.mark.full_only
-async def test_every_backend_finds_what_memory_finds(store: SessionStore) -> None:
+async def test_every_backend_finds_same_as_memory(store: SessionStore) -> None:
     await check_it_finds_what_memory_finds(store, seed=1)
 
 
@@ -416,13 +418,13 @@ async def test_reindexing_changes_nothing(store: SessionStore) -> None:
     assert await searching(store).reindex() == texts
 
 
-async def test_an_empty_store_has_nothing_to_find(store: SessionStore) -> None:
+async def test_search_of_empty_store_finds_nothing(store: SessionStore) -> None:
     assert await search(store, "word") == []
     assert await searching(store).reindex() == 0
     assert await search(store, "word") == []
 
 
-async def test_a_closed_store_is_not_searched(store: SessionStore) -> None:
+async def test_search_of_closed_store_raises(store: SessionStore) -> None:
     await store.close()
 
     for call in (search(store, "word"), searching(store).reindex()):
@@ -430,7 +432,7 @@ async def test_a_closed_store_is_not_searched(store: SessionStore) -> None:
             await call
 
 
-async def test_a_text_may_be_huge(store: SessionStore) -> None:
+async def test_huge_text_is_found(store: SessionStore) -> None:
     await written(store, "filler " * 100_000 + "needle", "x" * 300_000 + " needle")
 
     assert await found(store, "needle") == {"s/0", "s/1"}
@@ -439,7 +441,7 @@ async def test_a_text_may_be_huge(store: SessionStore) -> None:
 
 @pytest.mark.full_only
 @pytest.mark.needs("erase")
-async def test_out_of_many_texts_what_is_erased_is_gone_and_the_others_are_found(
+async def test_erased_text_is_not_found_and_others_are(
     store: SessionStore,
 ) -> None:
     await written(store, *(f"word stays{number}" for number in range(600)))

@@ -41,7 +41,7 @@ NOWHERE = StreamId("nowhere")
 # ---------------------------------------------------------------- creating
 
 
-async def test_a_new_stream_is_empty_and_stands_before_the_root(store: SessionStore) -> None:
+async def test_new_stream_is_empty_and_before_root(store: SessionStore) -> None:
     new = StreamHeader(
         S, START_MS, origin="role", cwd="/p", title=" A  trip ", metadata={"a": [1, None]}
     )
@@ -69,7 +69,7 @@ async def test_a_new_stream_is_empty_and_stands_before_the_root(store: SessionSt
     assert await store.entries(S) == await store.tree(S) == []
 
 
-async def test_the_header_is_kept_whole(store: SessionStore) -> None:
+async def test_header_is_stored_completely(store: SessionStore) -> None:
     new = StreamHeader(
         StreamId("Flow.1:a@b_c-d"),
         5,
@@ -86,7 +86,7 @@ async def test_the_header_is_kept_whole(store: SessionStore) -> None:
     assert (await store.state(new.id)).header == new
 
 
-async def test_a_client_named_id_that_exists_is_refused(store: SessionStore) -> None:
+async def test_existing_client_chosen_id_is_rejected(store: SessionStore) -> None:
     await create(store, header("s", title="mine"), said("a"))
     before = await store.state(S)
 
@@ -98,14 +98,14 @@ async def test_a_client_named_id_that_exists_is_refused(store: SessionStore) -> 
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "-a", "a\n", "ü", "a" * 129])
-async def test_a_name_that_is_no_stream_id_is_refused(store: SessionStore, name: str) -> None:
+async def test_invalid_stream_id_is_rejected(store: SessionStore, name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a session id"):
         await create(store, header(name))
 
     assert await store.sessions(scope="all") == []
 
 
-async def test_a_header_creates_only_the_stream_it_names(store: SessionStore) -> None:
+async def test_header_creates_only_the_stream_it_names(store: SessionStore) -> None:
     write = Write(stream=S, create=header("t"))
 
     with pytest.raises(ValueError, match="cannot create"):
@@ -120,14 +120,14 @@ async def test_ids_differ_in_case(store: SessionStore) -> None:
     assert texts(await store.entries(StreamId("ABC"))) == ["upper"]
 
 
-async def test_appending_to_a_stream_that_does_not_exist_is_refused(store: SessionStore) -> None:
+async def test_append_to_missing_stream_is_rejected(store: SessionStore) -> None:
     with pytest.raises(SessionNotFound) as refused:
         await append(store, NOWHERE, said("a"))
 
     assert refused.value.stream == "nowhere"
 
 
-async def test_every_reading_of_a_stream_that_does_not_exist_says_so(store: SessionStore) -> None:
+async def test_every_read_of_missing_stream_raises(store: SessionStore) -> None:
     entry = EntryId("nowhere/0")
     for reading in (
         store.state(NOWHERE),
@@ -148,7 +148,7 @@ async def test_every_reading_of_a_stream_that_does_not_exist_says_so(store: Sess
 # ---------------------------------------------------------------- state and info
 
 
-async def test_the_state_follows_every_commit(store: SessionStore) -> None:
+async def test_state_follows_every_commit(store: SessionStore) -> None:
     await create(store)
     hashes = {(await store.state(S)).hash}
 
@@ -162,7 +162,7 @@ async def test_the_state_follows_every_commit(store: SessionStore) -> None:
     assert len(hashes) == 4
 
 
-async def test_the_info_counts_and_names_as_entries_come(store: SessionStore) -> None:
+async def test_info_follows_counts_and_names_of_entries(store: SessionStore) -> None:
     await create(store, header("s", cwd="/old"))
 
     await append(
@@ -201,7 +201,7 @@ async def test_info_has_the_subject_and_metadata_of_the_header(store: SessionSto
     assert (await store.sessions(limit=1, subject="ana"))[0].metadata == ana.metadata
 
 
-async def test_a_title_can_be_set_and_cleared(store: SessionStore) -> None:
+async def test_title_can_be_set_and_cleared(store: SessionStore) -> None:
     await create(store, header("s", title="first"), said("hello"))
 
     await append(store, S, new_side(SessionInfoChanged(title="second")))
@@ -246,7 +246,7 @@ async def test_reading_by_pages_gives_the_whole_log_once(store: SessionStore) ->
     assert pages == [str(number) for number in range(10)]
 
 
-async def test_an_entry_can_be_read_by_its_id(store: SessionStore) -> None:
+async def test_entry_can_be_read_by_its_id(store: SessionStore) -> None:
     await create(store, "other", said("o"))
     tree, side = await append(store, await create(store), said("a"), labelled("x", Sibling(0)))
 
@@ -258,7 +258,7 @@ async def test_an_entry_can_be_read_by_its_id(store: SessionStore) -> None:
         assert (refused.value.entry, refused.value.stream) == (missing, "s")
 
 
-async def test_a_branch_is_root_to_leaf_without_its_neighbours(store: SessionStore) -> None:
+async def test_branch_is_root_to_leaf_without_its_neighbours(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -275,7 +275,7 @@ async def test_a_branch_is_root_to_leaf_without_its_neighbours(store: SessionSto
     assert await store.branch(S, None) == []
 
 
-async def test_a_branch_can_be_cut_to_its_newest_entries_and_to_a_kind(
+async def test_branch_can_be_limited_by_number_and_kind(
     store: SessionStore,
 ) -> None:
     await create(
@@ -293,9 +293,7 @@ async def test_a_branch_can_be_cut_to_its_newest_entries_and_to_a_kind(
 
 
 @pytest.mark.parametrize("leaf", ["s/2", "s/1", "other/0", "nonsense", ""])
-async def test_no_branch_or_window_ends_at_what_is_no_tree_entry(
-    store: SessionStore, leaf: str
-) -> None:
+async def test_branch_and_window_reject_leaf_outside_tree(store: SessionStore, leaf: str) -> None:
     await create(store, "other", said("o"))
     await create(store, S, said("a"), labelled("x", Sibling(0)))
 
@@ -305,7 +303,7 @@ async def test_no_branch_or_window_ends_at_what_is_no_tree_entry(
         await store.context_window(S, EntryId(leaf))
 
 
-async def test_the_tree_is_every_tree_entry_in_log_order(store: SessionStore) -> None:
+async def test_tree_is_every_tree_entry_in_log_order(store: SessionStore) -> None:
     await create(store, S, said("a"), labelled("x", Sibling(0)), said("b"))
     await append(store, S, moved(EntryId("s/0")), said("c"), said("root", None))
 
@@ -317,7 +315,7 @@ async def test_the_tree_is_every_tree_entry_in_log_order(store: SessionStore) ->
     )
 
 
-async def test_notes_are_the_side_entries_of_the_kinds_asked_for_in_order(
+async def test_notes_are_side_entries_of_requested_kinds_in_order(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -342,7 +340,7 @@ async def test_notes_are_the_side_entries_of_the_kinds_asked_for_in_order(
 # ---------------------------------------------------------------- references
 
 
-async def test_a_reference_may_be_an_id_a_seq_or_a_foreign_id(store: SessionStore) -> None:
+async def test_reference_may_be_an_id_a_seq_or_a_foreign_id(store: SessionStore) -> None:
     await create(store, S, said("a", alias="a1b2c3d4"), labelled("x", Sibling(0)), said("b"))
 
     assert await store.find_entry(S, "s/0") == "s/0"
@@ -352,9 +350,7 @@ async def test_a_reference_may_be_an_id_a_seq_or_a_foreign_id(store: SessionStor
 
 
 @pytest.mark.parametrize("reference", ["", "s/3", "9", "007", "-1", "b", "A1", "%", "a_", "1b"])
-async def test_a_reference_that_means_nothing_is_not_found(
-    store: SessionStore, reference: str
-) -> None:
+async def test_unknown_reference_raises_not_found(store: SessionStore, reference: str) -> None:
     await create(store, S, said("a", alias="a1b2c3d4"), said("b"))
 
     with pytest.raises(EntryNotFound) as refused:
@@ -363,7 +359,7 @@ async def test_a_reference_that_means_nothing_is_not_found(
     assert (refused.value.entry, refused.value.stream) == (reference, "s")
 
 
-async def test_a_prefix_that_matches_several_foreign_ids_is_ambiguous(store: SessionStore) -> None:
+async def test_prefix_that_matches_several_foreign_ids_is_ambiguous(store: SessionStore) -> None:
     await create(store, S, said("a", alias="abc1"), said("b", alias="abc2"), said("c", alias="abd"))
 
     with pytest.raises(Exception, match="ambiguous") as refused:
@@ -373,14 +369,14 @@ async def test_a_prefix_that_matches_several_foreign_ids_is_ambiguous(store: Ses
     assert await store.find_entry(S, "abd") == await store.find_entry(S, "2") == "s/2"
 
 
-async def test_a_whole_foreign_id_counts_although_it_begins_another(store: SessionStore) -> None:
+async def test_exact_foreign_id_wins_over_longer_one(store: SessionStore) -> None:
     await create(store, S, said("a", alias="ab"), said("b", alias="abc"))
 
     assert await store.find_entry(S, "ab") == "s/0"
     assert await store.find_entry(S, "abc") == "s/1"
 
 
-async def test_a_seq_counts_before_a_foreign_id_and_digits_are_no_prefix_of_one(
+async def test_seq_wins_over_foreign_id_and_digits_are_no_prefix(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="1"), said("b", alias="77"))
@@ -393,14 +389,14 @@ async def test_a_seq_counts_before_a_foreign_id_and_digits_are_no_prefix_of_one(
         await store.find_entry(S, "9" * 5000)
 
 
-async def test_a_foreign_id_given_twice_means_the_last_entry(store: SessionStore) -> None:
+async def test_foreign_id_given_twice_means_the_last_entry(store: SessionStore) -> None:
     await create(store, S, said("a", alias="twice"), said("b", alias="twice"), said("c"))
 
     assert await store.resolve(S, "twice") == await store.find_entry(S, "tw") == "s/1"
     assert await store.aliases(S) == {"twice": "s/1"}
 
 
-async def test_aliases_are_those_of_the_streams_own_log(store: SessionStore) -> None:
+async def test_aliases_cover_own_log_only(store: SessionStore) -> None:
     await create(store, "other", said("o", alias="o1"))
     await create(store, S, said("a", alias="ä/ 1"))
     side = msgspec.structs.replace(labelled("x", None), alias="l1")

@@ -35,7 +35,7 @@ from tests.conformance.store.building import (
 from tests.fakes.clock import ManualClock
 
 
-async def test_a_turn_opens_and_closes(store: SessionStore) -> None:
+async def test_turn_opens_and_closes(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     assert (await store.state(S)).open_turn == 1
     assert [info.open_turn for info in await store.sessions()] == [1]
@@ -50,7 +50,7 @@ async def test_a_turn_opens_and_closes(store: SessionStore) -> None:
     assert (await store.verify()).is_ok
 
 
-async def test_a_turn_may_open_and_close_in_one_write(store: SessionStore) -> None:
+async def test_turn_may_open_and_close_in_one_write(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
 
@@ -62,7 +62,7 @@ async def test_a_turn_may_open_and_close_in_one_write(store: SessionStore) -> No
     assert (await store.state(S)).open_turn == 3
 
 
-async def test_a_turn_needs_a_lease_to_start_and_to_finish(store: SessionStore) -> None:
+async def test_turn_needs_a_lease_to_start_and_to_finish(store: SessionStore) -> None:
     await create(store, S, said("a"))
     with pytest.raises(InvalidEntry):
         await append(store, S, turn_started())
@@ -75,7 +75,7 @@ async def test_a_turn_needs_a_lease_to_start_and_to_finish(store: SessionStore) 
     assert (await store.state(S)).open_turn == 1
 
 
-async def test_a_second_turn_cannot_start_while_one_is_open(store: SessionStore) -> None:
+async def test_second_turn_cannot_start_while_one_is_open(store: SessionStore) -> None:
     lease = await in_a_turn(store)
 
     with pytest.raises(TurnOpen) as refused:
@@ -84,7 +84,7 @@ async def test_a_second_turn_cannot_start_while_one_is_open(store: SessionStore)
     assert (refused.value.stream, refused.value.turn_seq) == ("s", 1)
 
 
-async def test_no_turn_can_finish_that_is_not_open(store: SessionStore) -> None:
+async def test_turn_that_is_not_open_cannot_finish(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
 
@@ -94,9 +94,7 @@ async def test_no_turn_can_finish_that_is_not_open(store: SessionStore) -> None:
         await append(store, S, turn_started(), turn_finished(), turn_finished(), lease=lease)
 
 
-async def test_whoever_takes_the_lease_over_can_finish_the_turn(
-    store: SessionStore, clock: ManualClock
-) -> None:
+async def test_new_lease_owner_can_finish_turn(store: SessionStore, clock: ManualClock) -> None:
     await in_a_turn(store)
     clock.advance(31)
     lease = await store.acquire_lease(S, "recovery", TTL_MS)
@@ -110,7 +108,7 @@ async def test_whoever_takes_the_lease_over_can_finish_the_turn(
 # ---------------------------------------------------------------- beside an open turn
 
 
-async def test_a_tree_entry_of_anybody_else_is_queued_in_its_place(store: SessionStore) -> None:
+async def test_tree_entry_without_lease_is_queued(store: SessionStore) -> None:
     await in_a_turn(store)
     body = b'{"role":"user", "parts":[{"type":"text","text":"wait"}], "later":[1.50]}'
 
@@ -138,7 +136,7 @@ async def test_unknown_kinds_are_queued_with_their_version(store: SessionStore) 
     assert bytes(queued.entry_body) == b"[1e5]"
 
 
-async def test_entries_that_hang_from_each_other_are_all_queued(store: SessionStore) -> None:
+async def test_chained_entries_are_all_queued(store: SessionStore) -> None:
     await in_a_turn(store)
 
     entries = await append(
@@ -156,7 +154,7 @@ async def test_entries_that_hang_from_each_other_are_all_queued(store: SessionSt
     assert (await store.state(S)).leaf == "s/2"
 
 
-async def test_a_queued_entry_keeps_its_foreign_id(store: SessionStore) -> None:
+async def test_queued_entry_keeps_its_foreign_id(store: SessionStore) -> None:
     await in_a_turn(store)
 
     await append(store, S, said("x", alias="abc"))
@@ -164,7 +162,7 @@ async def test_a_queued_entry_keeps_its_foreign_id(store: SessionStore) -> None:
     assert await store.resolve(S, "abc") == "s/3"
 
 
-async def test_what_would_be_refused_is_not_queued_either(store: SessionStore) -> None:
+async def test_invalid_entry_is_not_queued(store: SessionStore) -> None:
     await in_a_turn(store)
 
     with pytest.raises(InvalidParent):
@@ -185,7 +183,7 @@ async def test_side_entries_of_anybody_go_through(store: SessionStore) -> None:
     assert (entry.kind, entry.about) == ("label", "s/2")
 
 
-async def test_nobody_else_moves_the_leaf_during_a_turn(store: SessionStore) -> None:
+async def test_leaf_without_lease_is_rejected_during_turn(store: SessionStore) -> None:
     lease = await in_a_turn(store)
 
     with pytest.raises(TurnOpen) as refused:
@@ -197,7 +195,7 @@ async def test_nobody_else_moves_the_leaf_during_a_turn(store: SessionStore) -> 
     assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_the_owner_appends_to_the_tree_and_adopts_what_waits(store: SessionStore) -> None:
+async def test_lease_owner_appends_and_adopts_queued_entries(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     waiting = await append_one(store, S, said("and this"))
     queued = body_of(waiting)
@@ -216,7 +214,7 @@ async def test_the_owner_appends_to_the_tree_and_adopts_what_waits(store: Sessio
     assert (await store.state(S)).info.messages == 3
 
 
-async def test_a_queued_entry_is_nobodys_parent(store: SessionStore) -> None:
+async def test_queued_entry_cannot_be_parent(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     waiting = await append_one(store, S, said("x"))
 
@@ -228,7 +226,7 @@ async def test_a_queued_entry_is_nobodys_parent(store: SessionStore) -> None:
         await append(store, S, queued, said("y", Sibling(0)), lease=lease)
 
 
-async def test_after_the_turn_anybody_appends_again(store: SessionStore) -> None:
+async def test_any_writer_appends_after_turn(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     await append(store, S, turn_finished(EntryId("s/1")), lease=lease)
 
@@ -237,7 +235,7 @@ async def test_after_the_turn_anybody_appends_again(store: SessionStore) -> None
     assert (entry.lane, entry.parent_id) == ("tree", "s/2")
 
 
-async def test_a_lease_without_a_turn_holds_nobody_back(store: SessionStore) -> None:
+async def test_lease_without_turn_blocks_no_writer(store: SessionStore) -> None:
     await create(store)
     await store.acquire_lease(S, "me", TTL_MS)
 

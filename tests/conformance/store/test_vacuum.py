@@ -56,7 +56,7 @@ async def leave(store: SessionStore, *contents: bytes) -> None:
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
 
 
-async def test_what_nothing_refers_to_is_removed(
+async def test_vacuum_removes_unreferenced_contents(
     store: SessionStore, vacuuming: VacuumService
 ) -> None:
     await create(store)
@@ -73,7 +73,7 @@ async def test_what_nothing_refers_to_is_removed(
     assert again == VacuumReport(0, 0, again.freed_bytes)
 
 
-async def test_a_store_without_contents_has_nothing_to_remove(
+async def test_store_without_contents_has_nothing_to_remove(
     store: SessionStore, vacuuming: VacuumService
 ) -> None:
     empty = await vacuuming.vacuum()
@@ -98,7 +98,7 @@ async def test_contents_named_in_headers_and_partial_answers_stay(
     assert await store.blob(blob_hash(NOISE)) == NOISE
 
 
-async def test_contents_of_other_namespaces_are_no_concern(
+async def test_vacuum_ignores_contents_of_other_namespaces(
     data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
     other = await data.open("other")
@@ -111,7 +111,7 @@ async def test_contents_of_other_namespaces_are_no_concern(
     assert await other.blob(blob_hash(TEXT)) == TEXT
 
 
-async def test_what_is_used_again_while_it_is_collected_stays(
+async def test_content_referenced_again_during_vacuum_stays(
     data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
     writer = await data.open()
@@ -130,7 +130,7 @@ async def test_what_is_used_again_while_it_is_collected_stays(
     assert (await store.verify()).problems == ()
 
 
-async def test_others_write_while_it_runs(
+async def test_others_write_during_vacuum(
     data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
     writer = await data.open()
@@ -145,7 +145,7 @@ async def test_others_write_while_it_runs(
     assert (await store.verify()).problems == ()
 
 
-async def test_two_at_once_tell_together_what_was_removed(
+async def test_concurrent_vacuums_report_each_removal_once(
     data: Data, store: SessionStore, vacuuming: VacuumService
 ) -> None:
     other = cast("VacuumService", await data.open())
@@ -157,7 +157,7 @@ async def test_two_at_once_tell_together_what_was_removed(
     assert (await store.verify()).problems == ()
 
 
-async def test_old_keys_are_forgotten_and_a_quota_counts_what_is_gone(
+async def test_vacuum_deletes_old_keys_and_updates_quota(
     store: SessionStore, vacuuming: VacuumService, clock: ManualClock
 ) -> None:
     limiting = cast("QuotaService", store)

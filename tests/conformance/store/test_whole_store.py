@@ -55,12 +55,12 @@ async def filled(store: SessionStore) -> None:
 # ---------------------------------------------------------------- verify and info
 
 
-async def test_an_empty_store_verifies(store: SessionStore) -> None:
+async def test_empty_store_verifies(store: SessionStore) -> None:
     assert await store.verify() == Verification(0, 0, ())
     assert (await store.verify()).is_ok
 
 
-async def test_a_check_tells_how_far_it_is_up_to_its_end(store: SessionStore) -> None:
+async def test_verify_reports_progress_to_the_end(store: SessionStore) -> None:
     await filled(store)
     told: list[tuple[int, int]] = []
 
@@ -71,7 +71,7 @@ async def test_a_check_tells_how_far_it_is_up_to_its_end(store: SessionStore) ->
     assert {steps for _, steps in told} == {told[-1][0]}
 
 
-async def test_contents_are_steps_of_a_check_a_large_one_as_many_as_many_entries(
+async def test_verify_counts_large_content_as_many_steps(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -90,7 +90,7 @@ async def test_contents_are_steps_of_a_check_a_large_one_as_many_as_many_entries
     assert told[-1][1] - total > 200
 
 
-async def test_everything_a_store_can_hold_verifies_and_nothing_changes(
+async def test_verify_accepts_full_store_and_changes_nothing(
     store: SessionStore,
 ) -> None:
     await filled(store)
@@ -103,7 +103,7 @@ async def test_everything_a_store_can_hold_verifies_and_nothing_changes(
     assert after == before
 
 
-async def test_check_only_writes_and_replays_leave_the_chain_alone(store: SessionStore) -> None:
+async def test_check_only_writes_and_replays_do_not_extend_chain(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), key="k")
     before = (await store.state(S)).hash
@@ -114,7 +114,7 @@ async def test_check_only_writes_and_replays_leave_the_chain_alone(store: Sessio
     assert (await store.state(S)).hash == before
 
 
-async def test_the_chain_begins_at_the_header_and_no_two_are_alike(store: SessionStore) -> None:
+async def test_chain_begins_at_header_and_is_unique(store: SessionStore) -> None:
     for name in "ab":
         await create(store, name)
         assert (await store.state(StreamId(name))).hash == genesis_hash(header(name))
@@ -128,7 +128,7 @@ async def test_the_chain_begins_at_the_header_and_no_two_are_alike(store: Sessio
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_a_fork_is_chained_to_its_origin(store: SessionStore) -> None:
+async def test_fork_is_chained_to_its_origin(store: SessionStore) -> None:
     await create(store, S, said("a"))
     origin = (await store.state(S)).hash
 
@@ -142,7 +142,7 @@ async def test_a_fork_is_chained_to_its_origin(store: SessionStore) -> None:
     assert (await store.verify()).problems == ()
 
 
-async def test_the_info_tells_how_much_is_there(backend: Backend, store: SessionStore) -> None:
+async def test_info_reports_amounts(backend: Backend, store: SessionStore) -> None:
     empty = await store.info()
     await filled(store)
     full = await store.info()
@@ -163,14 +163,14 @@ async def test_the_info_tells_how_much_is_there(backend: Backend, store: Session
 # ---------------------------------------------------------------- closing
 
 
-async def test_a_store_may_be_closed_twice(store: SessionStore) -> None:
+async def test_store_may_be_closed_twice(store: SessionStore) -> None:
     await create(store)
 
     await store.close()
     await store.close()
 
 
-async def test_every_call_after_closing_says_that_the_store_is_closed(
+async def test_every_call_after_closing_raises(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -210,14 +210,14 @@ async def next_change(store: SessionStore) -> None:
     await anext(store.changes())
 
 
-async def test_a_closed_store_has_no_changes(store: SessionStore) -> None:
+async def test_closed_store_has_no_changes(store: SessionStore) -> None:
     await store.close()
 
     with pytest.raises(StoreUnavailable):
         await next_change(store)
 
 
-async def test_whoever_waits_for_changes_stops_waiting_when_the_store_is_closed(
+async def test_closing_store_ends_waiting_for_changes(
     store: SessionStore,
 ) -> None:
     changes = store.changes()
@@ -233,7 +233,7 @@ async def test_whoever_waits_for_changes_stops_waiting_when_the_store_is_closed(
     assert await asyncio.wait_for(waiting, 60) == 0
 
 
-async def test_commits_under_way_are_finished_by_closing(data: Data) -> None:
+async def test_closing_finishes_pending_commits(data: Data) -> None:
     store, other = await data.open(), await data.open()
     await create(store)
     commits = [asyncio.create_task(append(store, S, said(str(number)))) for number in range(20)]
@@ -281,7 +281,7 @@ async def snapshot(store: SessionStore) -> list[object]:
     return seen
 
 
-async def test_all_is_there_for_the_next_handle(data: Data) -> None:
+async def test_next_handle_sees_all_content(data: Data) -> None:
     """For a durable backend this is the file opened again; for memory, the same memory."""
     store = await data.open()
     await filled(store)
@@ -302,7 +302,7 @@ async def test_all_is_there_for_the_next_handle(data: Data) -> None:
     assert (await again.verify()).problems == ()
 
 
-async def test_a_reopened_store_goes_on_where_it_stood(data: Data) -> None:
+async def test_reopened_store_continues_from_last_state(data: Data) -> None:
     for number in range(5):
         store = await data.open()
         if number == 0:

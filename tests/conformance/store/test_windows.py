@@ -64,7 +64,7 @@ async def test_before_the_root_the_window_is_empty(store: SessionStore) -> None:
     assert await window_at_leaf(store) == ContextWindow(None, (), BranchState(), 0)
 
 
-async def test_the_window_begins_with_the_first_entry_a_compaction_keeps(
+async def test_window_begins_with_the_first_entry_a_compaction_keeps(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("b"), said("c"), compaction(EntryId("s/1")), said("d"))
@@ -77,7 +77,7 @@ async def test_the_window_begins_with_the_first_entry_a_compaction_keeps(
     assert window.state.compaction.id == "s/3"
 
 
-async def test_a_compaction_that_keeps_nothing_on_its_branch_begins_the_window(
+async def test_compaction_that_keeps_nothing_begins_window(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("b"), moved(EntryId("s/0")), said("c"))
@@ -87,7 +87,7 @@ async def test_a_compaction_that_keeps_nothing_on_its_branch_begins_the_window(
         assert (ids(list(window.entries)), window.hidden) == ([entry.id], 2), first_kept
 
 
-async def test_the_newest_compaction_counts_wherever_the_first_one_began(
+async def test_newest_compaction_wins_over_earlier_ones(
     store: SessionStore,
 ) -> None:
     await create(
@@ -105,7 +105,7 @@ async def test_the_newest_compaction_counts_wherever_the_first_one_began(
     assert (window.hidden, len(window.entries)) == (0, 5)
 
 
-async def test_a_compaction_on_another_branch_hides_nothing_here(store: SessionStore) -> None:
+async def test_compaction_on_another_branch_hides_nothing_here(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"), compaction(EntryId("s/1")))
 
     await append(store, S, said("c", EntryId("s/0")))
@@ -113,7 +113,7 @@ async def test_a_compaction_on_another_branch_hides_nothing_here(store: SessionS
     assert texts(list((await window_at_leaf(store)).entries)) == ["a", "c"]
 
 
-async def test_an_undone_compaction_gives_back_what_it_hid(store: SessionStore) -> None:
+async def test_undone_compaction_restores_hidden_entries(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -156,7 +156,7 @@ async def test_settings_before_the_window_are_still_in_force(store: SessionStore
     assert (state.model_change.id, state.thinking_change.id) == ("s/0", "s/2")
 
 
-async def test_a_compaction_of_a_newer_version_keeps_nothing_we_can_read(
+async def test_compaction_of_newer_version_keeps_no_entries(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), NewEntry("compaction", b'{"gist":"x"}', 2), said("b"))
@@ -231,7 +231,7 @@ def _parent(tree: list[Entry], number: int) -> ParentRef:
     max_examples=max(10, settings().max_examples // 2),
 )
 @given(steps=STEPS)
-async def test_every_window_and_branch_of_any_tree_is_the_one_by_definition(
+async def test_windows_and_branches_of_random_trees_match_definition(
     backend: Backend, steps: list[tuple[str, int, int]]
 ) -> None:
     data = backend.new()

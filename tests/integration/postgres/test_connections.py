@@ -21,7 +21,7 @@ async def opened(address: str, max_connections: int) -> Database:
     return database
 
 
-async def test_calls_that_follow_each_other_are_made_on_one_connection(address: str) -> None:
+async def test_sequential_calls_use_one_connection(address: str) -> None:
     database = await opened(address, 4)
     await asyncio.gather(*(database.ask(A_WHILE) for _ in range(8)))  # now there are several
 
@@ -31,7 +31,7 @@ async def test_calls_that_follow_each_other_are_made_on_one_connection(address: 
     await database.close()
 
 
-async def test_who_waits_for_a_connection_gets_the_one_that_is_given_back(address: str) -> None:
+async def test_waiting_call_gets_released_connection(address: str) -> None:
     database = await opened(address, 1)
 
     told = await asyncio.gather(*(database.ask(ME) for _ in range(20)))
@@ -40,7 +40,7 @@ async def test_who_waits_for_a_connection_gets_the_one_that_is_given_back(addres
     await database.close()
 
 
-async def test_calls_at_once_are_made_on_as_many_connections_as_there_may_be(address: str) -> None:
+async def test_concurrent_calls_use_up_to_maximum_connections(address: str) -> None:
     store = await PostgresStore.open(address, random=system_random, max_connections=3)
     streams = [StreamId(f"s{number}") for number in range(12)]
 

@@ -25,7 +25,7 @@ async def copied(source: PostgresStore, target: PostgresStore) -> CopyReport:
     )
 
 
-async def test_two_copies_that_make_the_same_session_at_once_both_come_to_an_end(
+async def test_concurrent_copies_of_same_session_both_finish(
     store: PostgresStore, open_store: Open
 ) -> None:
     for stream in (S, T):
@@ -41,7 +41,7 @@ async def test_two_copies_that_make_the_same_session_at_once_both_come_to_an_end
     assert len(await targets[0].segment_states()) == 2
 
 
-async def test_a_session_that_is_removed_while_it_is_read_is_gone_and_not_damaged(
+async def test_session_removed_during_copy_is_missing_not_damaged(
     store: PostgresStore, open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(store, S, said("a"))

@@ -81,7 +81,7 @@ async def committed_at_last(store: PostgresStore, commit: Commit) -> CommitResul
             await asyncio.sleep(0.05)
 
 
-async def test_a_server_killed_in_mid_commit_loses_and_doubles_nothing(
+async def test_server_killed_during_commit_loses_and_duplicates_nothing(
     own_server: PostgresServer, open_store: Open
 ) -> None:
     address = own_server.new_database()
@@ -116,7 +116,7 @@ async def test_a_server_killed_in_mid_commit_loses_and_doubles_nothing(
     assert (await reader.verify()).problems == ()
 
 
-async def test_watchers_find_their_way_back_to_a_server_that_was_killed(
+async def test_watchers_reconnect_after_server_restart(
     own_server: PostgresServer, open_store: Open
 ) -> None:
     address = own_server.new_database()
@@ -142,7 +142,7 @@ async def test_watchers_find_their_way_back_to_a_server_that_was_killed(
     assert await asyncio.wait_for(heard(), DEADLINE_S) == ["after"]
 
 
-async def test_a_commit_that_waits_in_a_server_that_dies_is_told_so(
+async def test_commit_pending_in_dying_server_raises(
     own_server: PostgresServer, open_store: Open
 ) -> None:
     address = own_server.new_database()
@@ -226,7 +226,7 @@ async def cut(postgres: PostgresServer, address: str) -> AsyncIterator[tuple[Cut
         yield made
 
 
-async def test_a_commit_whose_answer_is_lost_is_found_by_its_key(
+async def test_commit_with_lost_reply_is_found_by_key(
     store: PostgresStore, address: str, cut: tuple[Cutter, str]
 ) -> None:
     cutter, through = cut
@@ -251,7 +251,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_by_its_key(
     await far.close()
 
 
-async def test_a_read_over_a_connection_that_was_cut_is_asked_again(
+async def test_read_is_retried_after_connection_loss(
     cut: tuple[Cutter, str],
 ) -> None:
     cutter, through = cut
@@ -263,7 +263,7 @@ async def test_a_read_over_a_connection_that_was_cut_is_asked_again(
     await far.close()
 
 
-async def test_a_handle_that_wrote_before_the_cut_goes_on_after_it(
+async def test_handle_keeps_writing_after_connection_loss(
     cut: tuple[Cutter, str],
 ) -> None:
     cutter, through = cut
@@ -282,7 +282,7 @@ async def test_a_handle_that_wrote_before_the_cut_goes_on_after_it(
 # ---------------------------------------------------------------- waiting too long
 
 
-async def test_a_row_that_somebody_keeps_locked_times_out(
+async def test_row_locked_by_another_session_times_out(
     store: PostgresStore, db: Database, address: str, open_store: Open
 ) -> None:
     await create(store, S, said("a"))
@@ -296,9 +296,7 @@ async def test_a_row_that_somebody_keeps_locked_times_out(
     assert texts(await store.entries(S)) == ["a", "b"]
 
 
-async def test_a_cancelled_commit_happened_whole_or_not_at_all(
-    store: PostgresStore, db: Database
-) -> None:
+async def test_cancelled_commit_is_atomic(store: PostgresStore, db: Database) -> None:
     await create(store, S, said("a"))
     with psycopg.connect(db.info.dsn) as blocker:
         blocker.execute("SELECT FROM perdure.stream FOR UPDATE")
@@ -346,16 +344,14 @@ TABLE: list[tuple[psycopg.Error, type[PerdureError]]] = [
 
 
 @pytest.mark.parametrize(("error", "meaning"), TABLE)
-def test_every_error_of_the_driver_has_a_meaning(
-    error: psycopg.Error, meaning: type[PerdureError]
-) -> None:
+def test_every_driver_error_is_mapped(error: psycopg.Error, meaning: type[PerdureError]) -> None:
     told = meaning_of(error, "postgresql:///x")
 
     assert type(told) is meaning
     assert "\n" not in str(told)
 
 
-async def test_a_foreign_id_too_long_for_a_key_is_refused(store: PostgresStore) -> None:
+async def test_foreign_id_too_long_for_a_key_is_rejected(store: PostgresStore) -> None:
     await create(store)
     digits = system_random(5_000).hex()
 

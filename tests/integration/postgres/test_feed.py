@@ -36,7 +36,7 @@ def streams(found: list[Positioned]) -> list[str]:
     return [item.entry.stream for item in found]
 
 
-async def test_what_comes_after_a_commit_under_way_waits_for_it(
+async def test_feed_hides_entries_after_pending_commit(
     store: PostgresStore, slow: Database
 ) -> None:
     with slow:
@@ -50,7 +50,7 @@ async def test_what_comes_after_a_commit_under_way_waits_for_it(
     assert await store.position() == found[-1].position
 
 
-async def test_a_commit_that_is_given_up_leaves_a_gap(store: PostgresStore, slow: Database) -> None:
+async def test_aborted_commit_leaves_gap_in_feed(store: PostgresStore, slow: Database) -> None:
     with slow:
         await create(store, S, said("later"))
         assert await store.feed(0) == []
@@ -59,9 +59,7 @@ async def test_a_commit_that_is_given_up_leaves_a_gap(store: PostgresStore, slow
     assert streams(await store.feed(0)) == ["s"]
 
 
-async def test_what_came_before_a_commit_under_way_is_shown(
-    store: PostgresStore, address: str
-) -> None:
+async def test_feed_shows_entries_before_pending_commit(store: PostgresStore, address: str) -> None:
     await create(store, S, said("earlier"))
     with psycopg.connect(address) as slow:
         slow.execute("SELECT perdure.mark()")
@@ -82,7 +80,7 @@ async def test_transactions_of_other_programs_hide_nothing(
         assert streams(await store.feed(0)) == ["s"]
 
 
-async def test_who_waited_is_woken_once_a_hidden_entry_can_be_seen(
+async def test_waiter_wakes_when_hidden_entry_becomes_visible(
     store: PostgresStore, slow: Database
 ) -> None:
     changes = store.changes()
@@ -95,7 +93,7 @@ async def test_who_waited_is_woken_once_a_hidden_entry_can_be_seen(
     assert streams(await store.feed(0)) == ["s"]
 
 
-async def test_positions_of_one_commit_follow_each_other(store: PostgresStore) -> None:
+async def test_positions_of_one_commit_are_consecutive(store: PostgresStore) -> None:
     await create(store, S, *(said(str(number)) for number in range(600)))
 
     positions = [item.position for item in await store.feed(0, 1000)]
@@ -104,7 +102,7 @@ async def test_positions_of_one_commit_follow_each_other(store: PostgresStore) -
     assert positions[:256] == list(range(positions[0], positions[0] + 256))
 
 
-async def test_a_reader_beside_many_writers_misses_nothing_and_sees_no_position_late(
+async def test_reader_of_concurrent_writers_gets_all_positions_in_order(
     open_store: Open,
 ) -> None:
     stores = [await open_store() for _ in range(WRITERS)]

@@ -77,7 +77,7 @@ def counts(db: Database) -> dict[str, int]:
     return found
 
 
-async def test_every_table_is_bound_by_row_level_security_its_owner_included(db: Database) -> None:
+async def test_row_level_security_covers_every_table_and_owner(db: Database) -> None:
     rows = db.execute(
         "SELECT relname, relrowsecurity, relforcerowsecurity FROM pg_class "
         "WHERE relnamespace = 'perdure'::regnamespace AND relkind IN ('r', 'p')"
@@ -87,7 +87,7 @@ async def test_every_table_is_bound_by_row_level_security_its_owner_included(db:
     assert all(row[1:] == (True, True) for row in rows)
 
 
-async def test_the_store_works_as_a_role_that_cannot_bypass_it(store: PostgresStore) -> None:
+async def test_store_works_with_role_without_bypass(store: PostgresStore) -> None:
     async with store._db.connection() as db:  # pyright: ignore[reportPrivateUsage] - who are we
         row = await (
             await db.execute(
@@ -97,7 +97,7 @@ async def test_the_store_works_as_a_role_that_cannot_bypass_it(store: PostgresSt
     assert row == (False,)
 
 
-async def test_a_session_of_another_namespace_sees_nothing_even_with_raw_sql(
+async def test_raw_sql_of_another_namespace_sees_nothing(
     store: PostgresStore, db: Database
 ) -> None:
     await fill(store)
@@ -137,7 +137,7 @@ async def test_nothing_can_be_written_into_another_namespace(
         "DROP TABLE perdure.blob",
     ],
 )
-async def test_the_log_is_append_only_for_the_role_of_programs(
+async def test_log_is_append_only_for_the_role_of_programs(
     db: Database, statement: LiteralString
 ) -> None:
     db.execute("SET ROLE perdure_app")
@@ -148,7 +148,7 @@ async def test_the_log_is_append_only_for_the_role_of_programs(
 
 
 @pytest.mark.parametrize("change", ["body = 'other'", "body = ''", "salt = NULL", "salt = 'x'"])
-async def test_a_body_may_be_erased_with_its_salt_and_not_be_changed(
+async def test_body_may_be_erased_with_salt_but_not_changed(
     store: PostgresStore, db: Database, change: LiteralString
 ) -> None:
     await fill(store)
@@ -161,7 +161,7 @@ async def test_a_body_may_be_erased_with_its_salt_and_not_be_changed(
         db.execute("UPDATE perdure.entry SET " + change + " WHERE seq > 0")
 
 
-async def test_a_connection_carries_no_namespace_from_one_transaction_to_the_next(
+async def test_connection_keeps_no_namespace_between_transactions(
     store: PostgresStore,
 ) -> None:
     await fill(store)
@@ -172,7 +172,7 @@ async def test_a_connection_carries_no_namespace_from_one_transaction_to_the_nex
         assert row in ((None,), ("",))
 
 
-async def test_streams_of_two_namespaces_on_one_database_stay_apart(open_store: Open) -> None:
+async def test_namespaces_in_one_database_stay_separate(open_store: Open) -> None:
     ours, theirs = await open_store(namespace="a"), await open_store(namespace="b")
     await create(ours, S, said("ours"))
     await create(theirs, S, said("theirs"))
@@ -182,7 +182,7 @@ async def test_streams_of_two_namespaces_on_one_database_stay_apart(open_store: 
     assert (await ours.info()).streams == 1
 
 
-async def test_a_login_of_the_role_needs_no_more_than_membership(
+async def test_login_needs_only_role_membership(
     store: PostgresStore, db: Database, address: str, open_store: Open, postgres: PostgresServer
 ) -> None:
     if not postgres.is_ours:
@@ -206,7 +206,7 @@ async def test_a_login_of_the_role_needs_no_more_than_membership(
         db.execute(f"DROP ROLE {name}")
 
 
-async def test_an_owner_without_special_rights_makes_the_schema_and_is_bound_by_it(
+async def test_ordinary_owner_creates_schema_and_is_bound_by_it(
     postgres: PostgresServer, open_store: Open
 ) -> None:
     if not postgres.is_ours:
@@ -226,7 +226,7 @@ async def test_an_owner_without_special_rights_makes_the_schema_and_is_bound_by_
         assert plain.execute("SELECT count(*) FROM perdure.entry").fetchone() == (1,)
 
 
-async def test_a_login_without_membership_is_told_what_to_grant(
+async def test_login_without_membership_gets_missing_grant(
     store: PostgresStore,
     db: Database,
     address: str,

@@ -33,7 +33,7 @@ def fresh(postgres: PostgresServer) -> str:
     return postgres.new_database()
 
 
-async def test_many_that_open_a_new_database_at_once_make_one_store(
+async def test_concurrent_openings_of_new_database_create_one_store(
     fresh: str, open_store: Open
 ) -> None:
     stores = await asyncio.gather(*(open_store(fresh) for _ in range(4)))
@@ -44,7 +44,7 @@ async def test_many_that_open_a_new_database_at_once_make_one_store(
         assert len(await store.entries(S)) == 1
 
 
-async def test_what_the_server_takes_transactions_for_does_not_matter(
+async def test_default_transaction_settings_of_server_do_not_matter(
     fresh: str, open_store: Open
 ) -> None:
     """Who waits for another sees what that one has done, also where the default is otherwise."""
@@ -58,7 +58,7 @@ async def test_what_the_server_takes_transactions_for_does_not_matter(
     assert (await stores[0].verify()).problems == ()
 
 
-async def test_a_rehearsal_says_what_opening_would_do_and_changes_nothing(
+async def test_migration_rehearsal_lists_steps_and_changes_nothing(
     fresh: str, open_store: Open
 ) -> None:
     plan = await planned_migration(fresh)
@@ -72,7 +72,7 @@ async def test_a_rehearsal_says_what_opening_would_do_and_changes_nothing(
     assert (await planned_migration(fresh)).steps == ()
 
 
-async def test_a_rehearsal_begins_where_the_store_stands(fresh: str) -> None:
+async def test_migration_rehearsal_begins_at_current_version(fresh: str) -> None:
     with psycopg.connect(fresh, autocommit=True) as db:
         db.execute("CREATE SCHEMA perdure")
         for version, sql in list(migrations().items())[:-2]:
@@ -88,13 +88,13 @@ async def test_a_rehearsal_begins_where_the_store_stands(fresh: str) -> None:
     ]
 
 
-async def test_a_read_only_database_is_only_looked_at(fresh: str) -> None:
+async def test_rehearsal_only_reads_read_only_database(fresh: str) -> None:
     plan = await planned_migration(f"{fresh}&options=-c%20default_transaction_read_only%3Don")
 
     assert len(plan.steps) == latest_version()
 
 
-async def test_a_schema_of_another_program_is_left_alone(fresh: str, open_store: Open) -> None:
+async def test_schema_of_another_program_is_unchanged(fresh: str, open_store: Open) -> None:
     with psycopg.connect(fresh, autocommit=True) as db:
         db.execute("CREATE SCHEMA perdure CREATE TABLE theirs (x int)")
         with pytest.raises(NotAStore, match="another program"):
@@ -105,14 +105,14 @@ async def test_a_schema_of_another_program_is_left_alone(fresh: str, open_store:
     assert names == [("theirs",)]
 
 
-async def test_an_empty_schema_made_beforehand_is_used(fresh: str, open_store: Open) -> None:
+async def test_existing_empty_schema_is_used(fresh: str, open_store: Open) -> None:
     with psycopg.connect(fresh, autocommit=True) as db:
         db.execute("CREATE SCHEMA perdure")
 
     await create(await open_store(fresh), S, said("a"))
 
 
-async def test_a_store_of_a_newer_perdure_is_left_alone(db: Database, open_store: Open) -> None:
+async def test_store_of_newer_perdure_is_unchanged(db: Database, open_store: Open) -> None:
     db.execute("INSERT INTO perdure.schema_version VALUES (999)")
     try:
         with pytest.raises(StoreTooNew) as refused:
@@ -122,7 +122,7 @@ async def test_a_store_of_a_newer_perdure_is_left_alone(db: Database, open_store
     assert (refused.value.version, refused.value.supported) == (999, latest_version())
 
 
-async def test_a_read_only_database_can_be_read(
+async def test_read_only_database_can_be_read(
     store: PostgresStore, db: Database, address: str, open_store: Open
 ) -> None:
     await create(store, S, said("a"))
@@ -133,22 +133,22 @@ async def test_a_read_only_database_can_be_read(
         await append(reader, S, said("b"))
 
 
-async def test_a_read_only_database_cannot_become_a_store(fresh: str, open_store: Open) -> None:
+async def test_read_only_database_cannot_become_a_store(fresh: str, open_store: Open) -> None:
     with pytest.raises(StoreReadOnly):
         await open_store(f"{fresh}&options=-c%20default_transaction_read_only%3Don")
 
 
-async def test_a_server_that_is_not_there_is_unavailable(open_store: Open) -> None:
+async def test_unreachable_server_raises_unavailable(open_store: Open) -> None:
     with pytest.raises(StoreUnavailable):
         await open_store("postgresql://postgres@/none?host=/nowhere")
 
 
-async def test_a_database_that_is_not_there_is_named(address: str, open_store: Open) -> None:
+async def test_missing_database_is_named_in_error(address: str, open_store: Open) -> None:
     with pytest.raises(StoreUnavailable, match="no_such_database"):
         await open_store(address.replace(name_of(address), "no_such_database"))
 
 
-async def test_a_schema_that_lost_a_table_is_damaged(fresh: str, open_store: Open) -> None:
+async def test_schema_without_a_table_is_damaged(fresh: str, open_store: Open) -> None:
     store = await open_store(fresh)
     await create(store, S, said("a"))
     with psycopg.connect(fresh, autocommit=True) as db:
@@ -159,14 +159,14 @@ async def test_a_schema_that_lost_a_table_is_damaged(fresh: str, open_store: Ope
 
 
 @pytest.mark.parametrize("namespace", ["a\0b", "\ud800"])
-async def test_a_namespace_that_postgresql_cannot_hold_is_refused(
+async def test_namespace_invalid_in_postgresql_is_rejected(
     open_store: Open, namespace: str
 ) -> None:
     with pytest.raises(ConfigError):
         await open_store(namespace=namespace)
 
 
-async def test_wrong_words_in_an_address_or_durability_are_refused(address: str) -> None:
+async def test_invalid_address_or_durability_is_rejected(address: str) -> None:
     for where, durability in (("postgresql://a b c", "full"), (address, "high")):
         with pytest.raises(ConfigError):
             await open_postgres(
@@ -193,7 +193,7 @@ def test_no_password_is_ever_shown() -> None:
     assert shown == "postgresql://me@db.example:5433/name"
 
 
-async def test_leases_go_by_the_clock_of_the_server_unless_one_is_given(
+async def test_leases_use_server_clock_by_default(
     store: PostgresStore, open_store: Open, db: Database
 ) -> None:
     await create(store)
@@ -208,7 +208,7 @@ async def test_leases_go_by_the_clock_of_the_server_unless_one_is_given(
     assert (await by_hand.acquire_lease(S, "me", 1_000)).until == START_MS + 1_000
 
 
-async def test_timeouts_are_set_unless_the_administrator_chose_others(
+async def test_timeouts_are_set_unless_server_has_its_own(
     store: PostgresStore, address: str, open_store: Open
 ) -> None:
     other = await open_store(f"{address}&options=-c%20statement_timeout%3D7s")

@@ -95,7 +95,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> Plans:
     return found
 
 
-async def test_no_operation_goes_through_more_than_it_needs(
+async def test_no_operation_scans_more_rows_than_needed(
     open_store: Open, db: Database, plans: Plans
 ) -> None:
     filling = await open_store()
@@ -140,7 +140,7 @@ LISTS: dict[str, Operation] = {
 }
 
 
-async def test_no_list_goes_through_more_sessions_than_it_gives(
+async def test_no_list_reads_more_sessions_than_it_returns(
     open_store: Open, db: Database, plans: Plans
 ) -> None:
     filling = await open_store()
@@ -172,9 +172,7 @@ async def too_wide_lists(open_store: Open, plans: Plans) -> dict[str, str]:
     return too_wide
 
 
-async def test_questions_of_store_go_through_open_questions_only(
-    open_store: Open, plans: Plans
-) -> None:
+async def test_questions_of_store_read_open_questions_only(open_store: Open, plans: Plans) -> None:
     filling = await open_store()
     await create(filling, S)
     answered = (new_side(ASKED), new_side(Answer("allow", "me"), Sibling(0)))
@@ -188,7 +186,7 @@ async def test_questions_of_store_go_through_open_questions_only(
     assert await plans.widest() <= (FEW, "")
 
 
-async def test_newest_of_tree_go_through_nearest_forks_only(open_store: Open, plans: Plans) -> None:
+async def test_newest_of_tree_read_nearest_forks_only(open_store: Open, plans: Plans) -> None:
     filling = await open_store()
     await create(filling, S, said("first"))
     forks = [S, *(StreamId(f"f{number}") for number in range(FEW + 5))]

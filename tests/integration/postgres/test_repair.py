@@ -106,7 +106,7 @@ RECOVERED = {DAMAGE["a standing gone"], DAMAGE["its info damaged"]}
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-async def test_what_is_left_is_kept_and_what_is_lost_is_told(
+async def test_repair_keeps_readable_entries_and_reports_lost_ones(
     address: str, place: str, damage: str
 ) -> None:
     await filled(address)
@@ -121,7 +121,9 @@ async def test_what_is_left_is_kept_and_what_is_lost_is_told(
     await check_repaired(place, {k: v for k, v in before.items() if k not in gone}, done)
 
 
-async def test_a_sound_store_is_left_alone(address: str, place: str, tmp_path: Path) -> None:
+async def test_repair_leaves_sound_store_unchanged(
+    address: str, place: str, tmp_path: Path
+) -> None:
     await filled(address)
     done = await repair(address, to=place)
 
@@ -129,7 +131,7 @@ async def test_a_sound_store_is_left_alone(address: str, place: str, tmp_path: P
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - a path would block just as well
 
 
-async def test_it_needs_an_empty_place(address: str, place: str) -> None:
+async def test_repair_requires_empty_target(address: str, place: str) -> None:
     await filled(address)
     execute(address, DAMAGE["a body changed"])
     with pytest.raises(ConfigError, match="name that store"):
@@ -141,7 +143,7 @@ async def test_it_needs_an_empty_place(address: str, place: str) -> None:
         await repair("memory:", to=place)
 
 
-async def test_only_the_namespace_that_is_named_is_taken(address: str, place: str) -> None:
+async def test_repair_copies_only_named_namespace(address: str, place: str) -> None:
     await filled(address)
     async with open_by_address(address, namespace="other") as store:
         await (await store.create(id="theirs")).append(user("private"))
@@ -161,9 +163,7 @@ def own_server() -> Iterator[PostgresServer]:
         yield server
 
 
-async def test_a_row_the_server_cannot_read_costs_that_row(
-    own_server: PostgresServer, place: str
-) -> None:
+async def test_unreadable_row_loses_only_that_row(own_server: PostgresServer, place: str) -> None:
     address = own_server.new_database()
     await filled(address)
     before = await content(address)

@@ -40,7 +40,7 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return requests
 
 
-async def test_the_only_writer_of_a_session_locks_nothing(
+async def test_sole_writer_of_session_locks_nothing(
     store: PostgresStore, locked: list[Request]
 ) -> None:
     await create(store)
@@ -56,7 +56,7 @@ async def test_the_only_writer_of_a_session_locks_nothing(
     assert (await store.verify()).problems == ()
 
 
-async def test_who_takes_the_lease_of_a_session_he_wrote_locks_nothing(
+async def test_lease_on_own_session_locks_nothing(
     store: PostgresStore, locked: list[Request]
 ) -> None:
     await create(store)
@@ -73,7 +73,7 @@ async def test_who_takes_the_lease_of_a_session_he_wrote_locks_nothing(
     assert (await store.verify()).problems == ()
 
 
-async def test_a_lease_that_was_taken_over_is_refused_though_it_is_remembered(
+async def test_cached_lease_is_rejected_after_takeover(
     open_store: Open,
 ) -> None:
     here, there = await open_store(), await open_store()
@@ -89,9 +89,7 @@ async def test_a_lease_that_was_taken_over_is_refused_though_it_is_remembered(
     assert texts(await here.entries(S)) == ["a", "c"]
 
 
-async def test_who_finds_that_others_wrote_locks_until_they_stop(
-    open_store: Open, locked: list[Request]
-) -> None:
+async def test_writer_locks_while_others_write(open_store: Open, locked: list[Request]) -> None:
     here, there = await open_store(), await open_store()
     await create(here)
     for number in range(4):
@@ -107,7 +105,7 @@ async def test_who_finds_that_others_wrote_locks_until_they_stop(
     assert (await here.verify()).problems == ()
 
 
-async def test_a_repeated_key_is_found_after_the_attempt_to_append_again(
+async def test_repeated_key_is_found_after_append_attempt(
     store: PostgresStore, locked: list[Request]
 ) -> None:
     await create(store)
@@ -120,7 +118,7 @@ async def test_a_repeated_key_is_found_after_the_attempt_to_append_again(
     assert texts(await store.entries(S)) == ["a", "b"]
 
 
-async def test_nothing_is_refused_by_what_is_only_remembered(open_store: Open) -> None:
+async def test_stale_cache_never_rejects_a_commit(open_store: Open) -> None:
     here, there = await open_store(), await open_store()
     await create(here, S, said("a"))
     await append(there, S, said("b"))

@@ -47,9 +47,7 @@ def bodies(db: Database) -> bytes:
     return b" ".join(text.encode() + b" " + body for text, body in (*pages, *texts))
 
 
-async def test_nothing_is_indexed_before_somebody_searches(
-    store: PostgresStore, db: Database
-) -> None:
+async def test_nothing_is_indexed_before_first_search(store: PostgresStore, db: Database) -> None:
     await filled(store)
     assert mark(db) is None
 
@@ -63,7 +61,7 @@ async def test_nothing_is_indexed_before_somebody_searches(
     assert mark(db) == (version, upto, parts)
 
 
-async def test_what_is_committed_late_is_found_though_the_mark_has_moved(
+async def test_late_commit_before_index_mark_is_found(
     store: PostgresStore, address: str, db: Database
 ) -> None:
     """A transaction that drew its position first and commits last is behind no mark."""
@@ -86,7 +84,7 @@ async def test_what_is_committed_late_is_found_though_the_mark_has_moved(
     assert {hit.entry for hit in await search(store, "number7")} == {"s/7", "late/0"}
 
 
-async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Open) -> None:
+async def test_concurrent_indexing_and_writing_stays_consistent(open_store: Open) -> None:
     one, other = await open_store(), await open_store()
     await filled(one)
 
@@ -100,7 +98,7 @@ async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Ope
     assert (await other.verify()).problems == ()
 
 
-async def test_others_find_the_same_while_the_index_is_built_anew(open_store: Open) -> None:
+async def test_searches_return_same_hits_during_reindex(open_store: Open) -> None:
     one, other = await open_store(), await open_store()
     await filled(one)
     expected = await search(one, "word")
@@ -111,7 +109,7 @@ async def test_others_find_the_same_while_the_index_is_built_anew(open_store: Op
     assert await rebuilding == MANY
 
 
-async def test_it_is_told_how_far_indexing_is(
+async def test_indexing_reports_progress(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "BATCH_ROWS", 200)
@@ -128,7 +126,7 @@ async def test_it_is_told_how_far_indexing_is(
     assert set(told[2:]) == {(MANY, MANY)}
 
 
-async def test_an_index_by_other_rules_is_built_anew(store: PostgresStore, db: Database) -> None:
+async def test_index_with_other_rules_is_rebuilt(store: PostgresStore, db: Database) -> None:
     await filled(store)
     expected = await search(store, "word number7")
     db.execute("UPDATE perdure.search_mark SET version = 999")
@@ -140,7 +138,7 @@ async def test_an_index_by_other_rules_is_built_anew(store: PostgresStore, db: D
     assert (await store.verify()).problems == ()
 
 
-async def test_damage_of_the_index_is_named_and_reindexing_mends_it(
+async def test_damaged_index_is_reported_and_reindex_repairs_it(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)
@@ -169,7 +167,7 @@ async def test_damage_of_the_index_is_named_and_reindexing_mends_it(
     assert (await store.verify()).problems == ()
 
 
-async def test_a_damaged_index_says_so_and_what_it_holds_can_be_erased(
+async def test_damaged_index_raises_and_its_content_can_be_erased(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)
@@ -186,7 +184,7 @@ async def test_a_damaged_index_says_so_and_what_it_holds_can_be_erased(
     assert (await store.verify()).problems == ()
 
 
-async def test_what_is_forgotten_leaves_no_word_and_the_others_are_found(
+async def test_erased_text_leaves_no_word_and_others_are_found(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)
@@ -225,7 +223,7 @@ async def test_words_of_another_namespace_cannot_be_asked_for(
             db.execute("INSERT INTO perdure.search VALUES ('theirs', 1, 0, 1, 1, 1, '', 'x')")
 
 
-async def test_a_search_goes_by_the_indexes_under_row_level_security(
+async def test_search_uses_indexes_under_row_level_security(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)
@@ -249,7 +247,7 @@ async def test_a_search_goes_by_the_indexes_under_row_level_security(
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql
 
 
-async def test_a_text_too_long_for_any_part_is_found(
+async def test_text_too_long_for_index_is_found(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexer, "MOST_WORDS", 1_000)
@@ -266,7 +264,7 @@ async def test_a_text_too_long_for_any_part_is_found(
 
 
 @sampled("loose", [512, 24, 1], kind=type, each=1)
-async def test_it_finds_what_a_scan_finds(
+async def test_search_finds_same_as_scan(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, loose: int
 ) -> None:
     monkeypatch.setattr(sizes, "MOST_LOOSE", loose)

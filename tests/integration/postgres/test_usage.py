@@ -37,7 +37,7 @@ async def test_counts_are_exact_after_each_step_and_each_read(open_store: Open) 
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_read_keeps_no_count_of_before_an_erasure(
+async def test_read_stores_no_count_from_before_erasure(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = await open_store(), await open_store()
@@ -85,7 +85,7 @@ async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: 
     assert (await stores[0].verify()).problems == ()
 
 
-async def test_reads_count_what_is_behind_the_counts_only(open_store: Open, db: Database) -> None:
+async def test_reads_count_only_uncounted_entries(open_store: Open, db: Database) -> None:
     store = await open_store()
     await create(store, S, *[said(f"{number}") for number in range(400)])
     await store.info()

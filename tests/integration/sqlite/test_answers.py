@@ -16,7 +16,7 @@ from tests.fakes.streams import S, create, say
 WHO: ContextVar[str] = ContextVar("WHO")
 
 
-async def test_who_awaits_an_answer_goes_on_as_soon_as_it_is_given() -> None:
+async def test_waiter_continues_as_soon_as_answer_is_given() -> None:
     loop = asyncio.get_running_loop()
     answer: Answer[int] = Answer(loop)
     heard: list[object] = []
@@ -34,20 +34,20 @@ async def test_who_awaits_an_answer_goes_on_as_soon_as_it_is_given() -> None:
     assert heard == [7, "given"]
 
 
-async def test_an_answer_that_was_given_already_is_not_waited_for() -> None:
+async def test_awaiting_given_answer_returns_immediately() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
     answer.give(7, None)
     assert await answer == 7
 
 
-async def test_an_error_is_raised_where_it_is_awaited() -> None:
+async def test_error_is_raised_where_it_is_awaited() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
     asyncio.get_running_loop().call_soon(answer.give, None, KeyError("why"))
     with pytest.raises(KeyError, match="why"):
         await answer
 
 
-async def test_who_is_cancelled_hears_the_words_he_was_cancelled_with() -> None:
+async def test_cancelled_waiter_gets_cancel_message() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
 
     async def wait() -> None:
@@ -63,7 +63,7 @@ async def test_who_is_cancelled_hears_the_words_he_was_cancelled_with() -> None:
     assert not answer.cancel()
 
 
-async def test_a_time_limit_ends_the_waiting_only(store: SqliteStore) -> None:
+async def test_timeout_ends_only_the_wait(store: SqliteStore) -> None:
     await create(store)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
@@ -73,7 +73,7 @@ async def test_a_time_limit_ends_the_waiting_only(store: SqliteStore) -> None:
     assert (await store.verify()).problems == ()
 
 
-async def test_a_task_keeps_its_context_over_a_commit(store: SqliteStore) -> None:
+async def test_task_keeps_its_context_over_a_commit(store: SqliteStore) -> None:
     await create(store)
 
     async def write(name: str) -> str:
@@ -85,7 +85,7 @@ async def test_a_task_keeps_its_context_over_a_commit(store: SqliteStore) -> Non
     assert await asyncio.gather(*map(write, names)) == names
 
 
-def test_a_task_that_ends_the_program_keeps_nobody_else_from_his_answer(path: Path) -> None:
+def test_task_that_exits_program_does_not_block_other_answers(path: Path) -> None:
     loop = asyncio.new_event_loop()
     store = loop.run_until_complete(
         SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1))

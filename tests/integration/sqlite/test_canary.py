@@ -88,7 +88,7 @@ def quietly(_done: int, _total: int) -> None:
     """Report to nobody."""
 
 
-async def test_the_word_is_found_in_a_plain_store(path: Path) -> None:
+async def test_canary_is_found_in_plain_store(path: Path) -> None:
     with watched() as seen:
         store = await opened(path, None)
         await plant(store, WORD)
@@ -97,7 +97,7 @@ async def test_the_word_is_found_in_a_plain_store(path: Path) -> None:
     assert seen.leaks
 
 
-async def test_the_word_is_nowhere_in_the_life_of_an_encrypted_store(path: Path) -> None:
+async def test_canary_is_never_in_files_of_encrypted_store(path: Path) -> None:
     with watched() as seen:
         store = await opened(path)
         await plant(store, WORD)
@@ -127,7 +127,7 @@ async def test_the_word_is_nowhere_in_the_life_of_an_encrypted_store(path: Path)
     assert leaks_in(path.parent) == []
 
 
-async def test_encrypting_a_plain_store_leaves_the_word_nowhere(path: Path) -> None:
+async def test_encrypting_plain_store_leaves_no_canary(path: Path) -> None:
     store = await opened(path, None)
     await plant(store, WORD)
     await store.close()
@@ -141,7 +141,7 @@ async def test_encrypting_a_plain_store_leaves_the_word_nowhere(path: Path) -> N
 
 
 @pytest.mark.parametrize("moment", ["committed", "writing"])
-def test_a_killed_process_leaves_the_word_nowhere(path: Path, moment: str) -> None:
+def test_killed_process_leaves_no_canary(path: Path, moment: str) -> None:
     command = [sys.executable, str(WRITER), str(path), moment, WORD]
     subprocess.run(command, input=KEY.reveal(), text=True, check=False, timeout=60)
 
@@ -151,7 +151,7 @@ def test_a_killed_process_leaves_the_word_nowhere(path: Path, moment: str) -> No
     assert leaks_in(path.parent) == []
 
 
-async def test_what_a_killed_process_had_committed_is_there(path: Path) -> None:
+async def test_commits_of_killed_process_survive(path: Path) -> None:
     killed(path)
 
     store = await opened(path)

@@ -40,14 +40,14 @@ async def attach(store: SqliteStore, *contents: bytes, stream: StreamId = S) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"x", TEXT, NOISE, NOISE + TEXT * 100, TEXT + NOISE])
-def test_a_content_comes_out_as_it_went_in(content: bytes) -> None:
+def test_content_round_trips_unchanged(content: bytes) -> None:
     kept = pack_content(content)
     assert content_in(kept) == content
     assert kept.size == len(content)
     assert len(kept.kept) <= len(content)
 
 
-def test_only_what_shrinks_is_compressed() -> None:
+def test_only_compressible_content_is_compressed() -> None:
     assert (pack_content(TEXT).packing, pack_content(NOISE).packing) == (BY_ZLIB, AS_IT_IS)
     assert len(pack_content(TEXT).kept) < len(TEXT) / 10
 
@@ -62,17 +62,17 @@ def test_only_what_shrinks_is_compressed() -> None:
         zlib.compress(TEXT[::-1]),
     ],
 )
-def test_what_is_not_the_content_any_more_is_refused(kept: bytes) -> None:
+def test_altered_content_is_rejected(kept: bytes) -> None:
     with pytest.raises(CorruptLog):
         content_in(pack_content(TEXT)._replace(kept=kept))
 
 
-def test_a_packing_of_the_future_is_refused() -> None:
+def test_unknown_compression_is_rejected() -> None:
     with pytest.raises(CorruptLog):
         content_in(PackedContent(blob_hash(b"x"), 1, 9, b"x"))
 
 
-async def test_a_content_is_kept_once_for_all_who_use_it(open_store: Opener, path: Path) -> None:
+async def test_shared_content_is_stored_once(open_store: Opener, path: Path) -> None:
     store = await open_store()
     for stream in (S, StreamId("t")):
         await create(store, stream)
@@ -88,7 +88,7 @@ async def test_a_content_is_kept_once_for_all_who_use_it(open_store: Opener, pat
     assert kept_bytes < len(NOISE) + len(TEXT) / 10
 
 
-async def test_a_damaged_content_is_refused_and_named(open_store: Opener, path: Path) -> None:
+async def test_damaged_content_raises_with_its_name(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await create(store)
     await attach(store, TEXT)
@@ -101,9 +101,7 @@ async def test_a_damaged_content_is_refused_and_named(open_store: Opener, path: 
     assert f"the content {blob_hash(TEXT)} is damaged" in problems
 
 
-async def test_the_space_of_contents_that_are_removed_is_given_back(
-    open_store: Opener, path: Path
-) -> None:
+async def test_space_of_removed_contents_is_freed(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await create(store)
     header = StreamHeader(StreamId("left"), START_MS)

@@ -52,7 +52,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("form", sorted(WRONG))
-async def test_verify_finds_what_a_received_file_counts_wrong(
+async def test_verify_finds_wrong_counts_of_received_file(
     form: str, open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -189,7 +189,7 @@ def _header(stream: str, cwd: str | None = None) -> StreamHeader:
     return StreamHeader(StreamId(stream), START_MS, cwd=cwd)
 
 
-async def test_an_append_writes_no_count_but_every_64_positions(
+async def test_append_writes_no_count_but_every_64_positions(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

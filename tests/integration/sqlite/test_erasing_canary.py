@@ -51,7 +51,7 @@ def leaks_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
-async def test_nothing_that_was_planted_is_left(path: Path, key: StoreKey | None) -> None:
+async def test_erased_session_leaves_no_canary(path: Path, key: StoreKey | None) -> None:
     store = await opened(path, key)
     await plant(store, WORD)
     assert await store.search(SearchQuery(text=WORD))  # indexed: the words are in the file, too
@@ -67,7 +67,7 @@ async def test_nothing_that_was_planted_is_left(path: Path, key: StoreKey | None
     assert leaks_in(path.parent) == []
 
 
-async def test_a_namespace_leaves_nothing_either(path: Path) -> None:
+async def test_erased_namespace_leaves_no_canary(path: Path) -> None:
     store = await opened(path)
     await plant(store, WORD)
 
@@ -81,7 +81,7 @@ async def test_a_namespace_leaves_nothing_either(path: Path) -> None:
     assert leaks_in(path.parent) == []
 
 
-async def test_pages_that_were_split_and_filled_again_leave_nothing(path: Path) -> None:
+async def test_split_and_refilled_pages_leave_no_canary(path: Path) -> None:
     """Rows that grow move between pages; what they leave behind in each is overwritten, too."""
     store = await opened(path)
     names = [StreamId(f"s{number:03}") for number in range(120)]
@@ -114,7 +114,7 @@ async def test_pages_that_were_split_and_filled_again_leave_nothing(path: Path) 
     assert leaks_in(path.parent) == []
 
 
-async def test_a_reader_of_an_older_moment_is_waited_for_or_told_of(
+async def test_erasure_waits_for_or_reports_older_reader(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.stores.sqlite.database.TRUNCATE_LIMIT_S", 0.05)

@@ -23,7 +23,7 @@ from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 REMOVED, ERASED = StreamId("removed"), StreamId("erased")
 
 
-async def test_who_still_finishes_a_removal_that_is_done_leaves_the_next_erasure_alone(
+async def test_late_removal_step_does_not_touch_next_erasure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its number is given again, and the certificate went with the removal once."""

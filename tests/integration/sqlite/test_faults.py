@@ -31,7 +31,7 @@ def layer() -> Iterator[FaultyVfs]:
 
 
 @pytest.mark.parametrize("number", range(1, 8))
-async def test_a_full_disk_takes_nothing_and_the_store_goes_on(
+async def test_full_disk_appends_nothing_and_store_recovers(
     layer: FaultyVfs, open_store: Opener, number: int
 ) -> None:
     store = await open_store(durability="full")
@@ -68,7 +68,7 @@ async def test_on_a_full_disk_small_commits_may_still_fit(
     assert (await store.verify()).is_ok
 
 
-async def test_a_disk_that_fails_while_it_syncs_leaves_the_commit_in_doubt(
+async def test_disk_failure_during_sync_leaves_commit_in_doubt(
     layer: FaultyVfs, open_store: Opener
 ) -> None:
     store = await open_store(durability="full")
@@ -85,9 +85,7 @@ async def test_a_disk_that_fails_while_it_syncs_leaves_the_commit_in_doubt(
     assert verification.entries in (1, 2)
 
 
-async def test_a_disk_that_fails_while_it_is_written_is_reported(
-    layer: FaultyVfs, open_store: Opener
-) -> None:
+async def test_disk_failure_during_write_is_reported(layer: FaultyVfs, open_store: Opener) -> None:
     store = await open_store()
     await create(store)
 
@@ -100,7 +98,7 @@ async def test_a_disk_that_fails_while_it_is_written_is_reported(
     assert [entry.seq for entry in await store.entries(S)] == [0]
 
 
-def test_a_limit_on_the_size_of_files_is_a_full_disk(path: Path) -> None:
+def test_file_size_limit_counts_as_full_disk(path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
@@ -131,7 +129,7 @@ async def damaged(open_store: Opener, path: Path) -> int:
     return 40
 
 
-async def test_a_damaged_page_is_reported_and_writing_stops(open_store: Opener, path: Path) -> None:
+async def test_damaged_page_is_reported_and_writing_stops(open_store: Opener, path: Path) -> None:
     await damaged(open_store, path)
     store = await open_store()
     await create(store, StreamId("other"))
@@ -143,7 +141,7 @@ async def test_a_damaged_page_is_reported_and_writing_stops(open_store: Opener, 
     assert (await store.state(StreamId("other"))).head == -1
 
 
-async def test_verify_names_what_a_damaged_page_took(open_store: Opener, path: Path) -> None:
+async def test_verify_names_entries_lost_in_damaged_page(open_store: Opener, path: Path) -> None:
     count = await damaged(open_store, path)
     store = await open_store()
 
@@ -157,14 +155,14 @@ async def test_verify_names_what_a_damaged_page_took(open_store: Opener, path: P
     assert any("database file" in problem.problem for problem in verification.problems)
 
 
-def test_every_error_of_the_driver_has_a_meaning() -> None:
+def test_every_driver_error_is_mapped() -> None:
     for name in dir(apsw):
         kind = getattr(apsw, name)
         if isinstance(kind, type) and issubclass(kind, apsw.Error):
             assert meaning_of(kind("why"), Path("x.db")).code.startswith(("store_", "invalid_"))
 
 
-def test_waiting_too_long_is_no_database_error() -> None:
+def test_lock_timeout_is_not_a_database_error() -> None:
     busy = meaning_of(apsw.BusyError("database is locked"), Path("x.db"))
 
     assert busy.code == "store_unavailable"

@@ -37,7 +37,7 @@ def schema_in(path: Path) -> int:
         return int(db.pragma("user_version"))
 
 
-async def test_a_store_of_any_schema_opens_with_all_it_held(
+async def test_store_of_any_schema_opens_with_all_content(
     golden: Path, open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -64,13 +64,11 @@ async def test_open_turn_and_alias_survive_migration(
     assert [turn.info.id for turn in await (await open_store()).open_turns()] == ["open"]
 
 
-def test_each_is_of_the_schema_it_is_called_after() -> None:
+def test_golden_files_have_schema_of_their_name() -> None:
     assert [schema_in(file) for file in SCHEMAS] == list(range(1, len(SCHEMAS) + 1))
 
 
-def test_a_rehearsal_tells_the_steps_and_leaves_the_store_as_it_was(
-    golden: Path, path: Path
-) -> None:
+def test_migration_rehearsal_lists_steps_and_changes_nothing(golden: Path, path: Path) -> None:
     before = path.read_bytes()
 
     plan = rehearse_migration(path)
@@ -82,12 +80,12 @@ def test_a_rehearsal_tells_the_steps_and_leaves_the_store_as_it_was(
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-async def test_a_store_that_is_up_to_date_needs_no_step(open_store: Opener, path: Path) -> None:
+async def test_current_store_needs_no_migration_step(open_store: Opener, path: Path) -> None:
     await (await open_store()).close()
     assert rehearse_migration(path).steps == ()
 
 
-async def test_an_old_store_that_cannot_be_written_is_not_opened_and_can_be_rehearsed(
+async def test_read_only_old_store_is_rejected_but_can_be_rehearsed(
     golden: Path, open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def may_read(_path: Path, mode: int) -> bool:

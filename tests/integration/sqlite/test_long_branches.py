@@ -127,7 +127,7 @@ async def test_looks_at_long_session_read_same_rows_at_any_length(
 
 
 @pytest.mark.parametrize("pinned", ["none", "shown", "hidden"])
-async def test_turn_with_two_tools_reads_and_keeps_same_at_any_length(
+async def test_turn_with_two_tools_costs_same_at_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pinned: str
 ) -> None:
     counts = Counts(monkeypatch)

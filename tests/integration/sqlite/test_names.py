@@ -54,9 +54,7 @@ async def test_append_that_changes_no_name_writes_no_part(
     assert sorted(set(named)) == ["DELETE", "INSERT"]
 
 
-async def test_file_of_an_older_schema_gets_the_parts_of_its_names(
-    open_store: Opener, path: Path
-) -> None:
+async def test_migration_adds_name_parts_of_older_schema(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await create(store, header("s", title=TITLE), said("hello"))
     await create(store, "gone", said("hello"))
@@ -74,9 +72,7 @@ async def test_file_of_an_older_schema_gets_the_parts_of_its_names(
 
 
 @pytest.mark.parametrize("how", ["erased", "renamed and erased", "removed"])
-async def test_no_part_of_a_name_is_left_in_the_file(
-    how: str, open_store: Opener, path: Path
-) -> None:
+async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, path: Path) -> None:
     store = await open_store()
     await create(store, header("s", title=TITLE), said("hello"))
     for number in range(60):  # pages that are split and joined around its parts

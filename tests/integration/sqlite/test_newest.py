@@ -16,7 +16,7 @@ from tests.fakes.streams import S, append, create, say
 FORK = StreamId("fork")
 
 
-async def test_it_is_what_is_told_one_by_one(store: SqliteStore) -> None:
+async def test_newest_equals_state_and_branch(store: SqliteStore) -> None:
     assert isinstance(store, SnapshotReader)
     await create(store)
     assert await store.newest(S) == (await store.state(S), [])
@@ -34,7 +34,7 @@ async def test_it_is_what_is_told_one_by_one(store: SqliteStore) -> None:
             assert await store.newest(stream, limit=limit, kind=kind) == (state, branch)
 
 
-async def test_a_session_that_was_moved_before_its_root_has_none(store: SqliteStore) -> None:
+async def test_newest_is_empty_before_root(store: SqliteStore) -> None:
     await create(store)
     await say(store, "left")
     await append(store, new_side(LeafMoved(None)))
@@ -44,6 +44,6 @@ async def test_a_session_that_was_moved_before_its_root_has_none(store: SqliteSt
     assert (state.leaf, entries) == (None, [])
 
 
-async def test_a_session_that_is_not_there_is_named(store: SqliteStore) -> None:
+async def test_newest_of_missing_session_raises(store: SqliteStore) -> None:
     with pytest.raises(SessionNotFound):
         await store.newest(StreamId("nobody"))

@@ -57,7 +57,7 @@ async def made(open_store: Opener) -> None:
     await store.close()
 
 
-async def test_a_missing_file_is_made_in_folders_that_only_its_owner_may_enter(
+async def test_missing_file_is_created_in_private_folders(
     open_store: Opener, tmp_path: Path
 ) -> None:
     path = tmp_path / "data" / "perdure" / "sessions.db"
@@ -69,7 +69,7 @@ async def test_a_missing_file_is_made_in_folders_that_only_its_owner_may_enter(
     assert mode_of(path.parent) == mode_of(path.parent.parent) == 0o700
 
 
-async def test_a_new_file_is_set_up_as_it_stays(open_store: Opener, path: Path) -> None:
+async def test_new_file_has_final_settings(open_store: Opener, path: Path) -> None:
     await made(open_store)
 
     with raw_database(path) as db:
@@ -86,7 +86,7 @@ async def test_closing_leaves_one_file(open_store: Opener, path: Path) -> None:
     assert names_in(path.parent) == [path.name]
 
 
-async def test_an_empty_database_becomes_a_store(open_store: Opener, path: Path) -> None:
+async def test_empty_database_becomes_a_store(open_store: Opener, path: Path) -> None:
     with raw_database(path) as db:
         db.pragma("user_version", 7)
         db.pragma("user_version", 0)
@@ -94,20 +94,20 @@ async def test_an_empty_database_becomes_a_store(open_store: Opener, path: Path)
     await made(open_store)
 
 
-async def test_nothing_is_made_where_a_store_must_exist(open_store: Opener, path: Path) -> None:
+async def test_missing_store_is_not_created_when_it_must_exist(
+    open_store: Opener, path: Path
+) -> None:
     with pytest.raises(NotAStore, match="no such file"):
         await open_store(is_created=False)
     assert names_in(path.parent) == []
 
 
-async def test_a_folder_is_no_store(open_store: Opener, tmp_path: Path) -> None:
+async def test_folder_is_not_a_store(open_store: Opener, tmp_path: Path) -> None:
     with pytest.raises(NotAStore, match="folder"):
         await open_store(tmp_path)
 
 
-async def test_what_is_no_file_is_no_store_and_stays_open_to_others(
-    open_store: Opener, path: Path
-) -> None:
+async def test_non_file_is_not_a_store_and_stays_unlocked(open_store: Opener, path: Path) -> None:
     os.mkfifo(path)  # as empty as a new file, like a device
     mode = mode_of(path)
     assert mode != 0o600
@@ -117,7 +117,7 @@ async def test_what_is_no_file_is_no_store_and_stays_open_to_others(
 
 
 @pytest.mark.parametrize("content", [b"dear diary\n", b"x" * 5000])
-async def test_a_file_that_is_no_database_is_left_alone(
+async def test_non_database_file_is_unchanged(
     open_store: Opener, path: Path, content: bytes
 ) -> None:
     write(path, content)
@@ -129,7 +129,7 @@ async def test_a_file_that_is_no_database_is_left_alone(
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 @pytest.mark.parametrize("application", [0, 1234])
-async def test_the_database_of_another_program_is_left_alone(
+async def test_database_of_another_program_is_unchanged(
     open_store: Opener, path: Path, mode: str, application: int
 ) -> None:
     with raw_database(path) as db:
@@ -143,7 +143,9 @@ async def test_the_database_of_another_program_is_left_alone(
     assert snapshot(path.parent) == before
 
 
-async def test_a_running_program_s_database_is_left_alone(open_store: Opener, path: Path) -> None:
+async def test_database_in_use_by_another_program_is_unchanged(
+    open_store: Opener, path: Path
+) -> None:
     with raw_database(path) as db:
         db.pragma("journal_mode", "wal")
         db.execute("CREATE TABLE contact (name TEXT)")
@@ -154,7 +156,7 @@ async def test_a_running_program_s_database_is_left_alone(open_store: Opener, pa
         assert snapshot(path.parent) == before
 
 
-async def test_a_newer_schema_is_refused_and_left_alone(open_store: Opener, path: Path) -> None:
+async def test_newer_schema_is_rejected_and_unchanged(open_store: Opener, path: Path) -> None:
     await made(open_store)
     with_header_of(path, offset=60, value=latest_version() + 1)
     before = snapshot(path.parent)
@@ -166,7 +168,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(open_store: Opener, path
     assert snapshot(path.parent) == before
 
 
-async def test_a_newer_schema_that_is_only_in_the_log_is_refused_and_left_alone(
+async def test_newer_schema_only_in_log_is_rejected_and_unchanged(
     open_store: Opener, path: Path
 ) -> None:
     await made(open_store)
@@ -196,7 +198,9 @@ async def test_open_store_refuses_writes_after_newer_perdure_migrated_it(
     assert await store.state(S) == before
 
 
-async def test_a_damaged_header_is_told_from_a_foreign_file(open_store: Opener, path: Path) -> None:
+async def test_damaged_header_is_distinguished_from_foreign_file(
+    open_store: Opener, path: Path
+) -> None:
     await made(open_store)
     with_header_of(path, offset=0, value=0)
     before = snapshot(path.parent)
@@ -207,7 +211,7 @@ async def test_a_damaged_header_is_told_from_a_foreign_file(open_store: Opener, 
 
 
 @pytest.mark.parametrize(("offset", "value"), [(16, 0x03010203), (44, 99), (100, 0)])
-async def test_a_damaged_first_page_is_reported_and_left_alone(
+async def test_damaged_first_page_is_reported_and_unchanged(
     open_store: Opener, path: Path, offset: int, value: int
 ) -> None:
     await made(open_store)
@@ -219,7 +223,7 @@ async def test_a_damaged_first_page_is_reported_and_left_alone(
     assert snapshot(path.parent) == before
 
 
-async def test_a_truncated_file_is_reported_and_left_alone(open_store: Opener, path: Path) -> None:
+async def test_truncated_file_is_reported_and_unchanged(open_store: Opener, path: Path) -> None:
     await made(open_store)
     with path.open("r+b") as file:
         file.truncate(3 * 4096)
@@ -230,7 +234,7 @@ async def test_a_truncated_file_is_reported_and_left_alone(open_store: Opener, p
     assert snapshot(path.parent) == before
 
 
-async def test_many_can_make_the_same_store_at_once(path: Path) -> None:
+async def test_processes_create_same_store_concurrently(path: Path) -> None:
     async def opened(number: int) -> SqliteStore:
         return await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(number))
 
@@ -253,7 +257,7 @@ async def test_handles_of_one_file_share_its_writer_and_close_one_by_one(
         await say(first, "gone")
 
 
-async def test_an_address_names_its_file(path: Path) -> None:
+async def test_address_names_its_file(path: Path) -> None:
     store = await open_sqlite(
         f"sqlite:///{path}",
         namespace="default",
@@ -269,7 +273,7 @@ async def test_an_address_names_its_file(path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "durability"), [("sqlite:///", "full"), ("x.db", "full"), ("sqlite:///x.db", "no")]
 )
-async def test_an_address_without_a_file_is_refused(address: str, durability: str) -> None:
+async def test_address_without_a_file_is_rejected(address: str, durability: str) -> None:
     with pytest.raises(ConfigError):
         await open_sqlite(
             address,
@@ -280,7 +284,7 @@ async def test_an_address_without_a_file_is_refused(address: str, durability: st
         )
 
 
-async def test_a_read_that_stops_half_way_does_not_keep_its_moment(store: SqliteStore) -> None:
+async def test_unfinished_read_releases_its_snapshot(store: SqliteStore) -> None:
     database = store._database  # pyright: ignore[reportPrivateUsage] - to leave a cursor behind
     left: list[object] = []
 

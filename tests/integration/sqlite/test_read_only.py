@@ -55,7 +55,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-async def test_a_store_on_a_read_only_medium_can_be_read(open_store: Opener, path: Path) -> None:
+async def test_store_on_a_read_only_medium_can_be_read(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await create(store)
     await say(store, "one", "two")
@@ -67,9 +67,7 @@ async def test_a_store_on_a_read_only_medium_can_be_read(open_store: Opener, pat
     assert contents(path.parent) == before
 
 
-async def test_a_store_that_somebody_else_writes_can_be_read(
-    open_store: Opener, path: Path
-) -> None:
+async def test_store_written_by_another_process_can_be_read(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await create(store)
     await say(store, "one")
@@ -78,19 +76,19 @@ async def test_a_store_that_somebody_else_writes_can_be_read(
     assert as_reader(path) == ["1", "True", "store_read_only"]
 
 
-def test_a_store_cannot_be_made_in_a_read_only_folder(path: Path) -> None:
+def test_store_cannot_be_made_in_a_read_only_folder(path: Path) -> None:
     lock(path)
 
     assert as_reader(path) == ["store_read_only"]
 
 
-def test_a_store_cannot_be_made_in_a_new_folder_of_a_read_only_folder(path: Path) -> None:
+def test_store_cannot_be_created_below_read_only_folder(path: Path) -> None:
     lock(path)
 
     assert as_reader(path.parent / "new" / path.name) == ["store_read_only"]
 
 
-async def test_a_file_that_may_not_even_be_read_is_reported(open_store: Opener, path: Path) -> None:
+async def test_unreadable_file_is_reported(open_store: Opener, path: Path) -> None:
     await create(await open_store())
     forbid(path)
 

@@ -83,7 +83,7 @@ def quietly(_done: int, _total: int) -> None:
 @pytest.mark.parametrize(
     ("key", "new_key"), [(None, FIRST), (FIRST, SECOND), (FIRST, None), (FIRST, FIRST)]
 )
-async def test_a_store_takes_another_key_with_all_it_holds(
+async def test_rekey_keeps_all_content(
     path: Path, key: StoreKey | None, new_key: StoreKey | None
 ) -> None:
     before = await planted(path, key)
@@ -101,7 +101,7 @@ async def test_a_store_takes_another_key_with_all_it_holds(
             await opened(path, key)
 
 
-async def test_the_first_who_opens_it_then_needs_no_journal(path: Path) -> None:
+async def test_first_opening_after_rekey_needs_no_journal(path: Path) -> None:
     """Who still has the old file open would take that for his own, play it back and remove it."""
     await planted(path, None)
     rekey(path, None, FIRST, quietly)
@@ -109,7 +109,7 @@ async def test_the_first_who_opens_it_then_needs_no_journal(path: Path) -> None:
         assert db.pragma("journal_mode") == "wal"
 
 
-async def test_the_store_is_written_to_as_before(path: Path) -> None:
+async def test_rekeyed_store_can_be_written(path: Path) -> None:
     await planted(path, None)
     rekey(path, None, FIRST, quietly)
 
@@ -125,7 +125,7 @@ async def test_the_store_is_written_to_as_before(path: Path) -> None:
     await store.close()
 
 
-async def test_progress_is_told_to_the_end(path: Path) -> None:
+async def test_rekey_reports_progress_to_the_end(path: Path) -> None:
     store = await opened(path, None)
     await create(store)
     for _ in range(40):
@@ -140,7 +140,7 @@ async def test_progress_is_told_to_the_end(path: Path) -> None:
     assert told[-1][0] == told[-1][1] > 1_000_000
 
 
-async def test_the_wrong_key_changes_nothing(path: Path) -> None:
+async def test_rekey_with_wrong_key_changes_nothing(path: Path) -> None:
     await planted(path, FIRST)
     before = bytes_of(path)
 
@@ -152,7 +152,7 @@ async def test_the_wrong_key_changes_nothing(path: Path) -> None:
     assert names_in(path.parent) == [path.name]
 
 
-async def test_what_is_no_store_is_left_alone(path: Path) -> None:
+async def test_rekey_leaves_other_files_unchanged(path: Path) -> None:
     with pytest.raises(NotAStore):
         rekey(path, None, FIRST, quietly)
     write(path, b"dear diary")
@@ -161,7 +161,7 @@ async def test_what_is_no_store_is_left_alone(path: Path) -> None:
     assert bytes_of(path) == b"dear diary"
 
 
-async def test_a_store_that_this_process_has_open_is_refused(path: Path) -> None:
+async def test_rekey_of_store_open_in_process_is_rejected(path: Path) -> None:
     before = await planted(path, None)
     store = await opened(path, None)
 
@@ -189,9 +189,7 @@ def refused_while_held(path: Path, key: StoreKey | None) -> None:
 
 
 @pytest.mark.parametrize("key", [None, FIRST])
-async def test_a_store_that_another_process_has_open_is_refused(
-    path: Path, key: StoreKey | None
-) -> None:
+async def test_rekey_of_store_open_elsewhere_is_rejected(path: Path, key: StoreKey | None) -> None:
     await planted(path, key)
     refused_while_held(path, key)
 
@@ -200,7 +198,7 @@ async def test_a_store_that_another_process_has_open_is_refused(
     assert await content(path, SECOND) == before
 
 
-async def test_whoever_opened_it_before_learns_that_it_was_replaced(path: Path) -> None:
+async def test_handle_opened_before_rekey_reports_replacement(path: Path) -> None:
     await planted(path, None)
     site = locate_site(path, key=None)
 
@@ -209,7 +207,7 @@ async def test_whoever_opened_it_before_learns_that_it_was_replaced(path: Path) 
         connection(site, b"")
 
 
-async def test_a_file_that_takes_the_name_of_another_is_told_from_it(path: Path) -> None:
+async def test_replaced_file_is_distinguished_from_old_file(path: Path) -> None:
     await planted(path, None)
     site = locate_site(path, key=None)
     with raw_database(path) as db:  # so that the system does not give its number away again
@@ -220,7 +218,7 @@ async def test_a_file_that_takes_the_name_of_another_is_told_from_it(path: Path)
         connection(site, b"")
 
 
-async def test_whoever_waited_for_it_cannot_write_to_the_old_file(path: Path) -> None:
+async def test_waiting_writer_cannot_write_to_old_file(path: Path) -> None:
     await planted(path, None)
     with raw_database(path) as waiting:
         rekey(path, None, FIRST, quietly)
@@ -230,7 +228,7 @@ async def test_whoever_waited_for_it_cannot_write_to_the_old_file(path: Path) ->
                 waiting.execute(statement)
 
 
-async def test_no_room_for_a_copy_leaves_the_store_and_no_copy(path: Path) -> None:
+async def test_full_disk_during_rekey_keeps_store_without_copy(path: Path) -> None:
     before = await planted(path, FIRST)
     with faulty_vfs() as layer:
         layer.plan = failing_from(20, apsw.FullError, "write")
@@ -241,7 +239,7 @@ async def test_no_room_for_a_copy_leaves_the_store_and_no_copy(path: Path) -> No
     assert await content(path, FIRST) == before
 
 
-async def test_a_copy_that_a_killed_rekey_left_is_written_anew(path: Path) -> None:
+async def test_leftover_copy_of_killed_rekey_is_overwritten(path: Path) -> None:
     before = await planted(path, None)
     write(unfinished_copy(path), b"half a copy")
 
@@ -271,7 +269,7 @@ async def test_opening_without_the_key_removes_the_plain_copy(path: Path) -> Non
     assert names_in(path.parent) == [path.name]
 
 
-async def test_opening_keeps_the_copy_that_a_rekey_is_writing(path: Path) -> None:
+async def test_opening_keeps_copy_of_running_rekey(path: Path) -> None:
     await planted(path, FIRST)
     with copy_held(path) as copy:
         await (await opened(path, FIRST)).close()
@@ -280,7 +278,7 @@ async def test_opening_keeps_the_copy_that_a_rekey_is_writing(path: Path) -> Non
     assert not copy.exists()
 
 
-async def test_a_link_to_a_store_stays_a_link(path: Path) -> None:
+async def test_link_to_a_store_stays_a_link(path: Path) -> None:
     before = await planted(path, None)
     link = path.with_name("link.db")
     link.symlink_to(path)
@@ -291,7 +289,7 @@ async def test_a_link_to_a_store_stays_a_link(path: Path) -> None:
     assert await content(link, FIRST) == await content(path, FIRST) == before
 
 
-async def test_a_disk_that_fails_at_any_moment_leaves_the_store_and_tells_no_key(
+async def test_disk_failure_during_rekey_keeps_store_and_hides_keys(
     path: Path,
 ) -> None:
     before = await planted(path, FIRST)

@@ -58,7 +58,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_store_that_is_replaced_while_it_is_opened_is_the_new_one(
+async def test_opening_during_replacement_returns_new_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     path = tmp_path / "a.db"
@@ -78,7 +78,7 @@ async def test_a_store_that_is_replaced_while_it_is_opened_is_the_new_one(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_who_opens_a_store_that_is_encrypted_just_now_is_told_that_it_needs_a_key(
+async def test_opening_during_encryption_raises_key_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     path = tmp_path / "a.db"
@@ -91,7 +91,7 @@ async def test_who_opens_a_store_that_is_encrypted_just_now_is_told_that_it_need
     assert once.is_done
 
 
-async def test_a_backup_waits_for_who_has_the_file_for_a_moment(tmp_path: Path) -> None:
+async def test_backup_waits_for_short_exclusive_lock(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     await say(path, "old")
     with child(CHILD, "hold", path) as holder:

@@ -53,7 +53,7 @@ def mark(path: Path) -> tuple[int, int, int]:
     return row[0], row[1], row[2]
 
 
-async def test_nothing_is_indexed_before_somebody_searches(open_store: Opener, path: Path) -> None:
+async def test_nothing_is_indexed_before_first_search(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await filled(store)
     assert mark(path) == (0, 0, 0)
@@ -66,7 +66,7 @@ async def test_nothing_is_indexed_before_somebody_searches(open_store: Opener, p
     assert mark(path) == (VERSION, MANY, 1)
 
 
-async def test_the_index_grows_in_steps_each_whole(
+async def test_index_grows_in_atomic_steps(
     open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "BATCH_ROWS", 128)
@@ -98,9 +98,7 @@ async def test_the_index_grows_in_steps_each_whole(
     assert (await store.verify()).problems == ()
 
 
-async def test_a_step_that_was_read_before_an_erasure_is_not_put_in(
-    open_store: Opener, path: Path
-) -> None:
+async def test_index_step_read_before_erasure_is_not_stored(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await filled(store)
     with raw_database(path) as db:
@@ -113,7 +111,7 @@ async def test_a_step_that_was_read_before_an_erasure_is_not_put_in(
         assert text_count(tables, 1) == 0
 
 
-async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Opener) -> None:
+async def test_concurrent_indexing_and_writing_stays_consistent(open_store: Opener) -> None:
     one, other = await open_store(), await open_store()
     await filled(one)
 
@@ -127,7 +125,7 @@ async def test_handles_that_index_and_write_at_once_stay_in_step(open_store: Ope
     assert (await other.verify()).problems == ()
 
 
-async def test_an_index_by_other_rules_is_built_anew(open_store: Opener, path: Path) -> None:
+async def test_index_with_other_rules_is_rebuilt(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await filled(store)
     expected = await search(store, "word number7")
@@ -147,7 +145,7 @@ def may_read(_path: Path, mode: int) -> bool:
     return mode == os.R_OK
 
 
-async def test_it_is_told_how_far_indexing_is(
+async def test_indexing_reports_progress(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "BATCH_ROWS", 100)
@@ -167,7 +165,7 @@ async def test_it_is_told_how_far_indexing_is(
 # ---------------------------------------------------------------- where the file cannot be written
 
 
-async def test_a_store_that_cannot_be_written_is_searched_all_the_same(
+async def test_read_only_store_can_be_searched(
     open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store()
@@ -184,7 +182,7 @@ async def test_a_store_that_cannot_be_written_is_searched_all_the_same(
     assert mark(path) == (0, 0, 0)
 
 
-async def test_a_full_disk_does_not_keep_anybody_from_searching(open_store: Opener) -> None:
+async def test_search_works_on_full_disk(open_store: Opener) -> None:
     with faulty_vfs() as layer:
         store = await open_store()
         await filled(store)
@@ -231,7 +229,7 @@ REORDERED = "UPDATE search_loose SET said = ' number7  word ' WHERE n = 8"
         (["INSERT INTO search_loose VALUES (1, 8000, 1, 1, '', 'x')"], [None]),
     ],
 )
-async def test_an_index_that_differs_from_the_log_is_found_and_the_entry_named(
+async def test_verify_names_entry_that_differs_in_index(
     open_store: Opener, path: Path, alterations: list[str], seqs: list[int | None]
 ) -> None:
     store = await indexed(open_store, path, *alterations)
@@ -256,7 +254,7 @@ async def test_an_index_that_differs_from_the_log_is_found_and_the_entry_named(
         (["DELETE FROM search_part"], range(MOST_LOOSE)),
     ],
 )
-async def test_a_part_that_differs_from_the_log_is_found_and_the_entries_named(
+async def test_verify_names_entries_of_differing_index_part(
     open_store: Opener,
     path: Path,
     alterations: list[str],
@@ -272,7 +270,7 @@ async def test_a_part_that_differs_from_the_log_is_found_and_the_entries_named(
     assert len(await search(store, "word")) == MOST_LOOSE
 
 
-async def test_a_damaged_index_is_refused_by_searches_only_and_can_be_built_anew(
+async def test_damaged_index_fails_only_searches_and_can_be_rebuilt(
     open_store: Opener, path: Path
 ) -> None:
     store = await indexed(
@@ -289,9 +287,7 @@ async def test_a_damaged_index_is_refused_by_searches_only_and_can_be_built_anew
     assert (await store.verify()).problems == ()
 
 
-async def test_out_of_a_damaged_index_everything_is_forgotten(
-    open_store: Opener, path: Path
-) -> None:
+async def test_erasure_clears_damaged_index(open_store: Opener, path: Path) -> None:
     store = await indexed(
         open_store, path, "UPDATE search_page SET body = zeroblob(40)", count=MOST_LOOSE
     )
@@ -328,7 +324,7 @@ def forget(path: Path, seqs: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("stays", [50, MOST_LOOSE])
-async def test_what_is_forgotten_leaves_no_word_in_the_index(
+async def test_erased_text_leaves_no_word_in_index(
     open_store: Opener, path: Path, stays: int
 ) -> None:
     store = await open_store()
@@ -352,7 +348,7 @@ async def test_what_is_forgotten_leaves_no_word_in_the_index(
     assert await search(reopened, "kanarienvogel") == []
 
 
-async def test_a_damaged_header_is_damage_of_the_store_and_no_fault_of_the_search(
+async def test_damaged_header_is_store_damage_not_search_error(
     open_store: Opener, path: Path
 ) -> None:
     await filled(await open_store(), 1)

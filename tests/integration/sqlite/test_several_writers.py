@@ -73,7 +73,7 @@ async def test_commit_of_another_process_costs_an_append_two_statements(
     assert [entry.seq for entry in await store.entries(S)] == [0, 1, 2]
 
 
-async def test_what_somebody_else_did_to_the_session_is_noticed(
+async def test_append_sees_commits_of_other_processes(
     store: SqliteStore, path: Path, statements: Statements
 ) -> None:
     lease = await store.acquire_lease(S, "me", 1_000)
@@ -87,7 +87,7 @@ async def test_what_somebody_else_did_to_the_session_is_noticed(
     assert "SELECT s.no," in statements
 
 
-async def test_a_session_nobody_touched_stays_right_through_many_others(
+async def test_cached_session_stays_correct_after_many_other_commits(
     store: SqliteStore, path: Path, statements: Statements
 ) -> None:
     others = [StreamId(f"other-{number}") for number in range(5)]
@@ -103,7 +103,7 @@ async def test_a_session_nobody_touched_stays_right_through_many_others(
     assert statements
 
 
-async def test_what_arrives_while_the_file_is_locked_shares_one_transaction(
+async def test_commits_during_file_lock_share_one_transaction(
     store: SqliteStore, path: Path, statements: Statements
 ) -> None:
     with raw_database(path) as other:

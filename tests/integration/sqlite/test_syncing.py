@@ -47,7 +47,7 @@ def committed_elsewhere(path: Path) -> None:
         other.execute("UPDATE namespace SET name = name")
 
 
-async def test_the_file_is_unlocked_when_a_commit_is_synced(
+async def test_file_is_unlocked_when_a_commit_is_synced(
     layer: FaultyVfs, open_store: Opener, path: Path
 ) -> None:
     store = await open_store(durability="full")
@@ -72,7 +72,7 @@ async def test_the_file_is_unlocked_when_a_commit_is_synced(
     assert locked == [False]
 
 
-async def test_what_somebody_else_committed_is_synced_before_it_is_told(
+async def test_commit_of_another_process_is_synced_before_read_returns(
     open_store: Opener, path: Path, synced: list[str]
 ) -> None:
     store = await open_store(durability="full")
@@ -88,7 +88,7 @@ async def test_what_somebody_else_committed_is_synced_before_it_is_told(
     assert len(synced) <= 4  # each thread that reads looks once
 
 
-async def test_at_durability_normal_nothing_waits_for_the_disk(
+async def test_durability_normal_never_waits_for_disk(
     open_store: Opener, path: Path, synced: list[str]
 ) -> None:
     store = await open_store(durability="normal")
@@ -102,7 +102,7 @@ async def test_at_durability_normal_nothing_waits_for_the_disk(
     assert synced == []
 
 
-async def test_a_commit_that_was_made_before_is_synced_before_it_is_told_again(
+async def test_replayed_commit_is_synced_before_it_returns(
     open_store: Opener, synced: list[str]
 ) -> None:
     careless, store = await open_store(durability="normal"), await open_store(durability="full")
@@ -116,9 +116,7 @@ async def test_a_commit_that_was_made_before_is_synced_before_it_is_told_again(
     assert synced == ["-wal"]
 
 
-async def test_after_a_sync_that_failed_the_log_begins_anew(
-    layer: FaultyVfs, open_store: Opener, path: Path
-) -> None:
+async def test_failed_sync_restarts_log(layer: FaultyVfs, open_store: Opener, path: Path) -> None:
     store = await open_store(durability="full")
     await create(store)
     layer.plan = failing_from(1, apsw.IOError, "sync")
@@ -139,7 +137,7 @@ async def test_after_a_sync_that_failed_the_log_begins_anew(
 
 
 @pytest.mark.parametrize("who", ["a reader", "the writer"])
-async def test_after_a_sync_that_failed_once_nobody_is_told_before_the_log_began_anew(
+async def test_no_commit_returns_between_failed_sync_and_log_restart(
     layer: FaultyVfs, open_store: Opener, path: Path, who: str
 ) -> None:
     store = await open_store(durability="full")
@@ -166,7 +164,7 @@ async def test_after_a_sync_that_failed_once_nobody_is_told_before_the_log_began
     assert (await store.verify()).is_ok
 
 
-async def test_the_log_of_an_encrypted_store_is_synced_too(path: Path, synced: list[str]) -> None:
+async def test_log_of_an_encrypted_store_is_synced_too(path: Path, synced: list[str]) -> None:
     store = await SqliteStore.open(
         path, clock=ManualClock(), random=SeededRandom(1), key=StoreKey(b"k" * 32)
     )

@@ -49,7 +49,7 @@ async def verified(open_store: Opener, path: Path, *alterations: str) -> Verific
     return await (await open_store()).verify()
 
 
-async def test_an_untouched_store_is_sound(open_store: Opener, path: Path) -> None:
+async def test_untouched_store_is_sound(open_store: Opener, path: Path) -> None:
     verification = await verified(open_store, path)
 
     assert verification.is_ok
@@ -73,7 +73,7 @@ async def test_an_untouched_store_is_sound(open_store: Opener, path: Path) -> No
         ("state", "1"),
     ],
 )
-async def test_an_altered_entry_is_named(
+async def test_altered_entry_is_named(
     open_store: Opener, path: Path, column: str, value: str
 ) -> None:
     alteration = f"UPDATE entry SET {column} = {value} WHERE stream = 1 AND seq = 5"
@@ -118,7 +118,7 @@ async def test_one_altered_body_is_one_problem(open_store: Opener, path: Path) -
         "UPDATE kind SET name = 'custom_messages' WHERE no = 1",
     ],
 )
-async def test_whatever_is_altered_its_session_is_named(
+async def test_verify_names_session_of_any_altered_row(
     open_store: Opener, path: Path, alteration: str
 ) -> None:
     verification = await verified(open_store, path, alteration)
@@ -126,7 +126,7 @@ async def test_whatever_is_altered_its_session_is_named(
     assert S in {problem.stream for problem in verification.problems}
 
 
-async def test_a_fork_whose_origin_changed_is_named(open_store: Opener, path: Path) -> None:
+async def test_fork_whose_origin_changed_is_named(open_store: Opener, path: Path) -> None:
     verification = await verified(
         open_store, path, "UPDATE birth SET origin_head = 3 WHERE stream = 2"
     )
@@ -134,7 +134,7 @@ async def test_a_fork_whose_origin_changed_is_named(open_store: Opener, path: Pa
     assert {problem.stream for problem in verification.problems} == {FORK}
 
 
-async def test_a_damaged_blob_is_named(open_store: Opener, path: Path) -> None:
+async def test_damaged_blob_is_named(open_store: Opener, path: Path) -> None:
     verification = await verified(open_store, path, "UPDATE blob SET content = x'00'")
 
     assert {problem.problem for problem in verification.problems} == {
@@ -143,9 +143,7 @@ async def test_a_damaged_blob_is_named(open_store: Opener, path: Path) -> None:
     }
 
 
-async def test_a_body_that_is_gone_without_an_erasure_is_found(
-    open_store: Opener, path: Path
-) -> None:
+async def test_missing_body_without_erasure_is_a_problem(open_store: Opener, path: Path) -> None:
     verification = await verified(
         open_store, path, "UPDATE entry SET salt = NULL, body = x'' WHERE stream = 1 AND seq = 7"
     )
@@ -153,7 +151,7 @@ async def test_a_body_that_is_gone_without_an_erasure_is_found(
     assert [problem.seq for problem in verification.problems if problem.seq is not None] == [7]
 
 
-async def test_siblings_of_one_write_lie_in_runs(open_store: Opener) -> None:
+async def test_siblings_of_one_write_form_runs(open_store: Opener) -> None:
     store = await open_store()
     await create(store)
     entries = [new_tree(user(str(n)), Sibling(n // 2) if n else None) for n in range(30)]

@@ -30,7 +30,7 @@ async def woken_until(store: SqliteStore, changes: Changes, head: int) -> None:
         await woken(changes)
 
 
-async def test_a_commit_of_this_process_wakes_at_once(store: SqliteStore) -> None:
+async def test_commit_of_this_process_wakes_immediately(store: SqliteStore) -> None:
     changes = store.changes()
     await create(store)
     await woken(changes)
@@ -38,7 +38,7 @@ async def test_a_commit_of_this_process_wakes_at_once(store: SqliteStore) -> Non
     await woken_until(store, changes, 0)
 
 
-async def test_a_commit_of_another_process_wakes_soon(store: SqliteStore, path: Path) -> None:
+async def test_commit_of_another_process_wakes_soon(store: SqliteStore, path: Path) -> None:
     await create(store)
     changes = store.changes()
     child = Path(__file__).parent / "children" / "append.py"
@@ -50,7 +50,7 @@ async def test_a_commit_of_another_process_wakes_soon(store: SqliteStore, path: 
         assert await asyncio.to_thread(process.wait, DEADLINE_S) == 0
 
 
-async def test_what_was_committed_before_the_first_look_is_not_missed(store: SqliteStore) -> None:
+async def test_commit_before_first_poll_is_not_missed(store: SqliteStore) -> None:
     changes = store.changes()
     await create(store)
 
@@ -74,7 +74,7 @@ async def _all(changes: Changes) -> None:
         pass
 
 
-async def test_nobody_asks_when_nobody_watches(store: SqliteStore) -> None:
+async def test_store_is_not_polled_without_watchers(store: SqliteStore) -> None:
     changes = store.changes()
     assert _is_asking()
     del changes

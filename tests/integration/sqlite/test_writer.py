@@ -58,7 +58,7 @@ async def test_commits_that_wait_together_share_one_fsync(open_store: Opener) ->
         await store.close()
 
 
-async def test_what_several_ask_for_once_they_are_told_shares_the_next_fsync(
+async def test_follow_up_commits_share_next_fsync(
     open_store: Opener,
 ) -> None:
     with faulty_vfs() as layer:
@@ -91,7 +91,7 @@ async def test_what_several_ask_for_once_they_are_told_shares_the_next_fsync(
         await store.close()
 
 
-async def test_closing_finishes_what_is_asked_for_while_others_are_told(
+async def test_closing_finishes_commits_requested_during_callbacks(
     open_store: Opener,
 ) -> None:
     store = await open_store()
@@ -111,7 +111,7 @@ async def test_closing_finishes_what_is_asked_for_while_others_are_told(
     assert (await again.state(S)).head == 16
 
 
-async def test_the_durability_of_a_shared_transaction_is_the_highest(
+async def test_durability_of_a_shared_transaction_is_the_highest(
     open_store: Opener, path: Path
 ) -> None:
     with faulty_vfs() as layer:
@@ -128,7 +128,7 @@ async def test_the_durability_of_a_shared_transaction_is_the_highest(
         await normal.close()
 
 
-async def test_a_refused_commit_fails_alone(store: SqliteStore) -> None:
+async def test_refused_commit_fails_alone(store: SqliteStore) -> None:
     await create(store)
     outcomes = await asyncio.gather(
         say(store, "a"),
@@ -144,7 +144,7 @@ async def test_a_refused_commit_fails_alone(store: SqliteStore) -> None:
     assert (await store.state(S)).head == 2
 
 
-async def test_an_unexpected_failure_fails_alone(store: SqliteStore) -> None:
+async def test_unexpected_failure_fails_alone(store: SqliteStore) -> None:
     await create(store)
 
     def bug(_tables: Any) -> None:
@@ -160,7 +160,7 @@ async def test_an_unexpected_failure_fails_alone(store: SqliteStore) -> None:
     assert (await store.verify()).is_ok
 
 
-async def test_a_commit_of_several_streams_leaves_nothing_when_the_last_is_refused(
+async def test_multi_stream_commit_is_rolled_back_if_last_write_fails(
     store: SqliteStore,
 ) -> None:
     await create(store)
@@ -177,7 +177,7 @@ async def test_a_commit_of_several_streams_leaves_nothing_when_the_last_is_refus
     assert (await store.verify()).problems == ()
 
 
-async def test_a_caller_that_gave_up_before_its_turn_appends_nothing(store: SqliteStore) -> None:
+async def test_caller_cancelled_before_its_turn_appends_nothing(store: SqliteStore) -> None:
     await create(store)
     task = asyncio.ensure_future(say(store, "never"))
     await asyncio.sleep(0)
@@ -191,9 +191,7 @@ async def test_a_caller_that_gave_up_before_its_turn_appends_nothing(store: Sqli
     assert (await store.verify()).is_ok
 
 
-async def test_the_log_is_copied_into_the_database_while_writing_goes_on(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_log_is_checkpointed_during_writes(store: SqliteStore, path: Path) -> None:
     await create(store)
     log = path.with_name(path.name + "-wal")
     for _ in range(80):
@@ -205,7 +203,7 @@ async def test_the_log_is_copied_into_the_database_while_writing_goes_on(
     assert size_of(log) == 0
 
 
-def test_a_log_that_does_not_begin_anew_is_not_copied_at_every_commit(path: Path) -> None:
+def test_log_that_cannot_restart_is_not_checkpointed_every_commit(path: Path) -> None:
     copies = 0
 
     class Counting(apsw.Connection):
@@ -222,7 +220,7 @@ def test_a_log_that_does_not_begin_anew_is_not_copied_at_every_commit(path: Path
     assert 1 <= copies < checkpoints.RESTART_PAGES // checkpoints.CHECKPOINT_PAGES
 
 
-async def test_a_handle_is_useless_in_a_forked_process(store: SqliteStore, path: Path) -> None:
+async def test_handle_raises_in_forked_process(store: SqliteStore, path: Path) -> None:
     await create(store)
     child = os.fork()
     if child == 0:
@@ -238,7 +236,7 @@ async def test_a_handle_is_useless_in_a_forked_process(store: SqliteStore, path:
     await say(store, "the parent goes on")
 
 
-async def test_an_idle_store_uses_no_processor(store: SqliteStore) -> None:
+async def test_idle_store_uses_no_cpu(store: SqliteStore) -> None:
     await create(store)
     before = time.process_time()
     await asyncio.sleep(0.3)  # what is measured is the time that passes
@@ -246,7 +244,7 @@ async def test_an_idle_store_uses_no_processor(store: SqliteStore) -> None:
     assert time.process_time() - before < 0.1
 
 
-async def test_closing_finishes_what_waits(open_store: Opener) -> None:
+async def test_closing_finishes_pending_commits(open_store: Opener) -> None:
     store = await open_store()
     await create(store)
     waiting = [asyncio.ensure_future(say(store, str(number))) for number in range(20)]
@@ -258,9 +256,7 @@ async def test_closing_finishes_what_waits(open_store: Opener) -> None:
     assert (await again.state(S)).head == 19
 
 
-async def test_another_program_that_holds_the_lock_is_waited_for(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_write_waits_for_lock_of_another_program(store: SqliteStore, path: Path) -> None:
     await create(store)
     with raw_database(path) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -272,7 +268,7 @@ async def test_another_program_that_holds_the_lock_is_waited_for(
     assert len(await waiting) == 1
 
 
-async def test_a_lock_that_is_never_given_back_is_named_as_such(
+async def test_lock_never_released_names_its_process(
     store: SqliteStore, open_store: Opener, path: Path
 ) -> None:
     await create(store)
