@@ -12,7 +12,7 @@ from perdure.bounds.limits import limits
 from perdure.errors import LimitExceeded
 
 
-def test_a_regular_file_is_read_also_behind_a_link(tmp_path: Path) -> None:
+def test_regular_file_is_read_through_link(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x\r\ny")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     assert read_named(tmp_path / "b") == b"x\r\ny"
@@ -20,7 +20,7 @@ def test_a_regular_file_is_read_also_behind_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "folder", "missing"])
-def test_anything_else_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+def test_other_file_types_are_rejected_at_once(tmp_path: Path, kind: str) -> None:
     place = tmp_path / kind
     if kind == "fifo":
         os.mkfifo(place)
@@ -33,7 +33,7 @@ def test_anything_else_is_refused_at_once(tmp_path: Path, kind: str) -> None:
             read(place)
 
 
-def test_a_file_beyond_the_limit_is_named_with_it(tmp_path: Path) -> None:
+def test_too_large_file_error_names_file_and_limit(tmp_path: Path) -> None:
     place = tmp_path / "a"
     with place.open("wb") as file:
         file.truncate(limits().document_bytes + 1)

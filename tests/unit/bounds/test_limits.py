@@ -28,7 +28,7 @@ def usual() -> Generator[None]:
     use_input_limits(InputLimits())
 
 
-def test_what_exceeds_a_limit_is_refused_by_its_name() -> None:
+def test_exceeding_limit_error_names_limit() -> None:
     use_input_limits(InputLimits(mcp_tools=3))
     require_within("mcp_tools", 3, "x")
     with pytest.raises(
@@ -39,13 +39,13 @@ def test_what_exceeds_a_limit_is_refused_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("change", [{"mcp_tools": 0}, {"mcp_schema_depth": 65}, {"mcp_tools": "x"}])
-def test_a_limit_out_of_range_is_refused(change: dict[str, object]) -> None:
+def test_limit_out_of_range_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(WrongArgument, match="InputLimits takes a number in range as mcp_"):
         msgspec.structs.replace(InputLimits(), **change)
     assert limits() == InputLimits()
 
 
-def test_settings_of_a_person_set_the_limits(tmp_path: Path) -> None:
+def test_user_settings_set_limits(tmp_path: Path) -> None:
     file = tmp_path / "perdure" / "config.toml"
     file.parent.mkdir()
     file.write_text("[limits]\ntemplate_bytes = 77\n")
@@ -53,7 +53,7 @@ def test_settings_of_a_person_set_the_limits(tmp_path: Path) -> None:
     assert limits() == InputLimits(template_bytes=77)
 
 
-def test_the_guide_lists_every_limit() -> None:
+def test_guide_lists_every_limit() -> None:
     guide = GUIDE.read_text(encoding="utf-8")
     for name, default, description in describe_limits():
         assert f"| `{name}` | {default:,} | {description} |" in guide

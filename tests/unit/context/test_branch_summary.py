@@ -34,7 +34,7 @@ def shown(entries: list[Entry], budget: int = PLENTY) -> str:
     return request.messages[0].text.partition("</conversation>")[0]
 
 
-def test_a_branch_is_told_in_order_without_tool_results() -> None:
+def test_branch_request_has_messages_without_tool_results() -> None:
     entries = branch(
         user("try it"),
         assistant("trying", tool_call("1", "ls")),
@@ -50,7 +50,7 @@ def test_a_branch_is_told_in_order_without_tool_results() -> None:
     )
 
 
-def test_the_request_asks_for_the_sections_and_forbids_to_go_on() -> None:
+def test_request_asks_for_sections_and_forbids_continuing() -> None:
     request = branch_summary_request(branch(user("a")), "openai:x", budget_tokens=9, focus="db")
     assert request is not None
     assert request.model == "openai:x"
@@ -59,45 +59,45 @@ def test_the_request_asks_for_the_sections_and_forbids_to_go_on() -> None:
     assert request.messages[0].text.endswith(f"{prompts.SUMMARY_BRANCH}\n\n{prompts.FOCUS}db")
 
 
-def test_a_branch_on_which_nothing_was_said_has_no_summary() -> None:
+def test_empty_branch_has_no_summary() -> None:
     entries = branch(ModelChange("openai:y"), tool_result("1", "x"), user(" "))
     assert branch_summary_request(entries, "m", budget_tokens=PLENTY) is None
     assert branch_summary_request([], "m", budget_tokens=PLENTY) is None
 
 
-def test_the_newest_messages_that_fit_are_told() -> None:
+def test_request_has_newest_messages_that_fit() -> None:
     entries = branch(user("a" * 40), user("b" * 40), user("c" * 40))
     text = shown(entries, budget=25)
     assert "aaa" not in text
     assert text.index("bbb") < text.index("ccc")
 
 
-def test_a_summary_that_does_not_fit_enters_while_there_is_a_tenth_of_room() -> None:
+def test_oversized_summary_is_included_below_share() -> None:
     summary = BranchSummary("nested " * 20)
     assert "nested" in shown(branch(user("old"), summary, user("c" * 40)), budget=12)
     assert "nested" not in shown(branch(user("old"), summary, user("c" * 40)), budget=11)
 
 
-def test_nothing_older_than_a_summary_that_did_not_fit_is_told() -> None:
+def test_messages_before_oversized_summary_are_omitted() -> None:
     entries = branch(user("old"), Compaction("so far " * 50), user("new"))
     text = shown(entries, budget=50)
     assert "so far" in text
     assert "old" not in text
 
 
-def test_a_branch_goes_back_past_its_compactions() -> None:
+def test_branch_includes_entries_before_compactions() -> None:
     entries = branch(user("before"), Compaction("so far"), user("after"))
     text = shown(entries)
     assert text.index("before") < text.index("so far") < text.index("after")
 
 
-def test_a_newest_message_too_big_by_itself_is_told_as_far_as_it_fits() -> None:
+def test_oversized_newest_message_is_cut() -> None:
     text = shown(branch(user("old"), user("x" * 4_000)), budget=100)
     assert 300 < text.count("x") <= 400
     assert "old" not in text
 
 
-def test_entries_that_cannot_be_read_are_passed_over() -> None:
+def test_unreadable_entries_are_skipped() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("hologram", b"{}")
@@ -105,7 +105,7 @@ def test_entries_that_cannot_be_read_are_passed_over() -> None:
     assert "[User]: a" in shown(log.entries)
 
 
-def test_the_files_of_a_branch_include_those_of_the_summaries_on_it() -> None:
+def test_branch_files_include_files_of_summaries() -> None:
     entries = branch(
         BranchSummary("nested", read_files=("n.py",), modified_files=("m.py",)),
         Compaction("so far", read_files=("c.py",)),

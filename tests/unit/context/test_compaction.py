@@ -55,23 +55,23 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
     ("tokens", "window", "is_full"),
     [(80_000, 100_000, False), (80_001, 100_000, True), (10**9, None, False), (0, 100_000, False)],
 )
-def test_a_context_is_too_full_above_four_fifths_of_the_window(
+def test_context_is_too_full_above_four_fifths_of_the_window(
     tokens: int, window: int | None, is_full: bool
 ) -> None:
     assert should_compact(tokens, window) is is_full
 
 
 @pytest.mark.parametrize(("tokens", "is_full"), [(83_616, False), (83_617, True)])
-def test_a_reserve_takes_the_place_of_the_share(tokens: int, is_full: bool) -> None:
+def test_reserve_replaces_share(tokens: int, is_full: bool) -> None:
     assert should_compact(tokens, 100_000, reserve_tokens=16_384) is is_full
 
 
-def test_the_share_can_be_set() -> None:
+def test_share_can_be_set() -> None:
     assert should_compact(51, 100, trigger=0.5)
     assert not should_compact(51, 100, trigger=0.9)
 
 
-def test_scenario_26_after_a_compaction_the_old_usage_triggers_no_other_one() -> None:
+def test_scenario_26_old_usage_triggers_no_second_compaction() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept = log.append(assistant("big", usage=Usage(190_000)))
@@ -80,7 +80,7 @@ def test_scenario_26_after_a_compaction_the_old_usage_triggers_no_other_one() ->
     assert not should_compact(build_context(log.window()).tokens, 200_000)
 
 
-def test_scenario_26_an_error_without_earlier_usage_triggers_none() -> None:
+def test_scenario_26_error_without_usage_triggers_no_compaction() -> None:
     failed = Message("assistant", (), stop_reason="error", error="400", usage=Usage(190_000))
     assert not should_compact(context_tokens([user("hi"), failed]), 200_000)
 
@@ -88,11 +88,11 @@ def test_scenario_26_an_error_without_earlier_usage_triggers_none() -> None:
 # Whether -----------------------------------------------------------------------------------------
 
 
-def test_there_is_nothing_to_compact_in_an_empty_session() -> None:
+def test_empty_session_gives_no_plan() -> None:
     assert plan_compaction(TreeLog().window()) is None
 
 
-def test_there_is_nothing_to_compact_when_nothing_was_said_since_the_last_compaction() -> None:
+def test_nothing_new_since_compaction_gives_no_plan() -> None:
     log = TreeLog()
     _, kept = log.extend(user(BIG), user(BIG))
     log.append(Compaction("so far", kept))
@@ -101,19 +101,19 @@ def test_there_is_nothing_to_compact_when_nothing_was_said_since_the_last_compac
     assert plan_compaction(log.window(), keep_recent_tokens=1) is None
 
 
-def test_a_compaction_that_was_taken_back_does_not_count_as_the_last() -> None:
+def test_undone_compaction_does_not_count() -> None:
     log = TreeLog()
     _, kept = log.extend(user(BIG), user(BIG))
     log.undone.add(log.append(Compaction("gone", kept)))
     assert plan_for(log, 1).first_kept == kept
 
 
-def test_scenario_22_when_everything_fits_nothing_leaves_and_there_is_nothing_to_do() -> None:
+def test_scenario_22_fitting_context_gives_no_plan() -> None:
     assert plan_of(user("a"), assistant("b"), keep=20_000) is None
     assert plan_of(user(BIG), user(BIG), keep=201) is None
 
 
-def test_scenario_22_the_cut_would_be_the_first_place_where_one_may_cut() -> None:
+def test_scenario_22_cut_is_first_candidate() -> None:
     assert plan_of(tool_result("lost", "a"), user("b"), keep=20_000) is None
     assert plan_of(user(BIG), assistant(BIG), keep=200) is None
 
@@ -121,7 +121,7 @@ def test_scenario_22_the_cut_would_be_the_first_place_where_one_may_cut() -> Non
 # Where -------------------------------------------------------------------------------------------
 
 
-def test_the_newest_messages_that_fill_what_is_to_be_kept_stay() -> None:
+def test_newest_messages_within_limit_stay() -> None:
     log = TreeLog()
     _, _, kept, _ = log.extend(user(BIG), assistant(BIG), user(BIG), assistant(BIG))
     plan = plan_for(log, 200)
@@ -132,7 +132,7 @@ def test_the_newest_messages_that_fill_what_is_to_be_kept_stay() -> None:
     assert plan.tokens_before == 400
 
 
-def test_the_scale_counts_in_what_is_kept() -> None:
+def test_scale_applies_to_kept_part() -> None:
     said = [user(BIG), assistant(BIG), user(BIG), assistant(BIG)]
     window = window_on(*said)
     plan = plan_compaction(window, keep_recent_tokens=200, scale=2.0)
@@ -140,7 +140,7 @@ def test_the_scale_counts_in_what_is_kept() -> None:
     assert plan.first_kept == "s/3"
 
 
-def test_a_tool_result_is_never_where_the_kept_part_begins() -> None:
+def test_kept_part_never_starts_with_tool_result() -> None:
     log = TreeLog()
     log.extend(user(BIG), assistant(tool_call("1", "a")), tool_result("1", BIG))
     kept = log.append(assistant("done"))
@@ -159,7 +159,7 @@ def test_oversized_results_at_the_end_do_not_keep_everything() -> None:
     assert texts(plan.turn_prefix) == ["go"]
 
 
-def test_a_call_is_not_parted_from_a_result_that_came_late() -> None:
+def test_late_result_stays_with_its_call() -> None:
     log = TreeLog()
     log.append(user(BIG))
     call, _, _ = log.extend(assistant(tool_call("1", "a")), user("steering"), tool_result("1", BIG))
@@ -168,7 +168,7 @@ def test_a_call_is_not_parted_from_a_result_that_came_late() -> None:
     assert plan_for(log, 102).first_kept == after
 
 
-def test_settings_right_before_the_cut_stay_with_what_follows_them() -> None:
+def test_settings_before_cut_stay_with_following_message() -> None:
     log = TreeLog()
     log.extend(user(BIG), assistant(BIG))
     first = log.append(ModelChange("openai:x"))
@@ -176,7 +176,7 @@ def test_settings_right_before_the_cut_stay_with_what_follows_them() -> None:
     assert plan_for(log, 100).first_kept == first
 
 
-def test_the_cut_does_not_move_back_over_a_compaction() -> None:
+def test_cut_does_not_move_back_over_a_compaction() -> None:
     log = TreeLog()
     kept = log.append(user(BIG))
     log.append(Compaction("so far", kept))
@@ -186,7 +186,7 @@ def test_the_cut_does_not_move_back_over_a_compaction() -> None:
     assert texts(plan.history) == [BIG]
 
 
-def test_scenario_23_a_cut_at_an_answer_splits_the_turn_at_its_beginning() -> None:
+def test_scenario_23_cut_at_an_answer_splits_the_turn_at_its_beginning() -> None:
     log = TreeLog()
     log.extend(user("old"), assistant("done"), user("request"))
     log.extend(assistant(BIG, tool_call("1", "a")), tool_result("1", BIG))
@@ -206,7 +206,7 @@ def test_scenario_23_a_cut_at_an_answer_splits_the_turn_at_its_beginning() -> No
         BranchSummary("start"),
     ],
 )
-def test_a_turn_begins_with_whatever_is_the_users(start: Message | TreeBody) -> None:
+def test_turn_starts_with_any_user_content(start: Message | TreeBody) -> None:
     log = TreeLog()
     log.extend(user("old"), assistant("done"), start, assistant(BIG))
     kept = log.append(assistant(BIG))
@@ -216,7 +216,7 @@ def test_a_turn_begins_with_whatever_is_the_users(start: Message | TreeBody) -> 
     assert "start" in plan.turn_prefix[0].text
 
 
-def test_the_users_messages_that_are_no_message_entries_stay_with_the_answer_behind_them() -> None:
+def test_custom_user_messages_stay_with_their_answer() -> None:
     log = TreeLog()
     log.extend(user(BIG), assistant("done"))
     first = log.append(BranchSummary("tried"))
@@ -227,14 +227,14 @@ def test_the_users_messages_that_are_no_message_entries_stay_with_the_answer_beh
     assert plan.turn_prefix == ()
 
 
-def test_a_split_turn_without_a_beginning_in_the_window_is_all_history() -> None:
+def test_split_turn_without_start_is_history() -> None:
     plan = plan_of(assistant(BIG), assistant(BIG), keep=100)
     assert plan is not None
     assert texts(plan.history) == [BIG]
     assert plan.turn_prefix == ()
 
 
-def test_a_turn_that_is_the_whole_session_has_a_prefix_and_no_history() -> None:
+def test_single_turn_has_prefix_and_no_history() -> None:
     plan = plan_of(user("go"), assistant(BIG), assistant(BIG), keep=100)
     assert plan is not None
     assert plan.history == ()
@@ -252,7 +252,7 @@ def test_results_alone_cannot_be_cut() -> None:
     assert plan_of(tool_result("1", BIG), tool_result("2", BIG), keep=50) is None
 
 
-def test_messages_that_are_not_in_the_context_are_not_summarised() -> None:
+def test_messages_outside_context_are_not_summarised() -> None:
     plan = plan_of(
         user(BIG), CustomMessage("shell", (TextPart("no"),), in_context=False), user(BIG), keep=100
     )
@@ -263,7 +263,7 @@ def test_messages_that_are_not_in_the_context_are_not_summarised() -> None:
 # Again -------------------------------------------------------------------------------------------
 
 
-def test_what_the_previous_compaction_kept_is_summarised_by_the_next() -> None:
+def test_messages_kept_by_compaction_are_summarised_by_next() -> None:
     """#2608: a range that begins after the last compaction loses what that one had kept."""
     log = TreeLog()
     log.append(user("before"))
@@ -275,7 +275,7 @@ def test_what_the_previous_compaction_kept_is_summarised_by_the_next() -> None:
     assert plan.previous_summary == "first summary"
 
 
-def test_the_next_cut_may_fall_before_the_previous_compaction() -> None:
+def test_next_cut_may_fall_before_the_previous_compaction() -> None:
     log = TreeLog()
     log.append(user("before"))
     first, second = log.extend(user("one"), user(BIG))
@@ -305,7 +305,7 @@ def test_retained_messages_count_in_what_fits() -> None:
     assert (plan.first_kept, texts(plan.history)) == (new, [BIG])
 
 
-def test_a_result_of_a_retained_call_is_not_left_alone() -> None:
+def test_result_of_retained_call_stays_with_call() -> None:
     log = TreeLog()
     log.append(Compaction("first", None, retained=(user("a"), assistant(tool_call("1", "x")))))
     log.extend(user("steering"), tool_result("1", BIG))
@@ -332,7 +332,7 @@ def test_chained_compactions_leave_no_result_without_its_call() -> None:
 # Files -------------------------------------------------------------------------------------------
 
 
-def test_files_come_from_the_calls_that_leave_and_from_earlier_summaries() -> None:
+def test_files_come_from_removed_calls_and_earlier_summaries() -> None:
     log = TreeLog()
     root = log.append(user("a"))
     log.append(Compaction("first", root, read_files=("old.py",), modified_files=("done.py",)))
@@ -347,7 +347,7 @@ def test_files_come_from_the_calls_that_leave_and_from_earlier_summaries() -> No
     assert plan.modified_files == ("done.py", "old.py", "tried.py")
 
 
-def test_the_default_keeps_twenty_thousand_tokens() -> None:
+def test_default_keeps_twenty_thousand_tokens() -> None:
     log = TreeLog()
     ids: list[EntryId] = []
     for _ in range(5):
@@ -360,7 +360,7 @@ def test_the_default_keeps_twenty_thousand_tokens() -> None:
 # A node of a flow --------------------------------------------------------------------------------
 
 
-def test_a_node_is_summarised_whole_and_what_came_before_is_not_told() -> None:
+def test_node_compaction_summarises_only_the_node() -> None:
     log = TreeLog()
     log.extend(user("earlier"), assistant("done"))
     begins = log.append(user("now this"))
@@ -371,7 +371,7 @@ def test_a_node_is_summarised_whole_and_what_came_before_is_not_told() -> None:
     assert (plan.first_kept, plan.turn_prefix, plan.previous_summary) == (None, (), None)
 
 
-def test_of_a_node_only_what_nobody_answered_stays() -> None:
+def test_node_compaction_keeps_only_unanswered_message() -> None:
     log = TreeLog()
     begins = log.append(user("now this"))
     log.append(assistant("so"))
@@ -382,7 +382,7 @@ def test_of_a_node_only_what_nobody_answered_stays() -> None:
     assert plan.first_kept == asked
 
 
-def test_without_a_node_everything_is_summarised_and_nothing_twice() -> None:
+def test_compaction_without_node_summarises_everything_once() -> None:
     log = TreeLog()
     log.extend(user("a"), assistant("b"))
     plan = plan_node_compaction(log.window(), EntryId("s/99"))

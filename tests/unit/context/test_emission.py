@@ -31,14 +31,14 @@ def texts(said: Emitted) -> list[str]:
     return [each.message.text for each in said.messages]
 
 
-def test_without_a_compaction_the_whole_branch_is_said() -> None:
+def test_branch_without_compaction_is_emitted_whole() -> None:
     said = emit(window_on(user("a"), assistant("b"), tool_result("1", "c"), user("d")))
     assert texts(said) == ["a", "b", "c", "d"]
     assert not said.has_summary
     assert [each.entry_id for each in said.messages] == ["s/0", "s/1", "s/2", "s/3"]
 
 
-def test_settings_and_extension_state_say_nothing() -> None:
+def test_settings_and_extension_state_are_not_emitted() -> None:
     """Scenario 12: labels are side entries, so they cannot be in a window at all."""
     said = emit(
         window_on(user("a"), ModelChange("openai:x"), ThinkingChange("low"), Custom("note"))
@@ -47,7 +47,7 @@ def test_settings_and_extension_state_say_nothing() -> None:
     assert said.skipped_count == 0
 
 
-def test_custom_messages_are_the_users_words_unless_they_are_kept_out() -> None:
+def test_custom_messages_are_user_messages_unless_excluded() -> None:
     said = emit(
         window_on(
             CustomMessage("shell", (TextPart("ls"),), is_displayed=False),
@@ -57,12 +57,12 @@ def test_custom_messages_are_the_users_words_unless_they_are_kept_out() -> None:
     assert [each.message for each in said.messages] == [user("ls")]
 
 
-def test_branch_summaries_are_quoted_and_blank_ones_left_out() -> None:
+def test_branch_summaries_are_quoted_unless_blank() -> None:
     said = emit(window_on(BranchSummary("went wrong\n"), BranchSummary(" ")))
     assert texts(said) == [f"{prompts.BRANCH_LEAD_IN}\n\n<summary>\nwent wrong\n</summary>"]
 
 
-def test_the_summary_comes_first_then_what_it_keeps_then_what_came_after() -> None:
+def test_summary_precedes_kept_and_later_entries() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept = log.append(user("kept"))
@@ -76,7 +76,7 @@ def test_the_summary_comes_first_then_what_it_keeps_then_what_came_after() -> No
     assert said.messages[0].entry_id == compaction
 
 
-def test_scenario_18_of_two_compactions_only_the_newest_is_said() -> None:
+def test_scenario_18_only_newest_compaction_is_emitted() -> None:
     log = TreeLog()
     first, second, _ = log.extend(user("1"), user("2"), user("3"))
     log.append(Compaction("first summary", first))
@@ -88,14 +88,14 @@ def test_scenario_18_of_two_compactions_only_the_newest_is_said() -> None:
     assert not any("first summary" in text for text in said)
 
 
-def test_scenario_19_keeping_from_the_first_entry_says_the_summary_and_everything() -> None:
+def test_scenario_19_keeping_all_emits_summary_and_everything() -> None:
     log = TreeLog()
     first, _ = log.extend(user("a"), assistant("b"))
     log.append(Compaction("so far", first))
     assert texts(emit(log.window()))[1:] == ["a", "b"]
 
 
-def test_scenario_20_a_compaction_on_another_branch_changes_nothing() -> None:
+def test_scenario_20_compaction_on_another_branch_changes_nothing() -> None:
     log = TreeLog()
     root, answer = log.extend(user("a"), assistant("b"))
     log.append(Compaction("of branch A", answer), parent=answer)
@@ -103,7 +103,7 @@ def test_scenario_20_a_compaction_on_another_branch_changes_nothing() -> None:
     assert texts(emit(log.window())) == ["a", "B"]
 
 
-def test_scenario_11_the_context_of_an_orphan_is_its_own_path() -> None:
+def test_scenario_11_context_of_an_orphan_is_its_own_path() -> None:
     log = TreeLog()
     log.append(user("elsewhere"))
     log.append(user("orphan"), parent="lost/9")
@@ -111,7 +111,7 @@ def test_scenario_11_the_context_of_an_orphan_is_its_own_path() -> None:
     assert texts(emit(log.window())) == ["orphan", "reply"]
 
 
-def test_a_compaction_that_keeps_what_is_not_on_the_branch_keeps_nothing() -> None:
+def test_compaction_keeping_foreign_entry_keeps_nothing() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append(Compaction("all of it", None))
@@ -119,7 +119,7 @@ def test_a_compaction_that_keeps_what_is_not_on_the_branch_keeps_nothing() -> No
     assert texts(emit(log.window()))[1:] == ["b"]
 
 
-def test_messages_a_compaction_retains_stand_between_summary_and_later_entries() -> None:
+def test_retained_messages_follow_summary() -> None:
     log = TreeLog()
     log.append(user("old"))
     tail = (user("tail"), assistant("answer", usage=USAGE))
@@ -131,14 +131,14 @@ def test_messages_a_compaction_retains_stand_between_summary_and_later_entries()
     assert said.messages[2].message.usage is None
 
 
-def test_what_a_compaction_retains_replaces_the_entries_it_keeps() -> None:
+def test_retained_messages_replace_kept_entries() -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(Compaction("so far", kept, retained=(user("tail"),)))
     assert texts(emit(log.window()))[1:] == ["tail"]
 
 
-def test_a_compaction_without_words_still_hides_what_it_hid() -> None:
+def test_empty_compaction_still_hides_entries() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept = log.append(user("kept"))
@@ -148,7 +148,7 @@ def test_a_compaction_without_words_still_hides_what_it_hid() -> None:
     assert not said.has_summary
 
 
-def test_a_compaction_that_was_taken_back_says_nothing_and_hides_nothing() -> None:
+def test_undone_compaction_has_no_effect() -> None:
     log = TreeLog()
     _, kept = log.extend(user("a"), user("b"))
     log.undone.add(log.append(Compaction("gone", kept)))
@@ -156,7 +156,7 @@ def test_a_compaction_that_was_taken_back_says_nothing_and_hides_nothing() -> No
     assert texts(emit(log.window())) == ["a", "b", "c"]
 
 
-def test_usage_from_before_the_newest_compaction_is_taken_off() -> None:
+def test_usage_before_newest_compaction_is_removed() -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(assistant("before", usage=USAGE))
@@ -166,7 +166,7 @@ def test_usage_from_before_the_newest_compaction_is_taken_off() -> None:
     assert usages == [None, None, None, USAGE]
 
 
-def test_usage_from_after_an_undone_compaction_is_taken_off() -> None:
+def test_usage_after_undone_compaction_is_removed() -> None:
     """It was reported for the smaller context that the compaction had left."""
     log = TreeLog()
     _, kept, _ = log.extend(user("a"), user("b"), assistant("before", usage=USAGE))
@@ -176,7 +176,7 @@ def test_usage_from_after_an_undone_compaction_is_taken_off() -> None:
     assert usages == [None, None, USAGE, None]
 
 
-def test_what_cannot_be_read_is_counted_and_the_rest_is_said() -> None:
+def test_unreadable_entries_are_counted_and_rest_emitted() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("opaque", b"\xff")
@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_counted_and_the_rest_is_said() -> None:
     assert said.skipped_count == 5
 
 
-def test_a_compaction_that_cannot_be_read_is_counted() -> None:
+def test_unreadable_compaction_is_counted() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("compaction", b'{"summary":"from the future"}', v=99)
@@ -199,7 +199,7 @@ def test_a_compaction_that_cannot_be_read_is_counted() -> None:
     assert said.skipped_count == 1
 
 
-def test_a_window_without_its_compaction_still_says_the_summary() -> None:
+def test_window_without_compaction_entry_emits_summary() -> None:
     log = TreeLog()
     log.append(Compaction("so far"))
     after = log.append(user("a"))

@@ -19,29 +19,29 @@ def calling(name: str, args: dict[str, object]) -> Message:
         ("NotebookRead", {"notebook_path": "a.py"}),
     ],
 )
-def test_reading_is_known_by_every_spelling(name: str, args: dict[str, object]) -> None:
+def test_read_tools_are_recognized_in_every_spelling(name: str, args: dict[str, object]) -> None:
     assert file_lists([calling(name, args)]) == FileLists(read=("a.py",))
 
 
 @pytest.mark.parametrize("name", ["write", "edit", "Write", "Edit", "MultiEdit", "write_file"])
-def test_changing_is_known_by_every_spelling(name: str) -> None:
+def test_write_tools_are_recognized_in_every_spelling(name: str) -> None:
     assert file_lists([calling(name, {"file_path": "a"})]) == FileLists(modified=("a",))
 
 
-def test_what_was_changed_is_not_also_listed_as_read() -> None:
+def test_changed_file_is_not_listed_as_read() -> None:
     said = [calling("read", {"path": p}) for p in ("b", "a", "c")]
     said.append(calling("edit", {"path": "b"}))
     assert file_lists(said) == FileLists(read=("a", "c"), modified=("b",))
 
 
-def test_earlier_summaries_hand_their_files_on() -> None:
+def test_files_of_earlier_summaries_are_included() -> None:
     earlier = [FileLists(read=("x",), modified=("y",)), FileLists(read=("y", "z"))]
     said = [calling("write", {"path": "x"})]
     assert file_lists(said, earlier) == FileLists(read=("z",), modified=("x", "y"))
 
 
 @pytest.mark.parametrize("args", [{}, {"path": 3}, {"path": ""}, {"file": "a"}])
-def test_a_call_without_a_path_names_no_file(args: dict[str, object]) -> None:
+def test_call_without_a_path_names_no_file(args: dict[str, object]) -> None:
     assert file_lists([calling("read", args)]) == FileLists()
 
 
@@ -49,7 +49,7 @@ def test_other_tools_name_no_file() -> None:
     assert file_lists([calling("delete", {"path": "a"})]) == FileLists()
 
 
-def test_the_lists_follow_the_summary_and_come_off_again() -> None:
+def test_file_lists_are_appended_and_removed() -> None:
     lists = FileLists(read=("a", "b"), modified=("c",))
     text = with_file_lists("the summary\n", lists)
     assert text == (
@@ -58,5 +58,5 @@ def test_the_lists_follow_the_summary_and_come_off_again() -> None:
     assert without_file_lists(text) == "the summary"
 
 
-def test_without_files_a_summary_stays_as_it_is() -> None:
+def test_summary_without_files_is_unchanged() -> None:
     assert with_file_lists("the summary", FileLists()) == "the summary"

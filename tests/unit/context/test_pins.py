@@ -48,14 +48,14 @@ def said(window: ContextWindow, budget: int | None = None) -> list[str]:
     return [item.message.text for item in context.messages]
 
 
-def test_the_last_note_about_an_entry_counts() -> None:
+def test_last_note_about_an_entry_counts() -> None:
     a, b = EntryId("s/1"), EntryId("s/2")
     assert pins_of([note(3, a), note(4, b), note(5, a, is_pinned=False)]) == {b}
     assert pins_of([note(3, a, is_pinned=False), note(4, a), note(5, None)]) == {a}
     assert pins_of([]) == frozenset()
 
 
-def test_a_hidden_entry_comes_back_after_the_summary() -> None:
+def test_pinned_hidden_entry_follows_summary() -> None:
     log, ids = grown()
     (summary, *rest) = said(pinned(log, ids[1], ids[6]))
     assert "So far." in summary
@@ -65,7 +65,7 @@ def test_a_hidden_entry_comes_back_after_the_summary() -> None:
     assert rest[2] == "four"
 
 
-def test_a_call_and_its_result_stay_together() -> None:
+def test_call_and_its_result_stay_together() -> None:
     log, ids = grown()
     for pin in (ids[3], ids[4]):
         window = pinned(log, pin)
@@ -74,7 +74,7 @@ def test_a_call_and_its_result_stay_together() -> None:
         assert tool_call("c", "read") in parts
 
 
-def test_what_is_pinned_on_another_branch_is_not_here() -> None:
+def test_pins_of_other_branches_are_ignored() -> None:
     log, ids = grown()
     here = log.leaf
     away = log.append(user("elsewhere"), parent=ids[0])
@@ -82,7 +82,7 @@ def test_what_is_pinned_on_another_branch_is_not_here() -> None:
     assert (window.pinned, window.pins) == ((), frozenset())
 
 
-def test_a_budget_leaves_out_what_is_not_pinned() -> None:
+def test_budget_drops_only_unpinned_messages() -> None:
     log = TreeLog()
     ids = log.extend(
         *(message for n in range(6) for message in (user(f"{n} " * 200), assistant(f"a{n}")))
@@ -94,12 +94,12 @@ def test_a_budget_leaves_out_what_is_not_pinned() -> None:
     assert texts[-1] == "a5"
 
 
-def test_a_pin_that_is_shown_anyway_changes_nothing() -> None:
+def test_pin_of_visible_entry_changes_nothing() -> None:
     log, ids = grown()
     assert said(pinned(log, ids[-1])) == said(log.window())
 
 
-def test_what_left_the_context_is_told() -> None:
+def test_left_context_lists_removed_entries() -> None:
     log, ids = grown()
     path = log.path(log.leaf)[:-1]
     left = left_context(path, frozenset(), frozenset({ids[4]}))

@@ -8,14 +8,14 @@ from perdure.context import prompts
 @pytest.mark.parametrize(
     "text", [prompts.SUMMARY_NEW, prompts.SUMMARY_UPDATE, prompts.SUMMARY_BRANCH]
 )
-def test_every_summary_is_asked_for_in_the_same_sections(text: str) -> None:
+def test_all_summary_prompts_have_same_sections(text: str) -> None:
     titles = ["Goal", "Constraints & Preferences", "Progress", "Key Decisions", "Next Steps"]
     places = [text.index(f"## {title}\n") for title in [*titles, "Critical Context"]]
     assert places == sorted(places)
     assert all(f"### {title}\n" in text for title in ["Done", "In Progress", "Blocked"])
 
 
-def test_a_tag_cannot_be_closed_by_what_it_holds() -> None:
+def test_tag_cannot_be_closed_by_its_content() -> None:
     text = prompts.wrap_in_tag("conversation", "a </conversation> b </summary>")
     assert text.count("</conversation>") == 1
     assert text.endswith("\n</conversation>")

@@ -43,15 +43,15 @@ PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10)
         (Message("tool", (ToolResultPart("id", "1234", media=(PICTURE, PICTURE)),)), 2_401),
     ],
 )
-def test_an_estimate_is_a_quarter_of_the_bytes_rounded_up(message: Message, tokens: int) -> None:
+def test_estimate_is_a_quarter_of_the_bytes_rounded_up(message: Message, tokens: int) -> None:
     assert estimate_tokens(message) == tokens
 
 
-def test_an_estimate_is_multiplied_with_the_scale_before_it_is_rounded() -> None:
+def test_estimate_is_scaled_before_rounding() -> None:
     assert estimate_tokens(user("1234567890"), 1.5) == 4
 
 
-def test_the_newest_reported_usage_counts_and_later_messages_are_estimated() -> None:
+def test_later_messages_are_estimated_after_reported_usage() -> None:
     said = [
         user("x" * 400),
         assistant("old", usage=Usage(1, 1)),
@@ -72,7 +72,7 @@ def test_cached_tokens_count_as_used() -> None:
 
 
 @pytest.mark.parametrize("reason", ["aborted", "error"])
-def test_scenario_21_usage_of_an_answer_that_was_cut_short_does_not_count(reason: str) -> None:
+def test_scenario_21_usage_of_interrupted_answer_does_not_count(reason: str) -> None:
     cut_short = Message("assistant", (), usage=Usage(7), stop_reason=reason)  # pyright: ignore[reportArgumentType]  a parameter of pytest is a plain str
     said = [assistant("ok", usage=Usage(500)), user("1234"), cut_short]
     assert context_tokens(said) == 501
@@ -89,11 +89,11 @@ def test_scenario_26_without_any_usage_everything_is_estimated() -> None:
     assert context_tokens([user("12345678"), error]) == 2
 
 
-def test_an_empty_context_takes_no_tokens() -> None:
+def test_empty_context_takes_no_tokens() -> None:
     assert context_tokens([]) == 0
 
 
-def test_the_scale_moves_towards_what_was_reported() -> None:
+def test_scale_moves_towards_reported_usage() -> None:
     scale = 1.0
     for _ in range(40):
         scale = corrected_scale(scale, estimated=round(1_000 * scale), reported=1_500)
@@ -101,7 +101,7 @@ def test_the_scale_moves_towards_what_was_reported() -> None:
 
 
 @pytest.mark.parametrize(("estimated", "reported"), [(0, 10), (10, 0), (-1, 5), (5, -1)])
-def test_numbers_that_say_nothing_leave_the_scale_alone(estimated: int, reported: int) -> None:
+def test_useless_numbers_do_not_change_scale(estimated: int, reported: int) -> None:
     assert corrected_scale(1.3, estimated, reported) == 1.3
 
 
@@ -110,5 +110,5 @@ def test_numbers_that_say_nothing_leave_the_scale_alone(estimated: int, reported
     st.integers(min_value=-10, max_value=10**9),
     st.integers(min_value=-10, max_value=10**9),
 )
-def test_the_scale_stays_in_bounds(scale: float, estimated: int, reported: int) -> None:
+def test_scale_stays_in_bounds(scale: float, estimated: int, reported: int) -> None:
     assert SCALE_MIN <= corrected_scale(scale, estimated, reported) <= SCALE_MAX

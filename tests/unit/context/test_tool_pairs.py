@@ -48,19 +48,19 @@ def cut_short(reason: StopReason, *parts: Part) -> Message:
     return Message("assistant", parts, stop_reason=reason)
 
 
-def test_a_valid_history_is_left_as_it_is_but_for_the_names_of_results() -> None:
+def test_valid_history_changes_only_result_names() -> None:
     said = (user("go"), assistant("yes", tool_call("1", "ls")), tool_result("1", "a", name="ls"))
     assert repair(*said) == [*said]
 
 
-def test_results_come_right_after_their_calls_in_the_order_of_the_calls() -> None:
+def test_results_follow_their_calls_in_call_order() -> None:
     asked = assistant(tool_call("1", "a"), tool_call("2", "b"))
     sent = repair(asked, tool_result("2", "two"), user("meanwhile"), tool_result("1", "one"))
     assert [message.role for message in sent] == ["assistant", "tool", "user"]
     assert results_in(sent[1]) == [("1", "one"), ("2", "two")]
 
 
-def test_a_call_without_a_result_gets_one_that_says_that_nobody_knows() -> None:
+def test_call_without_result_gets_unknown_outcome() -> None:
     asked = assistant(tool_call("1", "a"), tool_call("2", "b"))
     sent = repair(asked, tool_result("1", "one"), user("next"))
     missing = sent[1].parts[1]
@@ -68,30 +68,30 @@ def test_a_call_without_a_result_gets_one_that_says_that_nobody_knows() -> None:
     assert "may or may not have taken effect" in prompts.CALL_INTERRUPTED
 
 
-def test_the_calls_of_a_trailing_answer_get_results_too() -> None:
+def test_calls_of_a_trailing_answer_get_results_too() -> None:
     sent = repair(user("go"), assistant(tool_call("1", "a")))
     assert results_in(sent[-1]) == [("1", prompts.CALL_INTERRUPTED)]
 
 
-def test_of_two_results_of_one_call_the_first_counts() -> None:
+def test_first_of_two_results_counts() -> None:
     sent = repair(assistant(tool_call("1", "a")), tool_result("1", "x"), tool_result("1", "y"))
     assert results_in(sent[1]) == [("1", "x")]
     assert len(sent) == 2
 
 
-def test_a_result_without_a_call_becomes_words_of_the_user() -> None:
+def test_result_without_call_becomes_user_message() -> None:
     """#1764, #4570, #6832: orphan results made every later request fail."""
     lost = Message("tool", (ToolResultPart("gone", "42", media=(PICTURE,)),))
     assert repair(user("go"), lost)[1] == user(f"{prompts.RESULT_WITHOUT_CALL}\n\n42", PICTURE)
 
 
-def test_a_result_before_its_call_does_not_answer_it() -> None:
+def test_result_before_its_call_does_not_answer_it() -> None:
     sent = repair(tool_result("1", "early"), assistant(tool_call("1", "a")))
     assert sent[0].role == "user"
     assert results_in(sent[2]) == [("1", prompts.CALL_INTERRUPTED)]
 
 
-def test_an_id_used_again_is_renamed_and_each_result_stays_with_its_call() -> None:
+def test_reused_id_is_renamed_with_its_result() -> None:
     sent = repair(
         assistant(tool_call("call_0", "a")),
         tool_result("call_0", "first"),
@@ -109,7 +109,7 @@ def test_two_calls_of_one_id_in_one_answer_take_the_results_in_order() -> None:
     assert results_in(sent[1]) == [("1", "for a"), ("1_2", "for b")]
 
 
-def test_a_new_id_never_meets_one_that_is_there() -> None:
+def test_new_id_never_collides() -> None:
     said = [assistant(tool_call(id_, "a")) for id_ in ("1", "1", "1_2", "1_2", "1")]
     used = [id_ for message in repair(*said) for id_ in ids_in(message)]
     assert len(set(used)) == 5
@@ -117,14 +117,14 @@ def test_a_new_id_never_meets_one_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "a.b", "call|fc", "x" * 41, "ü"])
-def test_ids_that_providers_refuse_are_replaced_in_call_and_result(bad: str) -> None:
+def test_invalid_ids_are_replaced_in_call_and_result(bad: str) -> None:
     sent = repair(assistant(tool_call(bad, "a")), tool_result(bad, "one"))
     (id_,) = ids_in(sent[0])
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", id_)
     assert results_in(sent[1]) == [(id_, "one")]
 
 
-def test_long_ids_that_begin_alike_stay_apart() -> None:
+def test_long_ids_with_common_prefix_stay_distinct() -> None:
     long = ["x" * 45 + end for end in "abc"]
     sent = repair(assistant(*(tool_call(id_, "t") for id_ in long)))
     assert len(set(ids_in(sent[0]))) == 3
@@ -142,12 +142,12 @@ def test_long_ids_that_begin_alike_stay_apart() -> None:
         ("n" * 80, "n" * 64),
     ],
 )
-def test_names_are_sent_in_a_form_that_all_providers_accept(name: str, sent: str) -> None:
+def test_names_are_made_valid_for_all_providers(name: str, sent: str) -> None:
     assert sendable_name(name) == sent
 
 
 @pytest.mark.parametrize("reason", ["aborted", "error"])
-def test_an_answer_cut_short_keeps_its_text_and_the_calls_that_were_answered(
+def test_interrupted_answer_keeps_text_and_answered_calls(
     reason: StopReason,
 ) -> None:
     partial = cut_short(
@@ -160,12 +160,12 @@ def test_an_answer_cut_short_keeps_its_text_and_the_calls_that_were_answered(
 
 
 @pytest.mark.parametrize("reason", ["aborted", "error"])
-def test_an_answer_cut_short_with_nothing_usable_is_left_out(reason: StopReason) -> None:
+def test_interrupted_answer_without_content_is_dropped(reason: StopReason) -> None:
     partial = cut_short(reason, thinking("hm"), TextPart(" "), tool_call("1", "a"))
     assert repair(user("go"), partial) == [user("go")]
 
 
-def test_scenario_31_an_error_that_was_tried_again_is_absent_from_the_context() -> None:
+def test_scenario_31_retried_error_is_not_in_context() -> None:
     failed = cut_short("error", TextPart("Let me"))
     assert repair(user("go"), failed, failed, assistant("Let me see")) == [
         user("go"),
@@ -173,13 +173,13 @@ def test_scenario_31_an_error_that_was_tried_again_is_absent_from_the_context() 
     ]
 
 
-def test_an_error_whose_call_was_answered_stays_although_it_was_tried_again() -> None:
+def test_retried_error_with_answered_call_stays() -> None:
     failed = cut_short("error", TextPart("Let me"), tool_call("1", "a"))
     sent = repair(user("go"), failed, assistant("Let me see"), tool_result("1", "one"))
     assert [message.role for message in sent] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_an_error_that_was_not_tried_again_keeps_what_it_said() -> None:
+def test_error_without_retry_keeps_its_text() -> None:
     failed = cut_short("error", TextPart("Let me"))
     assert [m.text for m in repair(user("go"), failed, user("well?"))] == ["go", "Let me", "well?"]
 
@@ -189,12 +189,12 @@ def test_reasoning_never_is_in_a_context() -> None:
     assert repair(user("go"), said)[1].parts == (TextPart("open"),)
 
 
-def test_empty_texts_and_empty_messages_are_left_out() -> None:
+def test_empty_texts_and_messages_are_dropped() -> None:
     empty = [user(""), user(" \n"), assistant(""), Message("tool", ()), assistant(thinking("x"))]
     assert repair(*empty, user(" ", "words")) == [user("words")]
 
 
-def test_text_behind_calls_moves_before_them() -> None:
+def test_text_after_calls_moves_before_them() -> None:
     """Anthropic reads a text behind the calls as the end of the answer, without results."""
     sent = repair(assistant("a", tool_call("1", "x"), "b"), tool_result("1", "one"))
     assert [type(part).__name__ for part in sent[0].parts] == [
@@ -204,21 +204,21 @@ def test_text_behind_calls_moves_before_them() -> None:
     ]
 
 
-def test_an_empty_result_says_so() -> None:
+def test_empty_result_says_so() -> None:
     sent = repair(assistant(tool_call("1", "a")), tool_result("1", " \n"))
     assert results_in(sent[1]) == [("1", prompts.NO_OUTPUT)]
 
 
-def test_instructions_and_recalled_context_are_marked_as_such() -> None:
+def test_instructions_and_recalled_context_are_marked() -> None:
     assert repair(system("be brief")) == [user("<system>\nbe brief\n</system>")]
 
 
-def test_media_of_the_assistant_are_named_in_words() -> None:
+def test_assistant_media_become_text_notes() -> None:
     answer = Message("assistant", (TextPart("see"), PICTURE))
     assert repair(answer)[0].text == "see\n\n[attached: plan.png, image/png]"
 
 
-def test_parts_in_messages_they_do_not_belong_to_are_kept_where_they_can_be() -> None:
+def test_misplaced_parts_are_kept_if_possible() -> None:
     odd = Message("user", (TextPart("a"), tool_call("9", "x"), ToolResultPart("1", "one")))
     behind = Message("tool", (ToolResultPart("2", "two"), TextPart("words")))
     sent = repair(assistant(tool_call("1", "x"), tool_call("2", "y")), odd, behind)
@@ -231,7 +231,7 @@ def test_parts_of_unknown_types_are_not_sent() -> None:
     assert repair(Message("user", (future, TextPart("now")))) == [user("now")]
 
 
-def test_a_tool_message_names_the_entries_of_all_its_results() -> None:
+def test_tool_message_names_the_entries_of_all_its_results() -> None:
     said = (
         user("go"),
         assistant(tool_call("1", "a"), tool_call("2", "b"), tool_call("3", "c")),
@@ -243,7 +243,7 @@ def test_a_tool_message_names_the_entries_of_all_its_results() -> None:
     assert results.entry_id == "s/3"
 
 
-def test_a_tool_message_of_nothing_but_interrupted_calls_comes_from_no_entry() -> None:
+def test_tool_message_of_interrupted_calls_has_no_entry() -> None:
     sent = repair_pairs(numbered((assistant(tool_call("1", "a")),)))
     assert sent[1].entry_id is None
     assert sent[1].entry_ids == ()

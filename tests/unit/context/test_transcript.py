@@ -13,7 +13,7 @@ from perdure.session.messages import (
 PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10, "plan.png")
 
 
-def test_a_transcript_says_who_speaks_and_leaves_reasoning_out() -> None:
+def test_transcript_names_speakers_and_omits_reasoning() -> None:
     said = [
         user("look", PICTURE),
         assistant(thinking("secret"), "I look", tool_call("1", "read", {"path": "a", "n": 2})),
@@ -31,7 +31,7 @@ def test_a_transcript_says_who_speaks_and_leaves_reasoning_out() -> None:
     )
 
 
-def test_scenario_24_a_long_tool_result_is_cut_and_counted_and_nothing_else_is() -> None:
+def test_scenario_24_only_long_tool_results_are_cut() -> None:
     long = "x" * 2_500
     text = transcript([user(long), assistant(long), tool_result("1", long)])
     said, answered, result = text.split("\n\n")
@@ -40,5 +40,5 @@ def test_scenario_24_a_long_tool_result_is_cut_and_counted_and_nothing_else_is()
     assert result == f"[Tool result]: {'x' * 2_000}\n[500 more characters were left out]"
 
 
-def test_a_tool_result_of_just_the_limit_is_whole() -> None:
+def test_tool_result_at_limit_is_not_cut() -> None:
     assert transcript([tool_result("1", "x" * 2_000)]).endswith("x" * 2_000)

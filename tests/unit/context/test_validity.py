@@ -29,7 +29,7 @@ def test_neighbours_of_one_role_are_merged_part_by_part() -> None:
     assert sent == [user("a", "b", "c"), assistant("d", "e")]
 
 
-def test_a_merged_message_names_every_entry_in_it() -> None:
+def test_merged_message_names_every_entry_in_it() -> None:
     sent = history(user("a"), user("b"), assistant("c"))
     assert sent[0].entry_id == "s/0"
     assert sent[0].entry_ids == ("s/0", "s/1")
@@ -41,35 +41,35 @@ def test_merged_answers_report_the_usage_of_the_last() -> None:
     assert sent[1].usage == Usage(2)
 
 
-def test_answers_that_become_neighbours_because_one_in_between_is_empty_are_merged() -> None:
+def test_answers_around_empty_message_are_merged() -> None:
     assert valid(user("a"), assistant("b"), user(" "), assistant("c"))[1:] == [assistant("b", "c")]
 
 
-def test_words_of_the_person_may_follow_results() -> None:
+def test_user_text_may_follow_results() -> None:
     said = [user("a"), assistant(tool_call("1", "x")), tool_result("1", "r"), user("b")]
     assert [message.role for message in valid(*said)] == ["user", "assistant", "tool", "user"]
 
 
-def test_a_history_that_the_assistant_begins_is_given_a_beginning() -> None:
+def test_history_starting_with_assistant_gets_user_message() -> None:
     sent = history(assistant("welcome"), user("hi"))
     assert sent[0] == ContextMessage(user(prompts.CONVERSATION_BEGINS), None)
     assert [each.message.role for each in sent] == ["user", "assistant", "user"]
 
 
-def test_the_last_word_of_the_assistant_has_no_blank_end() -> None:
+def test_trailing_white_space_of_last_answer_is_removed() -> None:
     assert valid(user("a"), assistant("b \n"), user("c"), assistant("d \n"))[-1].text == "d"
 
 
-def test_answers_in_the_middle_are_not_touched() -> None:
+def test_earlier_answers_are_unchanged() -> None:
     assert valid(user("a"), assistant("b \n"), user("c"))[1].parts == (TextPart("b \n"),)
 
 
-def test_nothing_sendable_makes_no_history() -> None:
+def test_history_without_sendable_content_is_empty() -> None:
     assert valid() == []
     assert valid(user(""), assistant(" ")) == []
 
 
-def test_a_history_of_every_fault_at_once_is_valid() -> None:
+def test_history_with_all_faults_becomes_valid() -> None:
     sent = valid(
         tool_result("lost", "x"),
         assistant(tool_call("a.b", "no/slash"), "behind", tool_call("a.b", "")),

@@ -100,7 +100,7 @@ def test_result_needs_its_call() -> None:
     assert needed(log, 1) >= 24
 
 
-def test_pinned_entries_before_end_come_from_their_places() -> None:
+def test_pinned_entries_before_end_are_included() -> None:
     log = TreeLog()
     asked, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
     result, *_ = log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))
@@ -143,7 +143,7 @@ def test_summary_stays_before_end() -> None:
     assert "so far" in found.messages[0].message.text
 
 
-def test_pinned_failed_answer_needs_the_answer_behind_it() -> None:
+def test_pinned_failed_answer_needs_next_answer() -> None:
     log = TreeLog()
     failed = assistant("oops", stop_reason="error")
     _, pinned, *_ = log.extend(user("hello"), failed, assistant("fine"), *exchanges(50))
@@ -170,7 +170,7 @@ def test_texts_of_long_window_with_old_pin_need_end_only() -> None:
     assert whole.messages[0].entry_ids[0] == asked
 
 
-def test_messages_that_compaction_retains_stay_before_end() -> None:
+def test_retained_messages_stay_before_end() -> None:
     log = TreeLog()
     log.extend(*exchanges(2))
     log.append(Compaction("so far", None, retained=(user("kept"), assistant("as it was"))))
@@ -182,7 +182,7 @@ def test_messages_that_compaction_retains_stay_before_end() -> None:
     assert "as it was" not in "".join(each.message.text for each in found.messages)
 
 
-def test_usage_from_before_compaction_taken_back_does_not_count() -> None:
+def test_usage_before_undone_compaction_does_not_count() -> None:
     log = TreeLog()
     log.extend(*exchanges(2))
     undone = log.append(Compaction("gone", None))

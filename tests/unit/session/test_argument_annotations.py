@@ -72,7 +72,9 @@ FITS: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("annotation", "good", "bad"), FITS)
-def test_what_fits_is_let_in_and_what_does_not_is_not(annotation: Any, good: Any, bad: Any) -> None:
+def test_matching_values_are_accepted_and_others_rejected(
+    annotation: Any, good: Any, bad: Any
+) -> None:
     fits = kind_of(annotation).fits
     assert fits is not None
     assert fits(good)
@@ -80,11 +82,11 @@ def test_what_fits_is_let_in_and_what_does_not_is_not(annotation: Any, good: Any
 
 
 @pytest.mark.parametrize("annotation", [Any, object, T, "Unknown", int | Any])
-def test_an_annotation_that_says_nothing_lets_everything_in(annotation: Any) -> None:
+def test_unchecked_annotation_accepts_everything(annotation: Any) -> None:
     assert kind_of(annotation).fits is None
 
 
-def test_what_can_be_read_once_is_not_read() -> None:
+def test_one_shot_iterator_is_not_consumed() -> None:
     items = (each for each in (5, 6))
     fits = kind_of(Iterable[str]).fits
     assert fits is not None
@@ -110,5 +112,5 @@ def test_what_can_be_read_once_is_not_read() -> None:
         (Annotated[str, msgspec.Meta(description="a name")], "str"),
     ],
 )
-def test_what_fits_is_said_in_words(annotation: Any, words: str) -> None:
+def test_accepted_types_are_described(annotation: Any, words: str) -> None:
     assert kind_of(annotation).words == words

@@ -63,7 +63,7 @@ class Outer(msgspec.Struct, frozen=True):
         check_fields(self)
 
 
-def test_what_fits_goes_through() -> None:
+def test_matching_arguments_pass() -> None:
     assert greet("a", "b", loud=True) == "hello a b!"
     assert greet(name="a") == "hello a"
     assert asyncio.run(greet_later("a")) == "hello a"
@@ -81,7 +81,7 @@ def test_what_fits_goes_through() -> None:
         (lambda: Greeter("a").names(count=NOT_TEXT * 1.5), r"Greeter.names takes int as count"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_done(call: Any, told: str) -> None:
+def test_mismatch_is_rejected_before_call(call: Any, told: str) -> None:
     with pytest.raises(WrongArgument, match=told) as refused:
         call()
     assert isinstance(refused.value, PerdureError)
@@ -90,31 +90,31 @@ def test_what_does_not_fit_is_refused_before_anything_is_done(call: Any, told: s
     assert refused.value.code == "wrong_argument"
 
 
-def test_a_missing_argument_is_pythons_own_error() -> None:
+def test_missing_argument_is_pythons_own_error() -> None:
     missing: Any = greet
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         missing()
 
 
-def test_a_guarded_function_looks_as_it_did() -> None:
+def test_guarded_function_looks_as_it_did() -> None:
     assert inspect.iscoroutinefunction(greet_later)
     assert list(inspect.signature(greet).parameters) == ["name", "rest", "loud"]
     assert greet.__doc__ == "Greet."
     assert not hasattr(Greeter.alone, "__wrapped__")
 
 
-def test_a_list_where_a_tuple_is_declared_becomes_one() -> None:
+def test_list_where_a_tuple_is_declared_becomes_one() -> None:
     given: Any = ["a"]
     assert Outer(given).names == ("a",)
 
 
 @pytest.mark.parametrize("given", ["abc", [5], 5, {"a": 1}])
-def test_a_field_that_does_not_fit_is_refused(given: Any) -> None:
+def test_mismatching_field_is_rejected(given: Any) -> None:
     with pytest.raises(WrongArgument, match="Outer takes a list of str as names, not "):
         Outer(given)
 
 
-def test_what_is_inside_of_a_value_is_looked_at_where_it_is_kept_for_good() -> None:
+def test_nested_values_are_checked_for_storage() -> None:
     value = Outer(inner=(Inner("a"), Inner(NOT_TEXT)))
     with pytest.raises(WrongArgument, match="Inner takes str as text, not int"):
         check_whole(value, "the message")

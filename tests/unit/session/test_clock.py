@@ -17,5 +17,5 @@ from perdure.session.clock import timestamp
         (-(2**53), "0001-01-01T00:00:00.000Z"),
     ],
 )
-def test_times_are_iso_with_milliseconds_whatever_the_log_holds(at: int, told: str) -> None:
+def test_any_time_is_written_as_iso_with_milliseconds(at: int, told: str) -> None:
     assert timestamp(at) == told

@@ -39,7 +39,7 @@ def test_each_class_is_found_under_its_kind_and_in_its_lane() -> None:
         assert known.lane == ("tree" if issubclass(known, TreeBody) else "side")
 
 
-def test_a_new_tree_entry_has_kind_version_and_place() -> None:
+def test_new_tree_entry_has_kind_version_and_place() -> None:
     assert new_tree(user("a")) == NewEntry(
         "message", encode(user("a")), 1, "tree", LEAF, None, None, None
     )
@@ -47,23 +47,23 @@ def test_a_new_tree_entry_has_kind_version_and_place() -> None:
     assert (new.kind, new.parent, new.at, new.alias) == ("custom", Sibling(0), 7, "abc")
 
 
-def test_a_new_side_entry_is_about_something() -> None:
+def test_new_side_entry_is_about_something() -> None:
     new = new_side(Label("x"), EntryId("s/1"), at=7)
     assert (new.kind, new.lane, new.about, new.at) == ("label", "side", "s/1", 7)
 
 
-def test_a_field_that_was_not_given_is_not_written() -> None:
+def test_field_that_was_not_given_is_not_written() -> None:
     assert encode(SessionInfoChanged(title=None)) == b'{"title":null}'
     assert encode(SessionInfoChanged(cwd="x")) == b'{"cwd":"x"}'
     assert encode(Label()) == b"{}"
 
 
-def test_a_null_in_the_data_is_not_taken_for_a_number_that_json_lacks() -> None:
+def test_null_in_data_is_not_mistaken_for_nan() -> None:
     content = encode(Custom("null", {"a": [None, 1.5], "null": "null"}))
     assert content == b'{"custom_type":"null","data":{"a":[null,1.5],"null":"null"}}'
 
 
-def test_what_cannot_be_json_is_refused() -> None:
+def test_values_without_json_form_are_rejected() -> None:
     endless: list[object] = []
     endless.append(endless)
     for value in (object(), endless, {"a": {1.5j}}, 10**5000, "\ud800"):
@@ -71,7 +71,7 @@ def test_what_cannot_be_json_is_refused() -> None:
             encode(value)
 
 
-def test_a_kind_of_the_future_is_unknown_and_one_of_today_in_a_newer_version_is_refused() -> None:
+def test_unknown_kind_decodes_but_newer_version_raises() -> None:
     assert body_of(entry_with("hologram", b"[1]", v=4)) == Unknown("hologram", 4, b"[1]")
     assert body_of(entry_with("opaque", b"\xff")) == Unknown("opaque", 1, b"\xff")
     with pytest.raises(UnsupportedVersion):
@@ -81,12 +81,12 @@ def test_a_kind_of_the_future_is_unknown_and_one_of_today_in_a_newer_version_is_
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"text":1}', b'{"text":"\xff"}', b"[" * 10**5]
 )
-def test_a_damaged_body_says_which_entry_it_is(body: bytes) -> None:
+def test_damaged_body_error_names_entry(body: bytes) -> None:
     with pytest.raises(CorruptLog, match="s/3 is damaged"):
         body_of(entry_with("label", body))
 
 
-def test_parts_of_the_future_do_not_make_their_entry_unreadable() -> None:
+def test_unknown_parts_keep_entry_readable() -> None:
     part, message = b'{"type":"smell"}', b'{"role":"user","parts":[{"type":"smell"}]}'
     unknown = (UnknownPart(msgspec.Raw(part)),)
     body = b'{"custom_type":"x","parts":[' + part + b"]}"
@@ -99,7 +99,7 @@ def test_parts_of_the_future_do_not_make_their_entry_unreadable() -> None:
     assert body_of(entry_with("interrupted", body)) == Interrupted(Message("user", unknown))
 
 
-def test_the_role_is_read_without_the_rest() -> None:
+def test_role_is_read_without_decoding_message() -> None:
     assert role_of(entry_with("message", encode(user("a")))) == "user"
     assert role_of(entry_with("message", b'{"role":"king","parts":7}')) == "king"
     assert role_of(entry_with("custom", b'{"role":"user"}')) == ""
@@ -107,7 +107,7 @@ def test_the_role_is_read_without_the_rest() -> None:
         assert role_of(entry_with("message", damaged)) == ""
 
 
-def test_a_line_holds_the_header_and_the_body_as_it_was_written() -> None:
+def test_line_contains_header_and_original_body() -> None:
     entry = Entry(
         StreamId("s"), 3, "tree", EntryId("s/1"), None, 5, "custom", 1, b'{"custom_type":"x"}'
     )
@@ -115,7 +115,7 @@ def test_a_line_holds_the_header_and_the_body_as_it_was_written() -> None:
     assert entry_of_line(LINE) == entry
 
 
-def test_a_body_that_cannot_stand_in_a_line_is_written_as_base64() -> None:
+def test_body_unfit_for_line_is_base64() -> None:
     assert line_of(entry_with("opaque", b"{}")).endswith(b',"body_base64":"e30="}')
     assert line_of(entry_with("custom", b"{\n}")).endswith(b',"body_base64":"ewp9"}')
 
@@ -141,12 +141,12 @@ def test_a_body_that_cannot_stand_in_a_line_is_written_as_base64() -> None:
         LINE.replace(b'"x"', b"[" * 10**5),
     ],
 )
-def test_a_line_that_says_too_little_too_much_or_two_things_is_refused(line: bytes) -> None:
+def test_line_with_wrong_fields_is_rejected(line: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the reader's own message, whatever it says
         entry_of_line(line)
 
 
-def test_a_body_is_never_written_from_what_was_read() -> None:
+def test_stored_body_is_never_reencoded() -> None:
     spaced = b'{ "role":"user", "parts":[{"type":"text","text":"a","new":1}], "x":1.50 }'
     entry = entry_with("message", spaced)
     assert body_of(entry) == Message("user", (TextPart("a"),))

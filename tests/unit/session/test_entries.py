@@ -12,17 +12,17 @@ def entry_with(body: bytes, *, kind: str = "message", v: int = 1) -> Entry:
     return Entry(StreamId("s"), 3, "tree", None, None, 0, kind, v, body)
 
 
-def test_the_id_of_an_entry_is_where_it_lives() -> None:
+def test_entry_id_is_stream_and_seq() -> None:
     assert entry_with(b"").id == "s/3"
 
 
-def test_a_message_entry_has_its_message_and_others_have_none() -> None:
+def test_message_entry_has_its_message_and_others_have_none() -> None:
     assert entry_with(b'{"role":"user","parts":[{"type":"text","text":"a"}]}').message == user("a")
     assert entry_with(b'{"model":"x:y"}', kind="model_change").message is None
     assert entry_with(b"not JSON", kind="opaque").message is None
 
 
-def test_a_message_that_cannot_be_read_says_which_entry_it_is() -> None:
+def test_unreadable_message_error_names_entry() -> None:
     for body in (b"not JSON", b"{}", b"[" * 100_000, b'"\xff"'):
         with pytest.raises(CorruptLog) as caught:
             entry_with(body).message  # noqa: B018 - reading it is what fails
@@ -31,6 +31,6 @@ def test_a_message_that_cannot_be_read_says_which_entry_it_is() -> None:
         entry_with(b"{}", v=2).message  # noqa: B018 - reading it is what fails
 
 
-def test_a_new_entry_goes_on_from_the_leaf_unless_it_says_otherwise() -> None:
+def test_new_entry_defaults_to_leaf_as_parent() -> None:
     new = NewEntry("custom", b"{}")
     assert (new.lane, new.parent, new.about, new.at) == ("tree", LEAF, None, None)

@@ -20,26 +20,26 @@ def labels_after(*said: tuple[str | None, str | None]) -> dict[EntryId, str]:
     return labels_of(side_entry(Label(text), about) for about, text in said)
 
 
-def test_the_last_label_of_an_entry_counts_and_an_empty_one_clears() -> None:
+def test_last_label_of_an_entry_counts_and_an_empty_one_clears() -> None:
     assert labels_after(("s/1", "a"), ("s/2", "b"), ("s/1", "c")) == {"s/1": "c", "s/2": "b"}
     assert labels_after(("s/1", "a"), ("s/1", None)) == {}
     assert labels_after(("s/1", "a"), ("s/1", "")) == {}
     assert labels_after(("s/1", None), (None, "x")) == {}
 
 
-def test_a_label_that_cannot_be_read_changes_nothing() -> None:
+def test_unreadable_label_changes_nothing() -> None:
     good = side_entry(Label("a"), "s/1")
     damaged = Entry(StreamId("s"), 10, "side", None, EntryId("s/1"), 0, "label", 1, b"{")
     newer = Entry(StreamId("s"), 11, "side", None, EntryId("s/1"), 0, "label", 99, b"{}")
     assert labels_of([good, damaged, newer]) == {"s/1": "a"}
 
 
-def test_a_compaction_is_undone_by_what_says_so_about_it() -> None:
+def test_compaction_undone_entry_undoes_its_compaction() -> None:
     undone = [side_entry(CompactionUndone(), "s/4"), side_entry(CompactionUndone(), None)]
     assert undone_of([*undone, side_entry(Label("x"), "s/5")]) == {"s/4"}
 
 
-def test_an_empty_branch_has_an_empty_window() -> None:
+def test_empty_branch_has_an_empty_window() -> None:
     window = window_of([])
     assert (window.leaf, window.entries, window.hidden) == (None, (), 0)
 
@@ -51,7 +51,7 @@ def test_without_a_compaction_the_window_is_the_whole_branch() -> None:
     assert log.window().hidden == 0
 
 
-def test_a_window_begins_at_the_first_entry_its_compaction_keeps() -> None:
+def test_window_starts_at_first_kept_entry() -> None:
     log = TreeLog()
     _, kept = log.extend(user("a"), user("b"))
     compacted = log.append(Compaction("so far", first_kept=kept))
@@ -63,21 +63,21 @@ def test_a_window_begins_at_the_first_entry_its_compaction_keeps() -> None:
     assert window.state.compaction.id == compacted
 
 
-def test_a_compaction_that_keeps_nothing_or_what_is_not_before_it_begins_the_window() -> None:
+def test_compaction_without_kept_entry_starts_window() -> None:
     for first_kept in (None, EntryId("s/9"), EntryId("s/2"), EntryId("elsewhere/0")):
         log = TreeLog()
         log.extend(user("a"), user("b"), Compaction("so far", first_kept=first_kept), user("c"))
         assert [entry.seq for entry in log.window().entries] == [2, 3]
 
 
-def test_the_newest_compaction_counts_and_may_keep_what_an_older_one_hid() -> None:
+def test_newest_compaction_may_keep_entries_hidden_before() -> None:
     log = TreeLog()
     first, second = log.extend(user("a"), user("b"))
     log.extend(Compaction("one", first_kept=second), user("c"), Compaction("two", first_kept=first))
     assert [entry.seq for entry in log.window().entries] == [0, 1, 2, 3, 4]
 
 
-def test_an_undone_compaction_hides_nothing_and_the_one_before_it_counts_again() -> None:
+def test_undone_compaction_restores_previous_one() -> None:
     log = TreeLog()
     _, kept = log.extend(user("a"), user("b"))
     older = log.append(Compaction("one", first_kept=kept))
@@ -92,7 +92,7 @@ def test_an_undone_compaction_hides_nothing_and_the_one_before_it_counts_again()
     assert window.state.compaction is None
 
 
-def test_a_branch_inherits_the_newest_settings_on_it() -> None:
+def test_branch_inherits_the_newest_settings_on_it() -> None:
     log = TreeLog()
     log.extend(ModelChange("a:1"), ThinkingChange("low"), ModelChange("a:2"), user("x"))
     state = log.window().state
@@ -103,14 +103,14 @@ def test_a_branch_inherits_the_newest_settings_on_it() -> None:
     assert log.window(elsewhere).state.thinking_change is None
 
 
-def test_a_message_changes_no_setting() -> None:
+def test_message_changes_no_setting() -> None:
     log = TreeLog()
     log.append(user("a"))
     state = log.window().state
     assert state_after(state, log.entries[0]) is state
 
 
-def test_a_compaction_that_cannot_be_read_keeps_nothing() -> None:
+def test_unreadable_compaction_keeps_nothing() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("compaction", b"{", v=1)

@@ -258,16 +258,16 @@ EXPECTED: tuple[Body, ...] = (
 
 
 @pytest.mark.parametrize(("entry", "expected"), [*zip(ENTRIES, EXPECTED, strict=True)])
-def test_an_entry_is_read_as_it_was_meant(entry: Entry, expected: Body) -> None:
+def test_golden_entry_decodes_as_expected(entry: Entry, expected: Body) -> None:
     assert body_of(entry) == expected
     assert type(body_of(entry)) is type(expected)
 
 
-def test_a_line_is_written_as_it_was() -> None:
+def test_golden_line_is_encoded_identically() -> None:
     assert [line_of(entry) for entry in ENTRIES] == LINES
 
 
-def test_the_header_is_read_as_it_was_meant() -> None:
+def test_golden_header_decodes_as_expected() -> None:
     for seq, entry in enumerate(ENTRIES):
         assert (entry.stream, entry.seq, entry.at) == ("golden", seq, 1_700_000_000_000 + seq)
     first, second, *_, last = ENTRIES
@@ -276,12 +276,12 @@ def test_the_header_is_read_as_it_was_meant() -> None:
     assert (last.lane, last.about) == ("side", first.id)
 
 
-def test_the_first_message_has_awkward_characters_as_they_are() -> None:
+def test_first_message_keeps_awkward_characters() -> None:
     assert "\u2028\u0085".encode() in LINES[0]
 
 
 @pytest.mark.parametrize("kind", [MESSAGE, *(k for k in BODIES if k not in FLOW_KINDS)])
-def test_every_kind_has_a_line_for_each_of_its_versions_and_each_of_its_fields(kind: str) -> None:
+def test_every_kind_version_and_field_has_golden_line(kind: str) -> None:
     known: Any = BODIES.get(kind, Message)
     version = getattr(known, "version", 1)
     lines = [entry for entry in ENTRIES if entry.kind == kind]

@@ -8,7 +8,7 @@ from perdure.session.ids import entry_id, entry_place, generated_stream_id, stre
 
 
 @pytest.mark.parametrize("text", ["a", "7", "A-b_c.d:e@f", "x" * 128, "01jc7q.session"])
-def test_a_client_may_choose_an_id(text: str) -> None:
+def test_client_may_choose_an_id(text: str) -> None:
     assert stream_id(text) == text
 
 
@@ -16,13 +16,13 @@ def test_a_client_may_choose_an_id(text: str) -> None:
     "text",
     ["", " ", "-a", ".a", "_a", "a b", "a/b", "a\n", "\na", "a\0", "ü", "x" * 129, "a\u2028"],
 )
-def test_an_id_that_could_not_be_a_word_of_the_chain_is_refused(text: str) -> None:
+def test_invalid_id_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be a session id"):
         stream_id(text)
 
 
 @given(st.integers(min_value=0, max_value=2**48 - 1), st.binary(min_size=10, max_size=20))
-def test_a_generated_id_is_a_stream_id(at: int, random: bytes) -> None:
+def test_generated_id_is_a_stream_id(at: int, random: bytes) -> None:
     made = generated_stream_id(at, random)
     assert len(made) == 26
     assert stream_id(made) == made
@@ -34,7 +34,7 @@ def test_a_generated_id_is_a_stream_id(at: int, random: bytes) -> None:
     st.binary(min_size=10, max_size=10),
     st.binary(min_size=10, max_size=10),
 )
-def test_generated_ids_sort_by_time_and_differ_by_their_random_bytes(
+def test_generated_ids_sort_by_time_and_are_unique(
     first: int, second: int, random: bytes, other: bytes
 ) -> None:
     ids = generated_stream_id(first, random), generated_stream_id(second, other)
@@ -43,7 +43,7 @@ def test_generated_ids_sort_by_time_and_differ_by_their_random_bytes(
     assert (ids[0] == ids[1]) == ((first, random) == (second, other))
 
 
-def test_a_generated_id_needs_enough_random_bytes() -> None:
+def test_generated_id_needs_enough_random_bytes() -> None:
     with pytest.raises(ValueError, match="10 random bytes"):
         generated_stream_id(0, b"123456789")
 
@@ -51,7 +51,7 @@ def test_a_generated_id_needs_enough_random_bytes() -> None:
 @given(
     st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,20}", fullmatch=True), st.integers(0, 2**63 - 1)
 )
-def test_the_place_of_an_entry_is_in_its_id(stream: str, seq: int) -> None:
+def test_place_of_an_entry_is_in_its_id(stream: str, seq: int) -> None:
     assert entry_place(entry_id(stream, seq)) == (stream, seq)
 
 
@@ -75,6 +75,6 @@ def test_the_place_of_an_entry_is_in_its_id(stream: str, seq: int) -> None:
         "s\n/7",
     ],
 )
-def test_what_is_not_stream_and_seq_is_no_entry_id(text: str) -> None:
+def test_malformed_entry_id_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not an entry id"):
         entry_place(text)

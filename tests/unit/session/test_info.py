@@ -38,7 +38,7 @@ def info_with(*new: NewEntry, header: StreamHeader = HEADER) -> SessionInfo:
     return info_after(info_of(header), entries)
 
 
-def test_a_new_session_is_what_its_header_says() -> None:
+def test_new_session_info_comes_from_header() -> None:
     header = StreamHeader(
         StreamId("s"),
         created_at=1000,
@@ -70,29 +70,29 @@ def test_messages_entries_and_turns_are_counted() -> None:
     assert (info.entries, info.messages, info.turns) == (5, 3, 1)
 
 
-def test_only_what_person_and_model_say_is_activity() -> None:
+def test_only_user_and_assistant_messages_are_activity() -> None:
     assert info_with(new_tree(system("x")), new_tree(tool_result("c", "x"))).updated_at == 1000
     assert info_with(new_side(SessionInfoChanged(title="x"))).updated_at == 1000
     assert info_with(new_tree(user("x")), new_side(SessionEnded())).updated_at == 2000
     assert info_with(new_tree(user("x")), new_tree(assistant("y"))).updated_at == 2001
 
 
-def test_an_old_message_does_not_turn_the_clock_back() -> None:
+def test_old_message_does_not_reset_updated_at() -> None:
     entries = [entry_of(new_tree(user("new")), 5000), entry_of(new_tree(user("old")), 3000)]
     assert info_after(info_of(HEADER), entries).updated_at == 5000
 
 
-def test_a_session_without_title_is_called_after_its_first_user_message() -> None:
+def test_untitled_session_is_named_by_first_user_message() -> None:
     info = info_with(new_tree(assistant("Hello")), new_tree(user("Fix\n it ")), new_tree(user("b")))
     assert (info.title, info.first_text, info.name) == (None, "Fix it", "Fix it")
     assert info_with().name == ""
 
 
-def test_a_first_message_without_text_leaves_the_name_to_the_next() -> None:
+def test_first_message_without_text_does_not_name_session() -> None:
     assert info_with(new_tree(user("  ")), new_tree(user("Hi"))).name == "Hi"
 
 
-def test_a_long_first_message_is_cut_and_a_long_title_is_not() -> None:
+def test_long_first_message_is_cut_and_a_long_title_is_not() -> None:
     long = "word " * 40
     info = info_with(new_tree(user(long)))
     assert info.name.endswith("word…")
@@ -102,7 +102,7 @@ def test_a_long_first_message_is_cut_and_a_long_title_is_not() -> None:
     assert info_with(new_tree(user("x" * TITLE_LENGTH))).name == "x" * TITLE_LENGTH
 
 
-def test_a_title_can_be_changed_and_cleared_and_the_folder_apart_from_it() -> None:
+def test_title_and_folder_change_independently() -> None:
     renamed = new_side(SessionInfoChanged(title="New"))
     moved = new_side(SessionInfoChanged(cwd="there"))
     header = StreamHeader(StreamId("s"), created_at=1, title="Old", cwd="here")
@@ -115,32 +115,32 @@ def test_a_title_can_be_changed_and_cleared_and_the_folder_apart_from_it() -> No
         assert info.title is None
 
 
-def test_a_session_ends_and_goes_on() -> None:
+def test_session_ends_and_is_reopened() -> None:
     ended, reopened = new_side(SessionEnded()), new_side(SessionReopened())
     assert info_with(ended).status == "ended"
     assert info_with(ended, reopened).status == "active"
 
 
-def test_a_session_is_exported_and_goes_on() -> None:
+def test_session_is_exported_and_continues() -> None:
     exported, reopened = new_side(SessionExported("a", "workflow")), new_side(SessionReopened())
     assert info_with(exported).status == "exported"
     assert info_with(exported, reopened).status == "active"
 
 
 @pytest.mark.parametrize("kind", ["message", "session_info", "compaction", "opaque", "future"])
-def test_an_entry_that_cannot_be_read_is_only_counted(kind: str) -> None:
+def test_unreadable_entry_is_only_counted(kind: str) -> None:
     for body, version in ((b"\xff{", 1), (b"{}", 99), (b"[" * 100_000, 1)):
         info = info_with(NewEntry(kind, body, version))
         assert (info.entries, info.messages) == (1, int(kind == "message"))
         assert (info.name, info.updated_at, info.status) == ("", 1000, "active")
 
 
-def test_a_user_message_that_cannot_be_read_is_activity_without_a_name() -> None:
+def test_unreadable_user_message_counts_as_activity() -> None:
     info = info_with(NewEntry("message", b'{"role":"user","parts":7}'))
     assert (info.messages, info.name, info.updated_at) == (1, "", 2000)
 
 
-def test_a_fork_inherits_names_and_messages_and_counts_its_own_entries_and_turns() -> None:
+def test_fork_inherits_names_but_counts_own_turns() -> None:
     origin = info_with(
         new_side(TurnStarted(1, "a")),
         new_tree(user("Hi")),
@@ -154,7 +154,7 @@ def test_a_fork_inherits_names_and_messages_and_counts_its_own_entries_and_turns
     assert (info_of(named, origin).title, info_of(named, origin).cwd) == ("F", "there")
 
 
-def test_a_session_is_importing_until_the_last_piece_of_its_file_is_there() -> None:
+def test_session_is_importing_until_last_part() -> None:
     first = ImportSource("pi", "f", "sha256-x", 0, 9, 1, 1, has_more=True)
     last = ImportSource("pi", "f", "sha256-y", 9, 9, 2, 1)
     assert info_with(new_side(last)).status == "active"
@@ -166,7 +166,7 @@ def test_a_session_is_importing_until_the_last_piece_of_its_file_is_there() -> N
     assert info_with(new_side(first), damaged).status == "importing"
 
 
-def test_a_list_shows_what_is_called_so_in_any_letter_case_in_its_folder() -> None:
+def test_list_filters_name_case_insensitively_within_folder() -> None:
     named = info_of(StreamHeader(StreamId("Abc"), created_at=1, title="Größe", cwd="/here"))
     assert is_found(named, None, None)
     assert is_found(named, "/here", "")
@@ -176,6 +176,6 @@ def test_a_list_shows_what_is_called_so_in_any_letter_case_in_its_folder() -> No
     assert not is_found(named, "/here", "small")
 
 
-def test_an_erased_session_is_in_no_list() -> None:
+def test_erased_session_is_not_listed() -> None:
     erased = new_side(ContentErased("e1", "me", ((0, 0),), is_whole=True))
     assert not is_found(info_with(erased), None, None)

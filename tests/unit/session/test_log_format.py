@@ -56,20 +56,20 @@ def events_listed(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_described_with_all_of_its_fields_and_no_other(kind: str) -> None:
+def test_kind_is_documented_with_exactly_its_fields(kind: str) -> None:
     known: type[msgspec.Struct] | None = Message if kind == MESSAGE else BODIES.get(kind)
     fields = () if known is None else msgspec.structs.fields(known)
     assert fields_listed(kind) == {field.name: field.required for field in fields}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_described_in_its_lane(kind: str) -> None:
+def test_kind_is_described_in_its_lane(kind: str) -> None:
     lanes = {"tree": "Tree. ", "side": "Side"}
     expected = "Tree" if kind in (MESSAGE, OPAQUE) else lanes[BODIES[kind].lane]
     assert section(f"`{kind}`").startswith(expected)
 
 
-def test_no_other_kind_is_described() -> None:
+def test_unknown_kinds_are_not_documented() -> None:
     described = re.findall(r"^### `(\w+)`$", TEXT, re.MULTILINE)
     assert sorted(described) == sorted(KINDS)
 
@@ -106,14 +106,14 @@ def test_every_choice_of_a_field_is_listed(kind: str, choices: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_described_with_the_events_it_gives(kind: str) -> None:
+def test_kind_is_documented_with_its_events(kind: str) -> None:
     told = [event for e in ENTRIES if e.kind == kind for event in events_of(e)]
     listed = events_listed(kind)
     assert {name for name in names_in(listed) if ":" in name} == {event.type for event in told}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_described_with_what_its_events_hold(kind: str) -> None:
+def test_kind_is_documented_with_event_payloads(kind: str) -> None:
     listed = events_listed(kind)
     known = names_in(listed)
     if "ll fields" in listed or "its\nfields" in listed:
@@ -149,7 +149,7 @@ def test_every_part_is_listed_with_its_fields() -> None:
         ("Nodes", graph.FlowNode),
     ],
 )
-def test_the_other_values_are_described_field_by_field_in_their_order(
+def test_other_values_are_documented_in_field_order(
     title: str, known: type[msgspec.Struct]
 ) -> None:
     fields = [field.name for field in msgspec.structs.fields(known)]
@@ -160,7 +160,7 @@ def test_the_other_values_are_described_field_by_field_in_their_order(
         assert [name for name in listed if name in fields] == fields
 
 
-def test_the_fields_of_a_line_are_in_the_order_that_is_described() -> None:
+def test_line_fields_are_in_documented_order() -> None:
     place = Entry(StreamId("s"), 0, "tree", None, None, 0, "custom", 1, b"{}").id
     entry = Entry(StreamId("s"), 1, "tree", place, None, 0, "custom", 1, b"{}")
     side = Entry(StreamId("s"), 1, "side", None, place, 0, "opaque", 1, b"")
@@ -172,7 +172,7 @@ def test_the_fields_of_a_line_are_in_the_order_that_is_described() -> None:
         assert -1 not in places
 
 
-def test_the_chain_is_computed_as_described() -> None:
+def test_chain_is_computed_as_described() -> None:
     def hashed(person: bytes, content: bytes) -> bytes:
         return hashlib.blake2b(content, digest_size=32, person=person).digest()
 
@@ -197,11 +197,11 @@ def test_the_chain_is_computed_as_described() -> None:
         assert word in section("The chain")
 
 
-def test_a_blob_is_named_as_described() -> None:
+def test_blob_is_named_as_described() -> None:
     assert blob_hash(b"x") == "sha256-" + hashlib.sha256(b"x").hexdigest()
 
 
-def test_the_glossary_has_each_term_once_in_alphabetical_order() -> None:
+def test_glossary_has_each_term_once_in_alphabetical_order() -> None:
     glossary = (TESTS.parent / "docs" / "glossary.md").read_text()
     terms = re.findall(r"^- \*\*(.+)\*\* — .+$", glossary, re.MULTILINE)
     assert terms == sorted(set(terms))

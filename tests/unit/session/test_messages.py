@@ -29,7 +29,7 @@ from perdure.session.messages import (
 PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10)
 
 
-def test_messages_are_written_as_briefly_as_they_are_said() -> None:
+def test_message_helpers_build_expected_messages() -> None:
     assert user("Hello") == Message("user", (TextPart("Hello"),))
     assert user("See", PICTURE, "this") == Message(
         "user", (TextPart("See"), PICTURE, TextPart("this"))
@@ -46,20 +46,20 @@ def test_messages_are_written_as_briefly_as_they_are_said() -> None:
     assert tool_call("c1", "look").args == {}
 
 
-def test_an_answer_ends_with_calls_or_for_good_unless_it_says_otherwise() -> None:
+def test_assistant_stop_reason_defaults_by_calls() -> None:
     assert assistant("Hi").stop_reason == "stop"
     assert assistant(tool_call("c", "t")).stop_reason == "tool_calls"
     assert assistant("Hi", stop_reason="length").stop_reason == "length"
 
 
-def test_the_text_is_what_was_said_and_not_what_was_thought() -> None:
+def test_text_excludes_reasoning() -> None:
     said = assistant("One", thinking("Hm"), "", "Two", tool_call("c", "t"))
     assert said.text == "One\n\nTwo"
     assert tool_result("c", "seen").text == "seen"
     assert Message("user", ()).text == ""
 
 
-def test_the_calls_are_in_order() -> None:
+def test_calls_are_in_order() -> None:
     first, second = tool_call("a", "t"), tool_call("b", "t")
     assert assistant(first, "…", second).tool_calls == (first, second)
 
@@ -73,14 +73,14 @@ def test_usage_adds_up_and_an_unknown_price_stays_unknown() -> None:
     assert (one + one).cost_microcents is None
 
 
-def test_a_part_of_the_future_is_kept_among_those_of_today() -> None:
+def test_unknown_part_is_kept_in_order() -> None:
     body = b'{"role":"user","parts":[{"type":"smell","x":1e400},{"type":"text","text":"a"}],"n":1}'
     assert decode_message(body) == Message(
         "user", (UnknownPart(msgspec.Raw(b'{"type":"smell","x":1e400}')), TextPart("a"))
     )
 
 
-def test_a_known_part_without_its_fields_is_unknown() -> None:
+def test_known_part_without_its_fields_is_unknown() -> None:
     message = decode_message(b'{"role":"user","parts":[{"type":"text"}]}')
     assert message.parts == (UnknownPart(msgspec.Raw(b'{"type":"text"}')),)
 
@@ -100,17 +100,17 @@ def test_a_known_part_without_its_fields_is_unknown() -> None:
         b'{"role":"user","parts":[{"type":"text","text":"\xff"}]}',
     ],
 )
-def test_what_is_no_message_is_refused(body: bytes) -> None:
+def test_non_message_is_rejected(body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the reader's own message, whatever it says
         decode_message(body)
 
 
-def test_a_newer_version_is_refused_with_its_number() -> None:
+def test_newer_version_is_refused_with_its_number() -> None:
     with pytest.raises(UnsupportedVersion, match="version 2"):
         decode_message(b'{"role":"user","parts":[]}', 2)
 
 
-def test_parts_are_looked_for_wherever_bodies_have_them() -> None:
+def test_parts_are_found_in_all_bodies() -> None:
     part = b'{"type":"smell"}'
     message = b'{"role":"user","parts":[' + part + b"]}"
     for body in (message, b'{"partial":' + message + b"}", b'{"retained":[' + message + b"]}"):
@@ -135,15 +135,13 @@ NOT_TEXT: Any = 5
         (lambda: system(NOT_TEXT), "a message is made of text, not of int"),
     ],
 )
-def test_a_part_that_nobody_could_read_again_is_not_made(
-    make: Callable[[], object], told: str
-) -> None:
+def test_part_that_cannot_be_decoded_is_rejected(make: Callable[[], object], told: str) -> None:
     with pytest.raises(TypeError, match=told):
         make()
 
 
 @pytest.mark.parametrize("content", [5, None, {"a": 1}, ["a"], b"a"])
-def test_a_message_is_made_of_text_and_parts_and_nothing_else(content: Any) -> None:
+def test_message_accepts_only_text_and_parts(content: Any) -> None:
     with pytest.raises(TypeError, match="a message is made of text"):
         user(content)
     with pytest.raises(TypeError, match="a message is made of text"):

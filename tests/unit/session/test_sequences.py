@@ -25,14 +25,14 @@ def test_joined_parts_are_read_as_one_tuple(
 
 
 @given(PARTS, PARTS, st.integers(0, 12))
-def test_joined_parts_agree_where_their_items_are_the_same(
+def test_joined_sequences_agree_if_items_are_equal(
     parts: list[tuple[int, ...]], others: list[tuple[int, ...]], count: int
 ) -> None:
     mine, its = Joined(parts), Joined([*parts[:2], *others])
     assert mine.agrees(its, count) == (tuple(mine)[:count] == tuple(its)[:count])
 
 
-def test_an_item_that_is_not_there_is_an_index_error() -> None:
+def test_missing_item_raises_index_error() -> None:
     joined = Joined([(1, 2), (3,)])
     for place in (3, -4):
         try:

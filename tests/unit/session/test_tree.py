@@ -18,7 +18,7 @@ def grown() -> TreeLog:
     return log
 
 
-def test_a_tree_is_nested_by_parents_and_carries_its_labels() -> None:
+def test_tree_is_nested_by_parent_with_labels() -> None:
     first, second = nodes_of(index_of(grown().entries), {EntryId("s/3"): "here"})
     assert (first.entry.seq, second.entry.seq) == (0, 5)
     assert [(node.entry.seq, node.label) for node in first.children] == [
@@ -29,7 +29,7 @@ def test_a_tree_is_nested_by_parents_and_carries_its_labels() -> None:
     assert [node.entry.seq for node in first.children[0].children] == [2]
 
 
-def test_a_branch_is_the_way_from_the_root_to_the_leaf() -> None:
+def test_branch_is_the_way_from_the_root_to_the_leaf() -> None:
     by_id = index_of(grown().entries).by_id
     assert [entry.seq for entry in branch_to(EntryId("s/2"), by_id)] == [0, 1, 2]
     assert [entry.seq for entry in branch_to(EntryId("s/5"), by_id)] == [5]
@@ -37,7 +37,7 @@ def test_a_branch_is_the_way_from_the_root_to_the_leaf() -> None:
     assert branch_to(EntryId("s/9"), by_id) == []
 
 
-def test_an_orphan_is_a_root_and_its_branch_begins_with_it() -> None:
+def test_orphan_is_a_root_and_its_branch_begins_with_it() -> None:
     log = TreeLog()
     log.append(user("a"), parent="lost/7")
     log.append(user("b"))
@@ -46,11 +46,11 @@ def test_an_orphan_is_a_root_and_its_branch_begins_with_it() -> None:
     assert [entry.seq for entry in branch_to(EntryId("s/1"), index.by_id)] == [0, 1]
 
 
-def test_an_empty_log_has_an_empty_tree() -> None:
+def test_empty_log_has_an_empty_tree() -> None:
     assert nodes_of(index_of([]), {}) == ()
 
 
-def test_a_turn_is_what_was_asked_in_a_row_and_everything_that_answered_it() -> None:
+def test_turn_has_consecutive_questions_and_their_answers() -> None:
     log = TreeLog()
     log.extend(user("a"), ModelChange("p:m"), user("b"), assistant(tool_call("c1", "read")))
     log.extend(tool_result("c1", "x"), assistant("A"), BranchSummary("Tried"), user("c"))
@@ -61,7 +61,7 @@ def test_a_turn_is_what_was_asked_in_a_row_and_everything_that_answered_it() -> 
     assert turns_of([]) == ()
 
 
-def test_an_entry_that_cannot_be_read_is_in_no_turn() -> None:
+def test_unreadable_entry_is_in_no_turn() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("message", b"{}", v=99)
@@ -83,7 +83,7 @@ def test_an_entry_that_cannot_be_read_is_in_no_turn() -> None:
         ([assistant("A"), assistant("")], True),
     ],
 )
-def test_a_turn_is_completed_by_text_after_its_last_tool_result(
+def test_turn_is_completed_by_text_after_its_last_tool_result(
     answers: list[Message], is_completed: bool
 ) -> None:
     log = TreeLog()

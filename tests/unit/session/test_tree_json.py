@@ -11,7 +11,7 @@ from perdure.session.tree import index_of, nodes_of, tree_json
 from tests.fakes.tree_log import TreeLog
 
 
-def test_the_tree_is_nested_with_roles_and_labels_where_there_are_some() -> None:
+def test_tree_json_nests_with_roles_and_labels() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append(Compaction("b"))
@@ -41,11 +41,11 @@ def test_the_tree_is_nested_with_roles_and_labels_where_there_are_some() -> None
     }
 
 
-def test_an_empty_tree_is_an_empty_list() -> None:
+def test_empty_tree_is_an_empty_list() -> None:
     assert json.loads(tree_json((), None)) == {"leaf": None, "roots": []}
 
 
-def test_a_branch_of_ten_thousand_entries_is_written() -> None:
+def test_branch_of_ten_thousand_entries_is_written() -> None:
     log = TreeLog()
     for _ in range(10_000):
         log.append(user("x"))

@@ -24,7 +24,7 @@ def counted(body: Body) -> Body:
 STEPS_OF_A_KIND = {("note", 1): renamed, ("note", 2): counted}
 
 
-def test_a_body_goes_through_every_step_up_to_now() -> None:
+def test_body_is_upgraded_through_every_step() -> None:
     assert upgrade_body("note", 1, 3, {"text": "abc"}, STEPS_OF_A_KIND) == {
         "words": "abc",
         "count": 3,
@@ -36,32 +36,32 @@ def test_a_body_goes_through_every_step_up_to_now() -> None:
     assert upgrade_body("note", 3, 3, {"x": 1}, STEPS_OF_A_KIND) == {"x": 1}
 
 
-def test_what_was_given_is_not_changed() -> None:
+def test_upgrade_does_not_change_argument() -> None:
     old: Body = {"text": "abc"}
     upgrade_body("note", 1, 3, old, STEPS_OF_A_KIND)
     assert old == {"text": "abc"}
 
 
-def test_a_newer_version_is_refused() -> None:
+def test_newer_version_is_refused() -> None:
     with pytest.raises(UnsupportedVersion) as caught:
         upgrade_body("note", 4, 3, {}, STEPS_OF_A_KIND)
     assert (caught.value.kind, caught.value.version, caught.value.supported) == ("note", 4, 3)
 
 
 @pytest.mark.parametrize(("kind", "version"), [("note", 0), ("note", -5), ("other", 1)])
-def test_a_version_that_no_step_leads_from_is_refused(kind: str, version: int) -> None:
+def test_version_without_step_is_rejected(kind: str, version: int) -> None:
     with pytest.raises(UnsupportedVersion):
         upgrade_body(kind, version, 3, {}, STEPS_OF_A_KIND)
 
 
-def test_there_is_a_step_from_every_old_version_of_every_kind() -> None:
+def test_every_old_version_has_a_step() -> None:
     current = {kind: known.version for kind, known in BODIES.items()}
     current[messages.MESSAGE] = messages.MESSAGE_VERSION
     wanted = {(kind, old) for kind, now in current.items() for old in range(1, now)}
     assert set(STEPS) == wanted
 
 
-def test_an_old_message_is_read_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_message_decodes_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
     def parts_from_text(body: dict[str, Any]) -> dict[str, Any]:
         rest = {k: v for k, v in body.items() if k != "text"}
         return {**rest, "parts": [{"type": "text", "text": body["text"]}, {"type": "new"}]}

@@ -41,7 +41,7 @@ def exchange(name: str) -> list[Message]:
     return [user("go"), asked, tool_result(name, "seen"), assistant("done")]
 
 
-def test_what_was_settled_stays_as_it_is() -> None:
+def test_settled_messages_do_not_change() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     for n in range(5):
@@ -53,7 +53,7 @@ def test_what_was_settled_stays_as_it_is() -> None:
     assert all(one is other for one, other in zip(kept, settled, strict=True))
 
 
-def test_a_result_that_comes_after_its_round_was_settled_still_gets_there() -> None:
+def test_late_result_reaches_settled_round() -> None:
     log = TreeLog()
     asked = assistant(tool_call("late", "look"))
     conversation = extended(log, conversation_of(log.window()), user("go"), asked)
@@ -65,7 +65,7 @@ def test_a_result_that_comes_after_its_round_was_settled_still_gets_there() -> N
     assert "late" not in conversation.settled.calls.owed
 
 
-def test_a_second_result_of_a_settled_call_is_left_out() -> None:
+def test_second_result_of_settled_call_is_dropped() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     for n in range(4):
@@ -75,7 +75,7 @@ def test_a_second_result_of_a_settled_call_is_left_out() -> None:
     assert "again" not in " ".join(said)
 
 
-def test_ids_are_told_apart_across_what_is_settled() -> None:
+def test_repeated_ids_are_renamed_across_settled_messages() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     for _ in range(6):
@@ -84,7 +84,7 @@ def test_ids_are_told_apart_across_what_is_settled() -> None:
     assert ids == ["call_0", *(f"call_0_{n}" for n in range(2, 7))]
 
 
-def test_of_turns_that_are_over_only_texts_are_kept_where_that_is_asked() -> None:
+def test_text_only_drops_tools_of_completed_turns() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window(), "text_only")
     for n in range(6):
@@ -94,7 +94,7 @@ def test_of_turns_that_are_over_only_texts_are_kept_where_that_is_asked() -> Non
     assert not any(message.tool_calls for message in prompt_of(conversation).messages)
 
 
-def test_after_a_compaction_that_was_taken_back_reported_usage_counts_no_more() -> None:
+def test_usage_after_undone_compaction_does_not_count() -> None:
     log = TreeLog()
     first = log.append(user("one"))
     compaction = log.append(Compaction("So far.", first_kept=first))
@@ -110,7 +110,7 @@ def pinned_at(log: TreeLog, *pins: EntryId) -> Conversation:
     return conversation_of(window)
 
 
-def test_a_result_of_a_pinned_call_is_told_anew() -> None:
+def test_result_of_pinned_call_needs_new_conversation() -> None:
     log = TreeLog()
     _, call = log.extend(user("look at this"), assistant(tool_call("c", "look")))
     conversation = pinned_at(log, call)
@@ -119,7 +119,7 @@ def test_a_result_of_a_pinned_call_is_told_anew() -> None:
     assert conversation.extend(log.entries[2:]) is None
 
 
-def test_a_result_of_another_call_is_taken_in_though_something_is_pinned() -> None:
+def test_result_of_unpinned_call_extends_conversation() -> None:
     for pin in range(5):
         log = TreeLog()
         log.extend(*exchange("c0"), assistant(tool_call("c1", "look")))
@@ -139,7 +139,7 @@ def test_a_result_of_another_call_is_taken_in_though_something_is_pinned() -> No
             assert (said.messages, said.tokens) == (told.messages, told.tokens)
 
 
-def test_an_id_that_another_call_has_taken_over_is_not_pinned_any_more() -> None:
+def test_reused_id_is_not_pinned() -> None:
     log = TreeLog()
     log.extend(*exchange("c"))
     conversation = pinned_at(log, log.entries[1].id)
@@ -151,7 +151,7 @@ def test_an_id_that_another_call_has_taken_over_is_not_pinned_any_more() -> None
 
 
 @pytest.mark.parametrize("is_in_context", [True, False])
-def test_messages_of_extensions_are_taken_in_as_in_a_window(*, is_in_context: bool) -> None:
+def test_extension_messages_extend_conversation(*, is_in_context: bool) -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     note = CustomMessage("x", (TextPart("noted"),), in_context=is_in_context)

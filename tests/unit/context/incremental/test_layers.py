@@ -9,7 +9,7 @@ from perdure.context.incremental.layers import Layers
 
 
 @given(st.lists(st.lists(st.integers(), max_size=9)), st.integers(-1, 400))
-def test_what_is_put_after_each_other_is_one_sequence(added: list[list[int]], place: int) -> None:
+def test_appended_items_form_one_sequence(added: list[list[int]], place: int) -> None:
     layers = Layers[int]()
     whole: tuple[int, ...] = ()
     for more in added:
@@ -20,7 +20,7 @@ def test_what_is_put_after_each_other_is_one_sequence(added: list[list[int]], pl
     assert layers.after(place) == whole[place + 1 :]
 
 
-def test_a_long_sequence_is_held_by_few_layers_and_the_longest_stays() -> None:
+def test_long_sequence_has_few_layers() -> None:
     layers = Layers[int]().and_then(tuple(range(10_000)))
     (longest,) = layers.layers
     for n in range(1_000):
@@ -30,7 +30,7 @@ def test_a_long_sequence_is_held_by_few_layers_and_the_longest_stays() -> None:
     assert len(layers) == 11_000
 
 
-def test_a_sequence_is_a_value() -> None:
+def test_sequence_is_a_value() -> None:
     before = Layers[int]().and_then((1, 2, 3))
     assert before.and_then((4,)).whole() == (1, 2, 3, 4)
     assert before.and_then((5,)).whole() == (1, 2, 3, 5)

@@ -22,7 +22,7 @@ from tests.fakes.tree_log import TreeLog, window_on
 PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10)
 
 
-def test_what_fits_is_sent_whole_and_the_newest_usage_counts() -> None:
+def test_fitting_conversation_is_sent_whole() -> None:
     said = (user("x" * 400), assistant("y", usage=Usage(500, 20)), user("z" * 40))
     prompt = prompt_of(conversation_of(window_on(*said)), budget_tokens=600)
     assert prompt.messages == said
@@ -32,7 +32,7 @@ def test_what_fits_is_sent_whole_and_the_newest_usage_counts() -> None:
 
 
 @pytest.mark.parametrize("budget", range(20, 400, 20))
-def test_what_does_not_fit_is_trimmed_as_a_context_is(budget: int) -> None:
+def test_oversized_conversation_is_trimmed_like_context(budget: int) -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(Compaction("So far.", first_kept=kept))
@@ -46,16 +46,14 @@ def test_what_does_not_fit_is_trimmed_as_a_context_is(budget: int) -> None:
 
 
 @pytest.mark.parametrize(("most", "left"), [(1, 2), (3, 2), (4, 4), (5, 4), (11, 10), (12, 12)])
-def test_no_more_messages_are_sent_than_wanted_but_exchanges_stay_whole(
-    most: int, left: int
-) -> None:
+def test_max_messages_limits_whole_exchanges(most: int, left: int) -> None:
     said = [m for n in range(6) for m in (user(f"ask {n}"), assistant(f"answer {n}"))]
     prompt = prompt_of(conversation_of(window_on(*said)), max_messages=most)
     assert prompt.messages == tuple(said[-left:])
     assert prompt.dropped == 12 - left
 
 
-def test_a_summary_and_what_is_pinned_are_not_counted() -> None:
+def test_summary_and_pins_do_not_count_as_messages() -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(Compaction("So far.", first_kept=kept))
@@ -69,7 +67,7 @@ def test_a_summary_and_what_is_pinned_are_not_counted() -> None:
     assert texts[1] == "answer 2"
 
 
-def test_the_ids_of_all_calls_and_the_handles_of_all_media_are_known() -> None:
+def test_prompt_has_all_call_ids_and_handles() -> None:
     said: list[Message] = []
     for n in range(12):
         said += [user("look", PICTURE), assistant(tool_call(f"c{n}", "t"))]
@@ -81,6 +79,6 @@ def test_the_ids_of_all_calls_and_the_handles_of_all_media_are_known() -> None:
         assert prompt.handles == {PICTURE.handle}
 
 
-def test_without_a_word_there_is_nothing_to_send() -> None:
+def test_empty_conversation_sends_nothing() -> None:
     prompt = prompt_of(conversation_of(window_on()), budget_tokens=1)
     assert (prompt.messages, prompt.tokens, prompt.is_counted) == ((), 0, False)

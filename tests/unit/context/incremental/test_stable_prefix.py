@@ -36,7 +36,7 @@ def told(made: Settled) -> dict[str, object]:
 _OF_IDS = ("answered", "sent")
 
 
-def test_pieces_make_the_same_as_all_at_once() -> None:
+def test_piecewise_settling_equals_single_step() -> None:
     said = numbered(
         user("one"),
         user("two"),
@@ -62,7 +62,7 @@ def test_estimates_are_rounded_up_one_by_one() -> None:
     assert scaled_sum(sizes, 4.0) == 6
 
 
-def test_usage_of_an_answer_that_was_cut_does_not_count() -> None:
+def test_usage_of_interrupted_answer_does_not_count() -> None:
     cut = assistant("so", usage=Usage(9, 9), stop_reason="error")
     assert newest_reported(numbered(assistant("x", usage=Usage(1, 1)), cut)) == (0, 2)
     assert newest_reported(numbered(cut)) == (-1, 0)

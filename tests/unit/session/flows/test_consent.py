@@ -24,14 +24,14 @@ def state_of(*bodies: SideBody, foreign: tuple[int, ...] = (), mode: ConsentMode
     return flow_state(log, lambda entry: entry.seq not in foreign)
 
 
-def test_own_flow_has_the_consent_that_is_recorded() -> None:
+def test_own_flow_has_recorded_consent() -> None:
     state = state_of(ConsentChanged("me", "partial-access"), mode="no-access")
     assert state.consent == state.run.consent_state
     assert state.consent.mode == "partial-access"
     assert not state.is_foreign
 
 
-def test_received_flow_is_in_no_access_until_its_user_consents() -> None:
+def test_received_flow_has_no_access_until_user_consents() -> None:
     granted = ConsentChanged("them", "partial-access", "bash", "rm -rf /")
     state = state_of(granted, mode="full-access", foreign=(0, 1))
     assert state.run.consent_state.bash.allowed_commands
@@ -44,7 +44,7 @@ def test_received_flow_is_in_no_access_until_its_user_consents() -> None:
     assert state.run.consent_state.bash.allowed_commands  # kept, and exported as recorded
 
 
-def test_entry_added_by_somebody_else_takes_the_consent_out_of_force() -> None:
+def test_foreign_entry_suspends_consent() -> None:
     state = state_of(ConsentChanged("them", "full-access"), mode="partial-access", foreign=(1,))
     assert (state.consent.mode, state.is_place_in_force) == ("no-access", False)
     bound = WorkspaceBound("/mine", "/mine/r")
@@ -52,7 +52,7 @@ def test_entry_added_by_somebody_else_takes_the_consent_out_of_force() -> None:
     assert state.is_place_in_force
 
 
-def test_withheld_state_keeps_what_is_recorded() -> None:
+def test_withheld_state_keeps_recorded_consent() -> None:
     state = state_of(mode="full-access")
     assert withheld(state).run == state.run
     assert (

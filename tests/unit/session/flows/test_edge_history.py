@@ -14,12 +14,12 @@ def after(before: Along, *items: str, key: str = "a=>b") -> Along:
     return passing.after()
 
 
-def test_an_item_is_held_once_and_in_the_order_it_came() -> None:
+def test_repeated_item_is_stored_once_in_order() -> None:
     assert after({}, "x", "y", "x") == {"a=>b": ("x", "y")}
     assert after(after({}, "x"), "x", "z") == {"a=>b": ("x", "z")}
 
 
-def test_nothing_added_leaves_what_was_there() -> None:
+def test_empty_addition_changes_nothing() -> None:
     before = after({}, "x")
     assert after(before) is before
 
@@ -29,7 +29,7 @@ def test_edges_keep_their_order_and_each_its_own() -> None:
     assert [*both.items()] == [("a=>b", ("x", "z")), ("b=>c", ("y",))]
 
 
-def test_states_that_grow_out_of_one_hold_only_their_own() -> None:
+def test_states_with_common_origin_are_independent() -> None:
     one = after({}, "x", "y")
     left, right = after(one, "l"), after(one, "r", "l")
     assert (one, left, right) == (
@@ -41,18 +41,18 @@ def test_states_that_grow_out_of_one_hold_only_their_own() -> None:
     assert held == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_a_growth_that_was_given_up_is_held_by_nobody() -> None:
+def test_abandoned_addition_is_in_no_state() -> None:
     one = after({}, "x")
     EdgeHistory(one).add("a=>b", "lost")
     assert "lost" not in one["a=>b"]
     assert after(one, "y", "lost") == {"a=>b": ("x", "y", "lost")}
 
 
-def test_what_was_received_is_kept_as_it_is_though_it_repeats_itself() -> None:
+def test_received_tuple_with_repetitions_is_unchanged() -> None:
     received: Along = {"a=>b": ("x", "x")}
     assert after(after(received, "x", "y"), "z") == {"a=>b": ("x", "x", "y", "z")}
 
 
-def test_it_is_written_as_the_tuple_it_is() -> None:
+def test_passed_items_encode_as_tuple() -> None:
     assert msgspec.json.encode(after({}, "x", "y")) == b'{"a=>b":["x","y"]}'
     assert 1 not in Passed(("x",))

@@ -50,26 +50,26 @@ def told(*bodies: object) -> list[tuple[str, str]]:
     return [(item.type, item.text) for item in feed_of("owner", log_of(*bodies))]
 
 
-def test_a_node_that_begins_is_told_and_what_perdure_tells_the_role_is_not() -> None:
+def test_feed_shows_node_start_but_not_entry_message() -> None:
     assert told(CLAIM, STARTED, user("Node `plan` started ...")) == [
         ("activation", "Node plan started")
     ]
 
 
-def test_what_a_person_replied_is_told() -> None:
+def test_feed_shows_reply_of_person() -> None:
     assert told(CLAIM, REPLY, STARTED, user("Go on."))[1:] == [
         ("activation", "Node plan resumed"),
         ("user", "Go on."),
     ]
 
 
-def test_what_a_person_says_in_the_middle_of_a_turn_is_told() -> None:
+def test_feed_shows_message_sent_during_turn() -> None:
     assert told(CLAIM, STARTED, user("entry"), user("And be quick."))[1:] == [
         ("user", "And be quick.")
     ]
 
 
-def test_answers_that_follow_each_other_are_one_item_and_so_are_thoughts() -> None:
+def test_consecutive_answers_or_thoughts_are_one_item() -> None:
     thought = assistant(ThinkingPart("hm"), ThinkingPart("so"), "First.")
     feed = feed_of("owner", log_of(thought, assistant("Then.")))
     assert [(item.type, item.text) for item in feed] == [
@@ -79,7 +79,7 @@ def test_answers_that_follow_each_other_are_one_item_and_so_are_thoughts() -> No
     assert [item.id for item in feed] == ["owner_1", "owner_2"]
 
 
-def test_a_tool_call_is_pending_until_its_outcome_is_there() -> None:
+def test_tool_call_is_pending_until_its_outcome() -> None:
     calls = (assistant("Look.", tool_call("c1", "read_file")), tool("c1"), tool("c2"))
     assert [type for type, _ in told(*calls)] == ["assistant", "tool", "tool"]
     done = told(*calls, tool_done("c2", succeeded=False), tool_done("c1"))
@@ -89,11 +89,11 @@ def test_a_tool_call_is_pending_until_its_outcome_is_there() -> None:
     ]
 
 
-def test_a_call_that_never_ran_is_told_with_its_outcome() -> None:
+def test_call_that_never_ran_is_shown_with_outcome() -> None:
     assert told(tool_done("c1", succeeded=False)) == [("tool-error", "read_file\nno such file")]
 
 
-def test_a_compaction_is_pending_then_done_and_told_only_where_it_was_seen_to_begin() -> None:
+def test_compaction_is_shown_only_if_its_start_was_seen() -> None:
     begun = ledger.ModelCalled(1, "p:m", purpose="summary")
     assert [type for type, _ in told(begun)] == ["tool"]
     assert [type for type, _ in told(begun, Compaction("all of it"))] == ["tool-success"]
@@ -102,14 +102,14 @@ def test_a_compaction_is_pending_then_done_and_told_only_where_it_was_seen_to_be
     assert told(begun, failed) == [("tool-error", "Compacting the conversation\nthe model is gone")]
 
 
-def test_an_answer_that_was_cut_off_is_kept_and_taken_up() -> None:
+def test_interrupted_answer_is_shown_and_continued() -> None:
     assert told(ledger.Interrupted(assistant("Half an"))) == [
         ("assistant", "Half an"),
         ("resume", "The answer was cut off and is taken up"),
     ]
 
 
-def test_the_feed_has_what_became_of_the_work() -> None:
+def test_feed_shows_handoffs_and_other_outcomes() -> None:
     target = (kinds.HandoffTarget("build", "plan.md"),)
     feed = told(
         CLAIM,
@@ -135,19 +135,19 @@ def test_the_feed_has_what_became_of_the_work() -> None:
     ]
 
 
-def test_what_other_roles_do_is_not_in_it() -> None:
+def test_feed_omits_other_roles() -> None:
     other = kinds.NodeClaimed("build", "developer", OWNER, "handoff")
     target = (kinds.HandoffTarget("review", "code.md"),)
     assert told(other, kinds.HandoffMade("build", target)) == []
 
 
-def test_an_imported_feed_comes_first_and_numbers_go_on_after_it() -> None:
+def test_imported_items_come_first_and_numbering_continues() -> None:
     item: dict[str, object] = {"id": "owner_7", "type": "assistant", "label": "owner", "text": "Hi"}
     feed = feed_of("owner", log_of(notes.RoleImported({}, (item,)), assistant("Again.")))
     assert [(each.id, each.text) for each in feed] == [("owner_7", "Hi"), ("owner_8", "Again.")]
 
 
-def test_what_was_committed_together_is_in_the_order_in_which_it_happened() -> None:
+def test_entries_of_one_commit_are_in_causal_order() -> None:
     ended = kinds.HandoffMade("plan", (kinds.HandoffTarget("build", "plan.md"),))
     again = kinds.NodeClaimed("plan", "owner", OWNER, "handoff")
     turn = [STARTED, user("x"), assistant("y"), ledger.TurnFinished("stop")]
@@ -185,7 +185,7 @@ STEPS: tuple[object, ...] = (
 @pytest.mark.full_only
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=30), st.data())
-def test_any_pages_of_a_log_give_the_same_feed(bodies: list[object], data: st.DataObject) -> None:
+def test_any_paging_of_log_gives_same_feed(bodies: list[object], data: st.DataObject) -> None:
     log = log_of(*bodies)
     cuts = data.draw(st.lists(st.integers(0, len(log)), max_size=6).map(sorted))
     point, seen = FeedPoint("owner"), dict[str, FeedItem]()
@@ -197,5 +197,5 @@ def test_any_pages_of_a_log_give_the_same_feed(bodies: list[object], data: st.Da
     assert [item.id for item in seen.values()] == [f"owner_{n + 1}" for n in range(len(seen))]
 
 
-def test_a_message_of_the_system_is_no_part_of_it() -> None:
+def test_system_message_is_not_in_feed() -> None:
     assert told(Message("system", ())) == []

@@ -25,7 +25,7 @@ def closed() -> FlowLog:
     return log.add(kinds.ForwardPassClosed("end"))
 
 
-def test_an_entry_that_is_not_of_a_flow_changes_nothing_but_the_head() -> None:
+def test_foreign_entry_changes_only_the_head() -> None:
     log = FlowLog(LINE)
     before = log.run
     log.add(kinds.HandoffAwaited("a"))
@@ -42,7 +42,7 @@ def test_an_entry_that_is_not_of_a_flow_changes_nothing_but_the_head() -> None:
     assert (other.run, other.state.head) == (before, 1)
 
 
-def test_who_asks_a_person_waits_and_goes_on_with_the_answer() -> None:
+def test_node_waits_for_person_and_resumes_with_answer() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(kinds.NodeParked("owner-intake", "owner", "prompt-human", "which one?"))
     assert log.run.running_nodes == ()
@@ -56,7 +56,7 @@ def test_who_asks_a_person_waits_and_goes_on_with_the_answer() -> None:
     assert not log.run.pending_human_inputs
 
 
-def test_a_stop_is_asked_for_until_the_node_is_parked_or_has_handed_over() -> None:
+def test_stop_is_pending_until_node_parks_or_hands_over() -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.StopAsked("owner", "me"))
     assert log.state.stopping == ("owner",)
     log.add(kinds.NodeParked("owner-intake", "owner", "autonomous-abort"))
@@ -65,7 +65,7 @@ def test_a_stop_is_asked_for_until_the_node_is_parked_or_has_handed_over() -> No
     assert log.hand("owner-intake", "a").state.stopping == ()
 
 
-def test_who_waited_for_a_consent_runs_on() -> None:
+def test_node_waiting_for_consent_continues() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(
         kinds.NodeParked("owner-intake", "owner", "consent"), kinds.NodeContinued("owner-intake")
@@ -74,7 +74,7 @@ def test_who_waited_for_a_consent_runs_on() -> None:
     assert not log.run.awaiting_human_nodes
 
 
-def test_a_declined_handoff_is_dropped_and_its_node_waits() -> None:
+def test_declined_handoff_is_dropped_and_its_node_waits() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     targets = (kinds.HandoffTarget("a", "x.md"),)
     log.add(kinds.HandoffStaged("owner-intake", "owner", targets))
@@ -85,7 +85,7 @@ def test_a_declined_handoff_is_dropped_and_its_node_waits() -> None:
     assert log.run.history_handoff == {}
 
 
-def test_history_keeps_each_artifact_once_and_for_ever() -> None:
+def test_history_keeps_each_artifact_once() -> None:
     log = FlowLog(LINE).claim("owner-intake").hand("owner-intake", "a", artifact="x.md")
     log.claim("a", "owner-intake=>a").hand("a", "owner-intake", artifact="y.md")
     assert log.run.completed_handoffs == ()
@@ -96,7 +96,7 @@ def test_history_keeps_each_artifact_once_and_for_ever() -> None:
     assert log.run.receiving_handoff == {"a=>owner-intake": ("y.md",)}
 
 
-def test_grants_are_kept_by_what_they_allow_until_they_are_taken_back() -> None:
+def test_grants_are_stored_until_revoked() -> None:
     log = FlowLog(LINE)
     log.add(kinds.ConsentChanged("me", "partial-access", "bash", "make test"))
     log.add(kinds.ConsentChanged("me", tool="mcp", command="mcp__git__push"))
@@ -108,7 +108,7 @@ def test_grants_are_kept_by_what_they_allow_until_they_are_taken_back() -> None:
     assert log.run.consent_state.bash.allowed_commands == {}
 
 
-def test_repairs_are_counted_until_a_handoff_or_a_person_ends_them() -> None:
+def test_repairs_are_counted_until_handoff_or_person() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner-intake": repair}
@@ -133,21 +133,21 @@ def test_repairs_are_counted_in_a_row(end: SideBody) -> None:
 @pytest.mark.parametrize(
     "end", [kinds.ImprovementParked("owner", "prompt-human"), kinds.FindingsMade("owner", "f.md")]
 )
-def test_repairs_of_looking_back_are_counted_in_a_row_too(end: SideBody) -> None:
+def test_repairs_in_improvement_are_counted_in_a_row(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.ForwardPassClosed("owner-intake"))
     repair = kinds.RepairAsked("owner", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner": repair}
     assert log.add(end).state.repairs == {}
 
 
-def test_a_flow_can_go_on_elsewhere_and_with_another_graph() -> None:
+def test_flow_continues_in_other_folder_with_other_graph() -> None:
     log = FlowLog(LINE).add(kinds.WorkspaceBound("/new", "/new/record"))
     assert (log.run.workspace_root, log.run.record_folder_path) == ("/new", "/new/record")
     other = graph("owner-intake>b", **{"owner-intake": "owner"})
     assert log.add(kinds.WorkflowChanged(other)).state.graph == other
 
 
-def test_a_closed_flow_waits_for_how_to_look_back_and_can_end_there() -> None:
+def test_closed_flow_waits_for_choice_of_improvement() -> None:
     log = closed()
     assert log.run.status == "awaiting_improvement_choice"
     assert phase(log) == ImprovementPhase("awaiting_choice")
@@ -155,13 +155,13 @@ def test_a_closed_flow_waits_for_how_to_look_back_and_can_end_there() -> None:
     assert (log.run.status, phase(log).status) == ("completed", "skipped")
 
 
-def test_a_flow_of_one_role_says_so_when_it_is_closed() -> None:
+def test_closed_flow_of_one_role_has_single_role_phase() -> None:
     alone = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner_2"})
     log = FlowLog(alone).work("owner-intake", "end").claim("end")
     assert phase(log.add(kinds.ForwardPassClosed("end"))).single_role
 
 
-def test_the_whole_way_of_looking_back() -> None:
+def test_improvement_runs_through_all_phases() -> None:
     log = closed().add(kinds.ImprovementChosen("parallel", "me", "improvement.yaml", LINE))
     assert (log.run.status, phase(log).status) == ("running", "running")
     log.add(kinds.ImprovementClaimed("a", FLOW))
@@ -182,16 +182,14 @@ def test_the_whole_way_of_looking_back() -> None:
     assert (log.run.status, phase(log).status) == ("completed", "completed")
 
 
-def test_a_role_is_remembered_with_its_session_and_what_it_works_with() -> None:
+def test_role_keeps_session_and_configuration() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(kinds.RoleConfigured("a", "echo:hi", skills=("search",)))
     assert log.state.sessions == {"owner": f"{FLOW}__owner"}
     assert log.state.roles["a"].model == "echo:hi"
 
 
-def test_what_lies_along_an_edge_is_kept_until_it_is_delivered_and_what_is_taken_back_is_owed() -> (
-    None
-):
+def test_undelivered_handoff_survives_and_withdrawn_one_is_owed() -> None:
     log = FlowLog(LINE).claim("owner-intake").hand("owner-intake", "a", artifact="one.md")
     log.claim("owner-intake").hand("owner-intake", "a", artifact="two.md")
     assert log.run.receiving_handoff == {"owner-intake=>a": ("one.md", "two.md")}
@@ -200,7 +198,7 @@ def test_what_lies_along_an_edge_is_kept_until_it_is_delivered_and_what_is_taken
     assert log.run.history_handoff == {"owner-intake=>a": ("one.md", "two.md")}
 
 
-def test_what_went_along_an_edge_is_looked_up_however_much_it_was() -> None:
+def test_edge_lookup_is_fast_for_many_artifacts() -> None:
     comparisons = 0
 
     class Told(str):
@@ -229,7 +227,7 @@ def test_what_went_along_an_edge_is_looked_up_however_much_it_was() -> None:
     assert at_once.run.history_handoff["owner-intake=>a"][-1] == "1999.md"
 
 
-def test_settings_that_another_perdure_wrote_are_not_in_force() -> None:
+def test_settings_of_another_perdure_are_not_in_force() -> None:
     log = FlowLog(LINE).add(kinds.RunSettings("p:m", commands=("make *",)))
     theirs = kinds.RunSettings("p:other")
     state = state_after(log.state, entry_of(log.state.head + 1, theirs), theirs, is_own=False)

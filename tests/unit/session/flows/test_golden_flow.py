@@ -136,11 +136,11 @@ EXPECTED: tuple[SideBody, ...] = (
 )
 
 
-def test_every_entry_is_read_as_it_was_meant() -> None:
+def test_every_golden_entry_decodes_as_expected() -> None:
     assert tuple(body_of(entry) for entry in ENTRIES) == EXPECTED
 
 
-def test_every_line_is_written_as_it_was() -> None:
+def test_every_golden_line_is_encoded_identically() -> None:
     assert [line_of(entry) for entry in ENTRIES] == LINES
 
 
@@ -150,7 +150,7 @@ def test_every_kind_has_a_line_with_each_of_its_fields(known: type[SideBody]) ->
     assert {name for body in bodies for name in body} >= set(known.__struct_fields__)
 
 
-def test_the_log_folds_to_the_end_of_a_flow() -> None:
+def test_log_folds_to_the_end_of_a_flow() -> None:
     state = flow_state((entry, body_of(entry)) for entry in ENTRIES)
     assert (state.run.status, state.run.workspace_root) == ("completed", "/v")
     assert state.run.history_handoff == {"owner-intake=>build": ("plan.md",)}

@@ -16,7 +16,7 @@ from perdure.session.flows.graph import (
 from tests.fakes.flow_log import Counted, graph
 
 
-def test_a_graph_knows_the_neighbours_of_a_node_in_the_order_of_its_edges() -> None:
+def test_neighbours_of_node_are_in_edge_order() -> None:
     fork = graph("o>b", "o>a", "b>z", "a>z")
     assert fork.successors("o") == ("b", "a")
     assert fork.predecessors("z") == ("b", "a")
@@ -25,32 +25,32 @@ def test_a_graph_knows_the_neighbours_of_a_node_in_the_order_of_its_edges() -> N
     assert fork.node("nobody") is None
 
 
-def test_role_instances_are_told_once_in_the_order_of_the_nodes() -> None:
+def test_role_instances_are_unique_in_node_order() -> None:
     assert graph("o>a", "a>z", o="owner", a="dev", z="owner").roles == ("owner", "dev")
 
 
 @pytest.mark.parametrize("name", ["owner", "owner_2", "meta-analyst_10", "a1"])
-def test_what_can_be_a_role_instance(name: str) -> None:
+def test_valid_role_instances_are_accepted(name: str) -> None:
     assert is_role(name)
 
 
 @pytest.mark.parametrize("name", ["", "Owner", "owner_0", "owner_01", "owner-", "a__1", "a_b", "é"])
-def test_what_cannot(name: str) -> None:
+def test_invalid_role_instances_are_rejected(name: str) -> None:
     assert not is_role(name)
 
 
-def test_an_instance_has_the_authority_of_its_role() -> None:
+def test_instance_has_the_authority_of_its_role() -> None:
     assert base_role("tech-lead_2") == "tech-lead"
     assert base_role("owner") == "owner"
 
 
-def test_an_edge_key_is_read_as_it_was_made() -> None:
+def test_edge_key_is_read_as_it_was_made() -> None:
     assert ends_of(edge_key("a", "b")) == ("a", "b")
     with pytest.raises(ValueError, match="not an edge"):
         ends_of("a->b")
 
 
-def test_the_edges_are_read_once_however_much_is_asked() -> None:
+def test_graph_indexes_edges_once() -> None:
     ids = [f"n{n}" for n in range(500)]
     edges = Counted(FlowEdge(a, b) for a, b in pairwise(ids))
     line = Graph("line", tuple(FlowNode(id, "r") for id in ids), edges)

@@ -8,7 +8,7 @@ from perdure.session.notes import SideBody
 from tests.fakes.flow_log import graph
 
 
-def test_no_two_kinds_share_a_name_and_all_are_beside_the_tree() -> None:
+def test_kinds_are_unique_and_in_side_lane() -> None:
     names = [body.kind for body in FLOW_BODIES]
     assert len(set(names)) == len(names)
     assert {body.lane for body in FLOW_BODIES} == {"side"}
@@ -21,5 +21,5 @@ def test_no_two_kinds_share_a_name_and_all_are_beside_the_tree() -> None:
         HandoffMade("a", (HandoffTarget("b", "x.md", "sha256-0"),), approved_by="me"),
     ],
 )
-def test_a_body_is_read_as_it_was_written(body: SideBody) -> None:
+def test_body_round_trips(body: SideBody) -> None:
     assert msgspec.json.decode(msgspec.json.encode(body), type=type(body)) == body

@@ -31,7 +31,7 @@ def session_of(*bodies: object, about: int = 0) -> RoleSession:
     return role_session("owner", ID, log)
 
 
-def test_messages_have_the_seeds_forms() -> None:
+def test_messages_have_a_society_forms() -> None:
     found = session_of(
         system("not told"),
         user("Go."),
@@ -59,7 +59,7 @@ def test_messages_have_the_seeds_forms() -> None:
     assert found.latest_context_usage == 85
 
 
-def test_its_json_has_the_seeds_names() -> None:
+def test_json_has_a_society_field_names() -> None:
     started = notes.SessionStarted(system_prompt="You are the owner.")
     found = session_of(started, user("Go."), notes.NodeEntered("plan"), about=1)
     assert msgspec.json.decode(msgspec.json.encode(found)) == {
@@ -76,19 +76,19 @@ def test_its_json_has_the_seeds_names() -> None:
     }
 
 
-def test_the_exchanges_are_those_since_the_node_was_entered() -> None:
+def test_exchanges_start_at_current_node() -> None:
     found = session_of(user("old"), assistant("old"), user("new"), notes.NodeEntered("b"), about=2)
     assert found.current_node_context is not None
     assert found.current_node_context.exchanges == ({"role": "user", "content": "new"},)
 
 
-def test_it_is_active_while_a_turn_is_open() -> None:
+def test_session_is_active_during_open_turn() -> None:
     started = ledger.TurnStarted(1, "owner")
     assert session_of(started).is_active
     assert not session_of(started, ledger.TurnFinished("stop")).is_active
 
 
-def test_a_compaction_is_archived_with_what_it_replaced() -> None:
+def test_compaction_is_archived_with_what_it_replaced() -> None:
     compaction = Compaction("all of it", reason="threshold", tokens_after=0)
     found = session_of(user("Go."), notes.NodeEntered("plan"), assistant("Ok."), compaction)
     replacement = {"role": "user", "content": "all of it"}
@@ -109,7 +109,7 @@ def test_what_a_compaction_keeps_stays_in_the_transcript() -> None:
     assert found.compaction_archives[0].trigger == "manual"
 
 
-def test_an_imported_session_is_what_it_was_and_goes_on() -> None:
+def test_imported_session_keeps_state_and_continues() -> None:
     was = session_of(user("old"), user("Go."), notes.NodeEntered("plan"), about=1)
     imported = notes.RoleImported(msgspec.to_builtins(was), ())
     assert session_of(user("old"), user("Go."), imported) == was

@@ -6,7 +6,7 @@ from perdure.session.flows.kinds import HandoffStaged, HandoffTarget, NodeParked
 from tests.fakes.flow_log import FlowLog, graph
 
 
-def test_a_flow_is_told_in_the_field_names_of_its_people() -> None:
+def test_flow_run_json_has_a_society_field_names() -> None:
     log = FlowLog(graph("owner-intake>a", **{"owner-intake": "owner"})).work("owner-intake", "a")
     log.claim("a", "owner-intake=>a").add(NodeParked("a", "a", "prompt-human"))
     told = msgspec.to_builtins(log.run)
@@ -24,7 +24,7 @@ def test_a_flow_is_told_in_the_field_names_of_its_people() -> None:
     }
 
 
-def test_what_waits_for_approval_is_told_by_node() -> None:
+def test_awaiting_approval_is_listed_by_node() -> None:
     log = FlowLog(graph("o>a")).claim("o")
     log.add(HandoffStaged("o", "o", (HandoffTarget("a", "x.md"),)))
     told = msgspec.json.decode(msgspec.json.encode(log.run))

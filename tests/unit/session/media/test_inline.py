@@ -16,7 +16,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 8
         (b"RIFF0000WEBP", "image/webp"),
     ],
 )
-def test_what_it_is_is_seen_by_how_it_begins(content: bytes, mime_type: str) -> None:
+def test_media_type_is_detected_from_first_bytes(content: bytes, mime_type: str) -> None:
     assert media(content).mime_type == mime_type
     assert media(memoryview(content), "image/x-mine", "a").mime_type == "image/x-mine"
 
@@ -31,7 +31,7 @@ def test_what_it_is_is_seen_by_how_it_begins(content: bytes, mime_type: str) -> 
         (PNG, None, "n" * 256, "at most 255 characters"),
     ],
 )
-def test_what_no_message_can_hold_is_refused(
+def test_unsupported_media_is_rejected(
     content: bytes, mime_type: str | None, name: str | None, reason: str
 ) -> None:
     with pytest.raises(ValueError, match=reason):

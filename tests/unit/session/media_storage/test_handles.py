@@ -32,14 +32,14 @@ def unknown(value: object) -> UnknownPart:
     return UnknownPart(msgspec.Raw(msgspec.json.encode(value)))
 
 
-def test_a_picture_becomes_a_handle_by_its_content() -> None:
+def test_picture_becomes_a_handle_by_its_content() -> None:
     part = media_part(PICTURE)
     assert part.handle == "media://sha256-" + hashlib.sha256(PNG).hexdigest()
     assert HANDLE.fullmatch(part.handle)
     assert (part.mime_type, part.byte_length, part.name) == ("image/png", 16, "a.png")
 
 
-def test_a_message_in_flight_is_settled_with_each_content_once() -> None:
+def test_message_in_flight_stores_each_content_once() -> None:
     said = user("Look", PICTURE, "and", PICTURE)
     assert isinstance(said, InFlightMessage)
     message, contents = settled_message(said)
@@ -48,7 +48,7 @@ def test_a_message_in_flight_is_settled_with_each_content_once() -> None:
     assert contents == (PNG,)
 
 
-def test_a_message_holds_only_so_many_media() -> None:
+def test_message_with_too_many_media_is_rejected() -> None:
     with pytest.raises(ValueError, match="at most 16 media, not 17"):
         settled_message(InFlightMessage("user", (PICTURE,) * (MAX_PARTS + 1)))
     large = InlineMedia("image/png", b"0" * (15 * 1024 * 1024))
@@ -68,7 +68,7 @@ def test_media_anywhere_in_data_become_handles_and_nothing_else_changes() -> Non
     assert settled_data(plain).value is plain
 
 
-def test_data_that_holds_itself_or_bytes_is_refused_without_showing_them() -> None:
+def test_data_with_cycle_or_bytes_is_rejected_without_content() -> None:
     loop: list[object] = []
     loop.append({"again": loop})
     with pytest.raises(ValueError, match="holds itself"):

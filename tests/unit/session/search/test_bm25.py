@@ -9,7 +9,7 @@ def order(*candidates: Candidate) -> list[int]:
     return [candidate.position for _, candidate in rank(candidates)]
 
 
-def test_nothing_is_ranked_as_nothing() -> None:
+def test_ranking_no_candidates_is_empty() -> None:
     assert rank([]) == []
 
 
@@ -21,17 +21,17 @@ def test_shorter_entries_come_first() -> None:
     assert order(Candidate(2, (1,), 100), Candidate(1, (1,), 3)) == [1, 2]
 
 
-def test_a_phrase_that_few_have_counts_more() -> None:
+def test_rare_phrase_weighs_more() -> None:
     common = [Candidate(number, (1, 0), 10) for number in range(2, 9)]
 
     assert order(*common, Candidate(1, (0, 1), 10))[0] == 1
 
 
-def test_of_equal_entries_the_newest_comes_first() -> None:
+def test_newest_of_equal_entries_comes_first() -> None:
     assert order(*(Candidate(number, (1,), 7) for number in (2, 9, -1, 4))) == [9, 4, 2, -1]
 
 
-def test_the_score_is_the_same_whatever_the_order() -> None:
+def test_score_is_independent_of_order() -> None:
     candidates = [Candidate(number, (number % 3, 1), number % 5 + 1) for number in range(1, 30)]
 
     assert rank(candidates) == rank(candidates[::-1])

@@ -43,7 +43,7 @@ A, B, C = Phrase(("a",)), Phrase(("b",)), Phrase(("c",))
         ("Été 店舗", (one("ete"), one("店", "舗")), ()),
     ],
 )
-def test_the_meaning_of_a_query(
+def test_meaning_of_a_query(
     text: str, clauses: tuple[tuple[Phrase, ...], ...], unwanted: tuple[Phrase, ...]
 ) -> None:
     if not clauses:
@@ -53,7 +53,7 @@ def test_the_meaning_of_a_query(
         assert sought_in(text) == Sought(clauses, unwanted)
 
 
-def test_the_phrases_that_are_wanted_stand_in_order() -> None:
+def test_wanted_phrases_are_in_order() -> None:
     assert sought_in("a OR b c NOT d").phrases == (A, B, C)
 
 
@@ -69,7 +69,7 @@ def test_the_phrases_that_are_wanted_stand_in_order() -> None:
         ("w " * (MOST_PHRASES + 1), "too long"),
     ],
 )
-def test_a_refusal_says_what_is_wrong(text: str, reason: str) -> None:
+def test_invalid_query_names_the_error(text: str, reason: str) -> None:
     with pytest.raises(InvalidQuery, match=reason) as refused:
         sought_in(text)
 

@@ -66,7 +66,7 @@ def entry(new: NewEntry) -> Entry:
         (new_side(Label("start")), Searchable("label", "start")),
     ],
 )
-def test_what_can_be_found(new: NewEntry, expected: Searchable) -> None:
+def test_searchable_kinds_have_text(new: NewEntry, expected: Searchable) -> None:
     assert searchable_of(entry(new)) == expected
     assert new.kind in KINDS
 
@@ -90,11 +90,11 @@ def test_what_can_be_found(new: NewEntry, expected: Searchable) -> None:
         NewEntry("opaque", b"\xff"),
     ],
 )
-def test_what_cannot_be_found(new: NewEntry) -> None:
+def test_other_kinds_are_not_searchable(new: NewEntry) -> None:
     assert searchable_of(entry(new)) is None
 
 
-def test_arguments_may_be_nested_as_deep_as_a_body_may_be() -> None:
+def test_deeply_nested_arguments_are_searchable() -> None:
     nested: object = "core"
     for _ in range(300):
         nested = [nested]
@@ -105,7 +105,7 @@ def test_arguments_may_be_nested_as_deep_as_a_body_may_be() -> None:
     assert found == Searchable("assistant", "dig\nat\ncore", ("dig",))
 
 
-def test_the_title_of_a_new_session_can_be_found() -> None:
+def test_title_of_new_session_is_searchable() -> None:
     titled = StreamHeader(StreamId("s"), 1, title="Trip")
 
     assert searchable_title(titled) == Searchable("title", "Trip")

@@ -32,11 +32,11 @@ def marked(found: Snippet) -> list[str]:
         ("nothing here", "a", []),
     ],
 )
-def test_the_places_that_fit_are_marked(text: str, query: str, expected: list[str]) -> None:
+def test_matches_are_marked(text: str, query: str, expected: list[str]) -> None:
     assert marked(snippet(text, query)) == expected
 
 
-def test_a_stretch_around_the_place_is_shown() -> None:
+def test_snippet_surrounds_match() -> None:
     found = snippet("filler words " * 50 + "needle " + "more words " * 50, "needle")
 
     assert found.text.startswith("…") and found.text.endswith("…")  # noqa: PT018 - one thing: it is cut on both sides
@@ -45,33 +45,31 @@ def test_a_stretch_around_the_place_is_shown() -> None:
     assert marked(found) == ["needle"]
 
 
-def test_the_stretch_with_the_most_different_phrases_is_shown() -> None:
+def test_snippet_has_most_different_phrases() -> None:
     text = "tide " * 30 + "filler " * 60 + "tide and moon " + "filler " * 60
 
     assert "moon" in marked(snippet(text, "tide moon"))
 
 
-def test_space_is_one_blank_and_marks_still_fit() -> None:
+def test_white_space_is_collapsed_and_marks_still_match() -> None:
     found = snippet("a \n\n tide\t\ttable\n b", '"tide table"')
 
     assert found == Snippet("a tide table b", ((2, 12),))
 
 
-def test_the_end_of_a_text_is_not_cut_off() -> None:
+def test_end_of_a_text_is_not_cut_off() -> None:
     found = snippet("word " * 100 + "end\n\n", "end")
 
     assert found.text.endswith("end ") or found.text.endswith("end")
 
 
-def test_where_nothing_fits_the_beginning_is_shown() -> None:
+def test_snippet_without_match_is_start_of_text() -> None:
     assert snippet("beginning " * 50, "a").text.startswith("beginning")
     assert snippet("", "a") == Snippet("", ())
 
 
 @pytest.mark.parametrize("word", ["needle", "n\u00e9\u00e9dle"])
-def test_snippet_of_phrase_at_every_cut_of_a_slice_marks_it(
-    word: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snippet_marks_phrase_across_slices(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.session.search.snippets._SLICE", 8)
     for before in range(20):
         found = snippet(f"{'x ' * before}{word} in {word} hay", f'"{word} in {word}"')

@@ -8,7 +8,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import HITS, MOST_RANKED, Hit, SearchQuery
 
 
-def test_a_query_without_filters_asks_for_everything() -> None:
+def test_query_without_filters_asks_for_everything() -> None:
     query = SearchQuery(text="word")
 
     assert (query.roles, query.sessions, query.tools) == ((), (), ())
@@ -16,7 +16,7 @@ def test_a_query_without_filters_asks_for_everything() -> None:
     assert query.limit == HITS <= MOST_RANKED
 
 
-def test_a_hit_survives_json() -> None:
+def test_hit_survives_json() -> None:
     hit = Hit(StreamId("s"), EntryId("s/1"), None, "user", 1, "a word", ((2, 6),), 0.5, True)
 
     assert msgspec.json.decode(msgspec.json.encode(hit), type=Hit) == hit

@@ -40,11 +40,11 @@ def test_terms(text: str, expected: list[str]) -> None:
     assert terms(text) == expected
 
 
-def test_an_emoji_of_a_later_unicode_version_is_a_word() -> None:
+def test_emoji_of_a_later_unicode_version_is_a_word() -> None:
     assert terms("\U0001faff\U0001f9ff") == ["\U0001faff", "\U0001f9ff"]
 
 
-def test_words_know_where_they_stand() -> None:
+def test_words_have_positions() -> None:
     assert list(words("Ab, é店 ½")) == [
         Word("ab", 0, 2),
         Word("e", 4, 5),
@@ -54,20 +54,20 @@ def test_words_know_where_they_stand() -> None:
     ]
 
 
-def test_what_may_stand_for_a_letter_or_digit_of_ascii_is_known() -> None:
+def test_characters_folding_to_ascii_are_recognized() -> None:
     assert all(map(stands_for_ascii, "éßﬁ½①\uff21\u00ad\u200d\u0301\u212a\u017f"))
     assert not any(map(stands_for_ascii, "—“”…™✓а店가あ\xa0\u2028"))
 
 
 @given(st.text())
-def test_words_that_ascii_does_not_write_are_among_the_folded(text: str) -> None:
+def test_non_ascii_words_are_in_folded_runs(text: str) -> None:
     folded = folded_runs(text)
     written = text.encode().lower().decode()  # which leaves all but ASCII as it is
     assert all(term in folded or (term.isascii() and term in written) for term in terms(text))
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=128)))
-def test_only_what_stands_for_ascii_makes_words_of_it(text: str) -> None:
+def test_only_folding_characters_give_ascii_words(text: str) -> None:
     if any(term.isascii() for term in terms(text)):
         assert any(map(stands_for_ascii, text))
 

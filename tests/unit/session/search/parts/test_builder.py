@@ -35,7 +35,7 @@ def test_pairs_are_kept_of_frequent_words_only() -> None:
     assert keys_of(30) == {"#ruser", "#sown", "a", "b", pair_key("a", "b")}
 
 
-def test_the_key_of_a_pair_is_short_and_knows_which_is_first() -> None:
+def test_pair_key_is_short_and_depends_on_order() -> None:
     assert pair_key("a", "b") != pair_key("b", "a")
     assert pair_key("a", "b").startswith(PAIR)
     assert len(pair_key("tide", "店").encode()) == 3

@@ -8,7 +8,7 @@ from perdure.session.search.query import Phrase
 MANY = 3_000
 
 
-def test_frequent_words_take_fewer_bytes_and_words_of_as_many_are_in_order() -> None:
+def test_frequent_words_have_shorter_sorted_codes() -> None:
     codes = codes_of({f"w{number:05}": MANY - number for number in range(MANY)})
 
     sizes = [len(codes[f"w{number:05}"].encode()) for number in range(MANY)]
@@ -28,7 +28,7 @@ def test_words_beyond_the_surrogates_have_codes_too() -> None:
     assert len(set(codes.values())) == len(codes)
 
 
-def test_words_that_begin_alike_are_a_few_ranges() -> None:
+def test_words_with_common_prefix_form_few_ranges() -> None:
     codes = codes_of({"ant": 9, "bee": 9, "bear": 9, "cat": 9})
 
     (found,) = ranges_of([codes["bee"], codes["bear"]])
@@ -39,7 +39,7 @@ def said(codes: dict[str, str], text: str) -> bytes:
     return "".join(codes[word] for word in text.split()).encode()
 
 
-def test_phrases_are_counted_also_where_they_overlap() -> None:
+def test_overlapping_phrases_are_counted() -> None:
     codes = codes_of({f"f{number}": 1000 for number in range(126)} | {"a": 9, "b": 9, "by": 3})
     text = said(codes, "a a a b by f7 a by")
     ranges = {"b": ranges_of([codes["b"], codes["by"]])}

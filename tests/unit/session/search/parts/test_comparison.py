@@ -24,11 +24,11 @@ def with_postings(part: Part, exchanged: dict[str, str]) -> Part:
     return part._replace(pages=tuple(pages_of(changed)))
 
 
-def test_a_part_of_its_texts_does_not_differ() -> None:
+def test_part_equals_its_own_texts() -> None:
     assert differing(PART, by_position(TEXTS)) == set()
 
 
-def test_texts_that_are_otherwise_are_named() -> None:
+def test_changed_texts_are_reported() -> None:
     expected = by_position(TEXTS)
     expected[12] = text(12, "tide moon", "#ruser")
     expected[13] = expected[13]._replace(at=1)
@@ -40,18 +40,18 @@ def test_texts_that_are_otherwise_are_named() -> None:
     assert differing(lengths, by_position(TEXTS)) == {10}
 
 
-def test_words_that_lead_to_other_texts_are_named_by_these() -> None:
+def test_wrong_postings_are_reported_by_text() -> None:
     wrong = with_postings(PART, {"number20": "number21"})
 
     assert differing(wrong, by_position(TEXTS)) == {20, 21}
 
 
-def test_of_a_part_that_cannot_be_read_all_texts_are_named() -> None:
+def test_all_texts_of_unreadable_part_are_reported() -> None:
     for pages in ((), (Page("a", b"x"),)):
         assert differing(PART._replace(pages=pages), by_position(TEXTS)) == set(range(10, 50))
 
 
-def test_keys_for_filters_have_no_order() -> None:
+def test_order_of_filter_keys_is_ignored() -> None:
     text = Text(1, 2, ("a",), ("#n1", "#s1", "#ruser"), 5)
     again = next(iter(texts_in(make_part([text]))))
 
@@ -62,7 +62,7 @@ def test_keys_for_filters_have_no_order() -> None:
     assert not is_same(again, None)
 
 
-def test_frequencies_and_places_that_are_otherwise_are_named() -> None:
+def test_wrong_frequencies_and_places_are_reported() -> None:
     texts = [text(number, "tide " * (1 + number % 3) + f"number{number}") for number in range(40)]
     part = make_part(texts)
 

@@ -33,14 +33,14 @@ QUERIES = (
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_parts_give_what_a_look_at_each_text_gives(query: str) -> None:
+def test_lookup_equals_scan_of_each_text(query: str) -> None:
     for filters in ((), [["#ruser"]], [[], ["#rtool", "#rother"]]):
         expected = fitting(TEXTS, query, filters)
         for most in (3, 40, 1_000):
             assert found_in(PARTS, query, filters, most)[0] == expected[:most]
 
 
-def test_no_more_is_read_than_the_newest_are_sure_to_be_among() -> None:
+def test_lookup_reads_only_what_newest_matches_need() -> None:
     texts = [text(number, "tide") for number in range(4 * READ_AT_ONCE)]
     size = READ_AT_ONCE // 2
     parts = [make_part(texts[first : first + size]) for first in range(0, len(texts), size)]

@@ -23,7 +23,7 @@ TEXTS = st.lists(st.tuples(WORDS, st.integers(0, 2), st.integers(0, 2**40)), max
 
 
 @given(TEXTS)
-def test_frequency_of_each_word_and_place_of_each_text_are_those_of_the_texts(
+def test_packed_frequencies_and_places_round_trip(
     said: list[tuple[list[str], int, int]],
 ) -> None:
     texts = [
@@ -49,7 +49,7 @@ def test_frequency_of_each_word_and_place_of_each_text_are_those_of_the_texts(
     assert placed == {number: (text.filters[0], text.place) for number, text in enumerate(texts)}
 
 
-def test_words_that_occur_once_take_no_byte_and_neighbours_one() -> None:
+def test_single_occurrences_take_no_byte() -> None:
     assert pack_frequencies([]) == b""
     assert len(pack_frequencies([(0, 2), (7, 3), (38, 4)])) == 3
     assert len(pack_places([5, 6, 9, 12])) == 4

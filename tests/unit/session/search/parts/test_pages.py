@@ -25,7 +25,7 @@ KEPT = [
 PAGES = list(pages_of(KEPT))
 
 
-def test_what_is_kept_is_found_by_its_key() -> None:
+def test_stored_data_is_found_by_key() -> None:
     for page in PAGES:
         for each in everything(page.body):
             assert kept_in(page.body, each.key) == each
@@ -34,7 +34,7 @@ def test_what_is_kept_is_found_by_its_key() -> None:
     assert kept_in(PAGES[-1].body, "y") is None
 
 
-def test_pages_are_small_but_for_what_is_large_alone() -> None:
+def test_pages_are_small_except_for_large_postings() -> None:
     large = [page for page in PAGES if len(page.body) > 2 * PAGE_BYTES]
 
     assert [page.first for page in large] == ["x"]
@@ -46,20 +46,20 @@ def test_words_are_on_pages_of_their_own() -> None:
     assert all(len({is_word(k.key) for k in everything(page.body)}) == 1 for page in PAGES)
 
 
-def test_keys_that_begin_alike_are_found_together() -> None:
+def test_keys_with_common_prefix_are_found_together() -> None:
     found = [each for page in PAGES for each in beginning(page.body, "w03")]
 
     assert [each.key for each in found] == [f"w03{number}" for number in range(10)]
 
 
-def test_a_page_that_is_none_is_damage() -> None:
+def test_invalid_page_raises_damage() -> None:
     for body in (b"", b"x", PAGES[0].body[:-9]):
         with pytest.raises(DAMAGE):
             everything(body)
 
 
 @pytest.mark.parametrize("name", ["read", "", "s p a c e", "a\nb", "\ud800"])
-def test_what_stands_for_a_filter_is_no_word_and_can_be_kept(name: str) -> None:
+def test_filter_keys_are_not_words_and_round_trip(name: str) -> None:
     for key in (role_key("user"), tool_key(name)):
         assert not is_word(key)
         (page,) = pages_of([Kept(key, "", b"1")])

@@ -7,7 +7,7 @@ from perdure.session.search.query import sought_in
 from tests.fakes.parts import fitting, found_in, text
 
 
-def test_what_is_looked_up_are_words_pairs_filters_and_prefixes() -> None:
+def test_query_looks_up_words_pairs_filters_and_prefixes() -> None:
     asked = Asked(sought_in('tide "old moon ri"* NOT "x y"'), [["#ruser", "#rtool"], []])
 
     assert asked.keys == sorted(
@@ -16,13 +16,13 @@ def test_what_is_looked_up_are_words_pairs_filters_and_prefixes() -> None:
     assert asked.prefixes == ["ri"]
 
 
-def test_of_a_long_phrase_only_some_pairs_are_looked_up() -> None:
+def test_long_phrase_looks_up_limited_pairs() -> None:
     words = [f"w{number}" for number in range(40)]
 
     assert len(Asked(sought_in(f'"{" ".join(words)}"'), []).keys) == 40 + MOST_PAIRS
 
 
-def test_pairs_tell_where_a_phrase_of_frequent_words_is_not() -> None:
+def test_pairs_exclude_texts_without_the_phrase() -> None:
     texts = [text(number, "b x a x c x x x x b a c") for number in range(READ_AT_ONCE // 2)]
     texts[7] = text(7, "x x x a b c")
     texts[300] = text(300, "a b x b c")

@@ -18,7 +18,7 @@ CHANCE = random.Random(5)
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 300])
-def test_numbers_come_back(size: int) -> None:
+def test_numbers_round_trip(size: int) -> None:
     for count in range(0, size + 1, max(size // 9, 1)):
         expected = sorted(CHANCE.sample(range(size), count))
 
@@ -34,7 +34,7 @@ def test_few_numbers_are_a_list_and_many_are_bits() -> None:
 
 
 @pytest.mark.parametrize("by", [0, 1, 5, 7, 8, 19])
-def test_places_turn_within_their_text(by: int) -> None:
+def test_places_rotate_within_their_text(by: int) -> None:
     texts = 20
     places = set(CHANCE.sample([(text, place) for text in range(texts) for place in range(8)], 30))
     given = sum(1 << text * PLACES + place for text, place in places)

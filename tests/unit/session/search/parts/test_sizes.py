@@ -23,9 +23,7 @@ from perdure.session.search.parts.sizes import (
         (0, 2 * MOST_LOOSE, True),
     ],
 )
-def test_a_search_reads_some_entries_and_some_loose_texts(
-    behind: int, loose: int, due: bool
-) -> None:
+def test_indexing_is_due_beyond_scan_limits(behind: int, loose: int, due: bool) -> None:
     assert is_due(behind, loose) == due
 
 
@@ -39,7 +37,5 @@ def test_a_search_reads_some_entries_and_some_loose_texts(
         (MOST_LOOSE, MOST_WORDS + 1, False),
     ],
 )
-def test_a_part_is_made_of_many_texts_or_many_words_but_not_of_too_many(
-    texts: int, words: int, enough: bool
-) -> None:
+def test_part_needs_many_texts_or_words_within_limit(texts: int, words: int, enough: bool) -> None:
     assert is_enough(texts, words) == enough
