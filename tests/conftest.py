@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -25,6 +26,10 @@ NO_PI = "pi's npm package is not installed"
 # A key of the user's marks is made here, and not in the home folder of whoever runs the tests.
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="perdure-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
+
+# A shell ignores SIGINT in the commands it starts in the background, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Random on purpose: each run looks somewhere new. A failure prints the `@reproduce_failure` line
 # that repeats it. CI looks at the same places each time: it judges a change, it does not search.
