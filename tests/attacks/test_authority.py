@@ -116,7 +116,7 @@ def wider(chat: Chat, agent: Agent) -> str | None:
     return None
 
 
-async def test_no_imported_file_is_obeyed(tmp_path: Path) -> None:
+async def test_imported_file_gives_no_authority(tmp_path: Path) -> None:
     assert len(FORMS) >= 40
     through: list[str] = []
     async with perdure.open(f"sqlite:///{tmp_path}/own.db") as store:
@@ -150,7 +150,7 @@ async def not_local(store: Store, session: str, form: Form, bait: Bait) -> list[
     return found
 
 
-async def test_grown_import_is_not_obeyed(tmp_path: Path) -> None:
+async def test_grown_import_gives_no_authority(tmp_path: Path) -> None:
     """A file that was imported, and one of the user's own, come again with a call at the end."""
     bait = Bait.under(tmp_path / "bait")
     long = FORMS[0].log("s", bait)
@@ -203,7 +203,7 @@ async def foreign(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_no_received_store_is_obeyed(
+async def test_received_store_gives_no_authority(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = address_in(tmp_path, backend)
@@ -220,7 +220,7 @@ async def test_no_received_store_is_obeyed(
     assert not through
 
 
-async def test_no_session_of_a_received_database_is_obeyed(
+async def test_received_database_gives_no_authority(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, through = postgres.take(), list[str]()
@@ -354,7 +354,7 @@ def chatted(world: World, session: str) -> str:
     return done.err
 
 
-def test_show_prints_what_came_with_a_session_and_is_not_in_force(tmp_path: Path) -> None:
+def test_show_lists_received_settings_not_in_force(tmp_path: Path) -> None:
     world, bait = other_home(tmp_path), Bait.under(tmp_path / "bait")
     (secrets,) = (form for form in FORMS if form.name == "secrets")
     (world.folder / "a.jsonl").write_bytes(secrets.log("s", bait).lines)

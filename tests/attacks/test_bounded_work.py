@@ -189,7 +189,7 @@ def test_no_link_leads_out_of_an_imported_folder(tmp_path: Path) -> None:
         read_folder(folder)
 
 
-def test_a_folder_of_many_entries_is_refused_at_the_limit(tmp_path: Path) -> None:
+def test_folder_of_many_entries_is_refused_at_the_limit(tmp_path: Path) -> None:
     for n in range(50):
         (tmp_path / str(n)).mkdir()
     use_input_limits(InputLimits(import_folders=49))
@@ -219,13 +219,13 @@ def test_no_template_grows_beyond_the_limit(template: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 5_000, "**/" * 5_000 + "b", "[" * 5_000, "?" * 5_000])
-def test_a_long_glob_is_refused(pattern: str) -> None:
+def test_long_glob_is_refused(pattern: str) -> None:
     with pytest.raises(LimitExceeded, match=r"limits\.glob_characters = 1,000"):
         matches(pattern, ("a" * 255,))
 
 
 @pytest.mark.parametrize("unit", ["*a", "a*", "**/", "*/", "[!b]", "[a-", "?", "*?", "a**"])
-def test_a_glob_within_the_limit_is_quick(unit: str) -> None:
+def test_glob_within_the_limit_is_quick(unit: str) -> None:
     pattern = (unit * limits().glob_characters)[: limits().glob_characters]
     begun = time.process_time()
     for _ in range(20):
@@ -260,7 +260,7 @@ async def offer_of(kind: str, folder: Path, **settings: Any) -> Offer:
         ("enum", "limits.mcp_schema_parts"),
     ],
 )
-async def test_a_hostile_schema_costs_its_tool_and_no_other(
+async def test_hostile_schema_costs_its_tool_and_no_other(
     tmp_path: Path, kind: str, told: str
 ) -> None:
     offer = await offer_of(kind, tmp_path)
@@ -269,7 +269,7 @@ async def test_a_hostile_schema_costs_its_tool_and_no_other(
     assert any(part in left.reason for part in told.split("|"))
 
 
-async def test_a_pattern_of_a_schema_is_never_run(tmp_path: Path) -> None:
+async def test_pattern_of_a_schema_is_never_run(tmp_path: Path) -> None:
     offer = await offer_of("pattern", tmp_path)
     (spec,) = (spec for spec in offer.tools if spec.name.endswith("patterned"))
     assert "pattern" not in json.dumps(spec.parameters)
@@ -311,20 +311,20 @@ async def test_thousands_of_tools_do_not_stop_the_loop(
     assert longest[0] < 2
 
 
-async def test_an_allowed_tool_of_thousands_is_offered(tmp_path: Path) -> None:
+async def test_allowed_tool_of_thousands_is_offered(tmp_path: Path) -> None:
     offer = await offer_of("many", tmp_path, tools_allowlist=("t2999",))
     assert [spec.name for spec in offer.tools] == ["mcp_far_t2999"]
 
 
 @pytest.mark.parametrize("kind", ["silent", "silent-list"])
-async def test_a_server_that_hangs_is_given_up(tmp_path: Path, kind: str) -> None:
+async def test_server_that_hangs_is_given_up(tmp_path: Path, kind: str) -> None:
     begun = time.monotonic()
     with pytest.raises(PerdureError, match=r"not ready within|did not answer in time"):
         await offer_of(kind, tmp_path, connect_timeout_s=1)
     assert time.monotonic() - begun < 10
 
 
-async def test_a_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
+async def test_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
     use_input_limits(InputLimits(mcp_answer_bytes=1_000_000))
     begun = time.monotonic()
     with pytest.raises(PerdureError):
@@ -332,7 +332,7 @@ async def test_a_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 20
 
 
-async def test_a_call_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
+async def test_call_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
     connection = Connection(hostile("silent-call"), Vault({}, lambda _: None), tmp_path)
     try:
         (spec,) = (await offer_tools(connection)).tools
@@ -350,7 +350,7 @@ def bombs() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "GZIP, gzip", "zstd"])
-async def test_a_compressed_answer_is_refused_unread(coding: str) -> None:
+async def test_compressed_answer_is_refused_unread(coding: str) -> None:
     body = bombs().get(coding.lower(), bombs()["gzip"])
 
     def answer(request: Request) -> Response:
@@ -378,7 +378,7 @@ print(said)
 """
 
 
-def test_a_file_that_is_read_as_a_whole_has_a_limit(tmp_path: Path) -> None:
+def test_file_that_is_read_as_a_whole_has_a_limit(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text('{"info": {' + " " * 2_000)
     use_input_limits(InputLimits(import_file_bytes=1_000))
@@ -386,7 +386,7 @@ def test_a_file_that_is_read_as_a_whole_has_a_limit(tmp_path: Path) -> None:
         source_of_format(content, "opencode")
 
 
-def test_the_settings_of_a_person_bound_the_command_line(tmp_path: Path) -> None:
+def test_settings_of_a_person_bound_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "perdure").mkdir()
     (tmp_path / "perdure" / "config.toml").write_text("[limits]\nimport_line_bytes = 300_000\n")
     file = tmp_path / "a.jsonl"
@@ -416,7 +416,7 @@ def test_no_command_waits_for_a_store_that_is_a_pipe(tmp_path: Path, words: list
 
 
 @pytest.mark.full_only
-def test_a_line_of_150_megabytes_takes_at_most_three_times_its_size(tmp_path: Path) -> None:
+def test_line_of_150_megabytes_takes_at_most_three_times_its_size(tmp_path: Path) -> None:
     size = 150_000_000
     file = tmp_path / "a.jsonl"
     with file.open("w") as out:

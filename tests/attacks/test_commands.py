@@ -37,7 +37,7 @@ def read(line: str) -> str:
 COMMANDS = [read(line) for line in CORPUS.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
-def test_there_are_enough_of_them() -> None:
+def test_enough_commands_are_tested() -> None:
     assert len(set(COMMANDS)) >= 100
 
 
@@ -51,7 +51,7 @@ async def test_no_command_gets_through(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_it_is_refused_before_anybody_is_asked(command: str) -> None:
+def test_command_is_refused_without_asking(command: str) -> None:
     assert judge_call(run_command, {"command": command}, ALLOWED).decision == "refuse"
 
 
@@ -81,7 +81,7 @@ async def test_words_are_not_lines(tmp_path: Path, words: list[str]) -> None:
     assert run.error_code in ("tool_denied", "invalid_arguments")
 
 
-async def test_what_a_shell_would_run_is_only_an_argument(tmp_path: Path) -> None:
+async def test_shell_syntax_is_only_an_argument(tmp_path: Path) -> None:
     args = ["; id", "$(id)", "`id`", "| id", "> x", "&& id", "${HOME}", "*", "\n id"]
     run = await Tools(tmp_path, ALLOWED).run(run_command, command="echo", args=["a", *args])
     assert run.output.text == "[exit code 0]\na " + " ".join(args)
@@ -89,7 +89,7 @@ async def test_what_a_shell_would_run_is_only_an_argument(tmp_path: Path) -> Non
     assert not (tmp_path / "x").exists()
 
 
-async def test_a_program_in_the_working_directory_is_not_found_by_its_name(
+async def test_program_in_the_working_directory_is_not_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = tmp_path / "git"
@@ -128,7 +128,7 @@ async def test_injected_arguments_give_no_rights(
     assert json.dumps(args)[:30] not in run.output.text
 
 
-def test_one_command_has_one_grant_however_it_is_written() -> None:
+def test_one_command_has_one_grant_in_any_spelling() -> None:
     spelt = ("git status", "git  status", "'git' status", 'git "status"', "g\\it sta'tus'")
     grants = {about_command({"command": line}, ALLOWED).grant for line in spelt}
     assert grants == {"git status"}

@@ -54,7 +54,7 @@ async def test_nothing_to_commit_is_an_error_without_paths(repository: Path) -> 
     assert str(repository) not in run.output.text
 
 
-async def test_a_repository_above_is_not_looked_at(repository: Path) -> None:
+async def test_repository_above_is_not_looked_at(repository: Path) -> None:
     below = repository / "below"
     below.mkdir()
     run = await Tools(below).run(git_status)
@@ -75,7 +75,7 @@ async def test_a_repository_above_is_not_looked_at(repository: Path) -> None:
         ("core.sshCommand", "touch {mark}"),
     ],
 )
-async def test_a_configuration_that_runs_something_runs_nothing(
+async def test_configuration_that_runs_something_runs_nothing(
     repository: Path, tmp_path: Path, key: str, value: str
 ) -> None:
     mark = tmp_path / "mark"
@@ -107,7 +107,7 @@ async def test_hooks_do_not_run(repository: Path, tmp_path: Path, hook: str) -> 
 @pytest.mark.parametrize(
     "path", ["../outside.txt", ":(top)a.txt", ":/a.txt", ":!a.txt", "*.txt", "/etc/passwd"]
 )
-async def test_a_path_is_a_path_and_stays_inside(repository: Path, path: str) -> None:
+async def test_path_is_a_path_and_stays_inside(repository: Path, path: str) -> None:
     (repository / "a.txt").write_text("two\n")
     before = git(repository, "rev-parse", "HEAD")
     run = await Tools(repository).run(git_commit, message="x", files=[path])

@@ -383,7 +383,7 @@ async def test_promisor_fetches_nothing(scene: Scene, case: str) -> None:
     require_harmless(scene, await all_runs(scene))
 
 
-def test_there_are_enough_of_them() -> None:
+def test_enough_keys_are_tested() -> None:
     assert len((*KEYS, *SOURCES, *PROMISORS)) >= 60
 
 
@@ -434,5 +434,5 @@ def test_every_documented_key_is_judged() -> None:
         ("includeif.gitdir:/x.path", "x"),
     ],
 )
-def test_key_that_nobody_knows_is_neither_allowed_nor_overridden(key: str, value: str) -> None:
+def test_unknown_key_is_neither_allowed_nor_overridden(key: str, value: str) -> None:
     assert fate_of(Setting(key, value)) == "neither"

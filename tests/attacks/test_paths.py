@@ -107,7 +107,7 @@ def require_harmless(run: ToolRun, root: Path) -> None:
     assert "passwd" not in said
 
 
-def test_there_are_enough_of_them() -> None:
+def test_enough_paths_are_tested() -> None:
     assert len(set(PATHS)) >= 190
     assert len(set(WRITES)) >= 50
 
@@ -136,7 +136,7 @@ async def test_9_31_no_path_is_written(root: Path, outside: Path, path: str) -> 
 
 
 @pytest.mark.parametrize("path", WRITES)
-async def test_9_31_what_is_protected_is_not_written(root: Path, path: str) -> None:
+async def test_9_31_protected_paths_are_not_written(root: Path, path: str) -> None:
     run = await Tools(root).run(write_file, path=path, content="x", create_dirs=True)
     assert (run.outcome, run.error_code) == ("refused", "tool_denied")
 
@@ -155,7 +155,7 @@ async def test_no_path_is_listed_or_searched(root: Path, outside: Path, path: st
         assert run.outcome != "ok" or "outside" not in run.output.text
 
 
-async def test_a_search_of_everything_finds_nothing_that_is_closed(root: Path) -> None:
+async def test_search_of_everything_finds_nothing_that_is_closed(root: Path) -> None:
     run = await Tools(root).run(search_files, pattern="e")
     assert "inside" in run.output.text
     for closed in (SECRET, CREDENTIAL):
@@ -212,9 +212,7 @@ def becomes_file(place: Path) -> Callable[[], None]:
     return act
 
 
-async def test_a_file_swapped_for_a_link_is_never_written_through(
-    root: Path, outside: Path
-) -> None:
+async def test_file_swapped_for_a_link_is_never_written_through(root: Path, outside: Path) -> None:
     place, target = root / "swapped", outside / "secret.txt"
     place.write_text("inside")
     tools = Tools(root)
@@ -231,7 +229,7 @@ async def test_a_file_swapped_for_a_link_is_never_written_through(
     assert outcomes - {"ok", "error", "refused"} == set()
 
 
-async def test_a_directory_swapped_for_a_link_is_never_written_through(
+async def test_directory_swapped_for_a_link_is_never_written_through(
     root: Path, outside: Path
 ) -> None:
     place, aside = root / "folder", root / "aside"
@@ -259,9 +257,7 @@ async def test_a_directory_swapped_for_a_link_is_never_written_through(
     assert (outside / "secret.txt").read_text() == SECRET
 
 
-async def test_a_file_that_gets_a_second_name_meanwhile_is_not_changed_through_it(
-    root: Path, outside: Path
-) -> None:
+async def test_file_gaining_second_name_is_not_changed(root: Path, outside: Path) -> None:
     place, target = root / "linked", outside / "secret.txt"
 
     def be_linked() -> None:
@@ -278,7 +274,7 @@ async def test_a_file_that_gets_a_second_name_meanwhile_is_not_changed_through_i
     assert target.read_text() == SECRET
 
 
-async def test_a_parent_that_moves_out_takes_nothing_along(root: Path, outside: Path) -> None:
+async def test_moved_parent_does_not_leak_write(root: Path, outside: Path) -> None:
     inner, moved = root / "a" / "moving", outside / "moving"
     inner.mkdir()
 

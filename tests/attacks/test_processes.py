@@ -30,7 +30,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def test_what_a_program_prints_is_given_with_its_code(tmp_path: Path) -> None:
+async def test_program_output_is_returned_with_exit_code(tmp_path: Path) -> None:
     script = "echo out; echo err >&2; exit 3"
     run = await tools(tmp_path).run(run_command, command="sh", args=["-c", script])
     assert run.output.text == "[exit code 3]\nout\n[stderr]\nerr"
@@ -43,7 +43,7 @@ async def test_it_runs_in_the_working_directory(tmp_path: Path) -> None:
     assert run.output.text == f"[exit code 0]\n{place}"
 
 
-async def test_9_28_what_only_the_configuration_gives_is_dropped(tmp_path: Path) -> None:
+async def test_9_28_config_only_arguments_are_dropped(tmp_path: Path) -> None:
     run = await tools(tmp_path).run(
         run_command, command="env", env={"LD_PRELOAD": "x"}, cwd="/", timeout=9, shell=True
     )
@@ -51,7 +51,7 @@ async def test_9_28_what_only_the_configuration_gives_is_dropped(tmp_path: Path)
     assert "LD_PRELOAD" not in run.output.text
 
 
-async def test_the_environment_holds_nothing_of_ours(
+async def test_environment_has_no_perdure_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
@@ -60,7 +60,7 @@ async def test_the_environment_holds_nothing_of_ours(
     assert "planted" not in run.output.text
 
 
-async def test_a_secret_of_the_configuration_is_given_and_scrubbed(tmp_path: Path) -> None:
+async def test_secret_of_the_configuration_is_given_and_scrubbed(tmp_path: Path) -> None:
     given = {"API_TOKEN": "{{secrets.TOKEN}}"}
     run = await tools(tmp_path, command_env=given).run(
         run_command,
@@ -70,7 +70,7 @@ async def test_a_secret_of_the_configuration_is_given_and_scrubbed(tmp_path: Pat
     assert run.output.text == "[exit code 0]\n[secret:TOKEN]"
 
 
-async def test_the_whole_group_is_killed_when_time_is_up(tmp_path: Path) -> None:
+async def test_whole_group_is_killed_when_time_is_up(tmp_path: Path) -> None:
     script = "trap '' TERM; sleep 100 & echo $! > child; sleep 100 & wait"
     place = tmp_path / "child"
     for limit_s in (0.3, 3, 30):
@@ -88,7 +88,7 @@ async def test_the_whole_group_is_killed_when_time_is_up(tmp_path: Path) -> None
     await until(is_gone)
 
 
-async def test_what_a_program_leaves_behind_is_killed_with_its_end(tmp_path: Path) -> None:
+async def test_leftover_processes_are_killed_at_exit(tmp_path: Path) -> None:
     script = "sleep 100 & echo $! > child; exit 0"
     run = await tools(tmp_path).run(run_command, command="sh", args=["-c", script])
     assert run.outcome == "ok"
@@ -100,7 +100,7 @@ async def test_what_a_program_leaves_behind_is_killed_with_its_end(tmp_path: Pat
     await until(is_gone)
 
 
-async def test_the_whole_group_is_killed_when_the_turn_is_aborted(tmp_path: Path) -> None:
+async def test_whole_group_is_killed_when_the_turn_is_aborted(tmp_path: Path) -> None:
     script = "echo $$ > leader; sleep 100"
     running = asyncio.create_task(
         tools(tmp_path).run(run_command, command="sh", args=["-c", script])
@@ -122,7 +122,7 @@ async def test_the_whole_group_is_killed_when_the_turn_is_aborted(tmp_path: Path
     await until(is_gone)
 
 
-async def test_a_flood_is_read_to_its_end_and_kept_in_part(tmp_path: Path) -> None:
+async def test_flood_is_read_to_end_and_kept_in_part(tmp_path: Path) -> None:
     script = "import sys; sys.stdout.write('x' * 5_000_000)"
     run = await tools(tmp_path).run(run_command, command=sys.executable, args=["-c", script])
     assert run.outcome == "ok"
@@ -132,12 +132,12 @@ async def test_a_flood_is_read_to_its_end_and_kept_in_part(tmp_path: Path) -> No
     assert "3951424 more bytes were not kept" in run.whole
 
 
-async def test_there_is_nothing_to_read_from(tmp_path: Path) -> None:
+async def test_program_has_no_input(tmp_path: Path) -> None:
     run = await tools(tmp_path).run(run_command, command="sh", args=["-c", "read x; echo end"])
     assert run.output.text == "[exit code 0]\nend"
 
 
-async def test_descriptors_of_ours_are_not_inherited(tmp_path: Path) -> None:
+async def test_open_descriptors_are_not_inherited(tmp_path: Path) -> None:
     secret = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(secret, True)
     script = "import os; print(sorted(os.listdir('/proc/self/fd'))[:9])"

@@ -60,7 +60,7 @@ ERRORS: tuple[Exception, ...] = (
 
 
 @pytest.mark.parametrize("place", ["info", "cost", "first", "middle"])
-async def test_key_in_an_error_of_a_model_client_is_shown_and_kept_nowhere(
+async def test_key_in_model_client_error_is_never_shown_or_stored(
     place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -75,7 +75,7 @@ def no_value(shown: object) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", ["body", "location", "link", "etag", "content-type"])
-async def test_a_server_that_sends_the_secret_back_does_not_show_it(form: str, place: str) -> None:
+async def test_server_that_sends_the_secret_back_does_not_show_it(form: str, place: str) -> None:
     sent: list[HttpRequest] = []
 
     async def fetch(asked: HttpRequest) -> HttpResponse:
@@ -99,7 +99,7 @@ async def test_a_server_that_sends_the_secret_back_does_not_show_it(form: str, p
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
 @pytest.mark.parametrize("code", [0, 3])
-async def test_a_program_that_prints_the_secret_does_not_show_it(
+async def test_program_that_prints_the_secret_does_not_show_it(
     tmp_path: Path, stream: str, code: int
 ) -> None:
     script = f'printf %s "$TOKEN"{stream}; printf %s "$TOKEN" | base64{stream}; exit {code}'
@@ -110,7 +110,7 @@ async def test_a_program_that_prints_the_secret_does_not_show_it(
     no_value(msgspec.structs.asdict(run))
 
 
-async def test_a_tool_that_fails_with_the_secret_in_its_error_does_not_show_it() -> None:
+async def test_tool_that_fails_with_the_secret_in_its_error_does_not_show_it() -> None:
     @tool
     def leak(call: ToolCall) -> str:
         """Leak."""
@@ -147,7 +147,7 @@ async def test_nothing_of_a_session_holds_a_secret_of_the_configuration(
     no_value(await session.context())
 
 
-def test_no_object_of_ours_shows_a_secret() -> None:
+def test_no_object_shows_a_secret() -> None:
     taint = Taint(Vault({"PERDURE_SECRET_API": VALUE}, lambda account: None))
     assert taint.value("API") == VALUE
     no_value((repr(taint), str(taint), repr(PERMISSIONS), msgspec.to_builtins(PERMISSIONS)))
@@ -188,7 +188,7 @@ GOVERNED = [name for name, spec in BUILTIN.items() if spec.action is not None]
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda text: text[:6])
 @pytest.mark.parametrize("name", GOVERNED)
-def test_no_question_and_no_refusal_shows_what_was_planted(name: str, planted: str) -> None:
+def test_questions_and_refusals_hide_planted_secrets(name: str, planted: str) -> None:
     asking = msgspec.structs.replace(PERMISSIONS, approval="ask")
     for args in every_field(name, planted):
         ruling = judge_call(BUILTIN[name], args, asking)
@@ -198,7 +198,7 @@ def test_no_question_and_no_refusal_shows_what_was_planted(name: str, planted: s
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda text: text[:6])
 @pytest.mark.parametrize("name", GOVERNED)
-async def test_9_32_no_event_of_a_call_shows_what_was_planted(name: str, planted: str) -> None:
+async def test_9_32_call_events_hide_planted_secrets(name: str, planted: str) -> None:
     for args in every_field(name, planted):
         call = CallTools((ScriptedCall(name, json.dumps(args), id="c"),))
         stage = Stage(says(call), says("done"))
@@ -218,7 +218,7 @@ async def test_9_32_no_event_of_a_call_shows_what_was_planted(name: str, planted
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda text: text[:6])
-def test_a_configuration_that_holds_a_secret_is_refused_without_showing_it(planted: str) -> None:
+def test_configuration_that_holds_a_secret_is_refused_without_showing_it(planted: str) -> None:
     settings: list[dict[str, Any]] = [
         {"allowed_domains": ("a.com",), "credentials": {"a.com": planted}},
         {"allowed_domains": ("a.com",), "credentials": {"a.com": f"Bearer {planted}"}},

@@ -68,7 +68,7 @@ async def way() -> AsyncGenerator[Way]:
     made.names.close()
 
 
-def test_there_are_enough_of_them() -> None:
+def test_enough_urls_are_tested() -> None:
     assert len(set(URLS)) >= 250
 
 
@@ -85,7 +85,7 @@ async def test_no_url_gets_through(way: Way, url: str) -> None:
 
 @pytest.mark.parametrize("address", INSIDE)
 @pytest.mark.parametrize("others", [(), ("93.184.216.34",), ("93.184.216.34", "2606:4700::1111")])
-async def test_9_30_a_name_that_has_an_inner_address_is_refused(
+async def test_9_30_name_that_has_an_inner_address_is_refused(
     address: str, others: tuple[str, ...]
 ) -> None:
     way = await way_with(lambda name, times: [*others, address])
@@ -96,14 +96,14 @@ async def test_9_30_a_name_that_has_an_inner_address_is_refused(
     assert address not in run.output.text
 
 
-async def test_a_name_without_an_address_is_an_error() -> None:
+async def test_name_without_an_address_is_an_error() -> None:
     way = await way_with(lambda name, times: [])
     run = await way.ask(f"https://{HOST}/")
     way.names.close()
     assert (run.outcome, run.error) == ("error", "http_request: no connection could be made")
 
 
-async def test_a_name_that_changes_its_mind_is_asked_once_for_each_request() -> None:
+async def test_rebinding_name_is_resolved_once_per_request() -> None:
     """Rebinding: public when it is checked, inside when it is connected to."""
     async with WebServer(lambda r: Response(body=b"inside")) as server:
         way = await way_with(lambda name, times: ["192.0.43.8"] if times == 1 else ["127.0.0.1"])
@@ -122,7 +122,7 @@ async def test_a_name_that_changes_its_mind_is_asked_once_for_each_request() -> 
     "location",
     ["http://127.0.0.1/", "//169.254.169.254/", "/inside", "file:///etc/passwd", "https://[::1]/"],
 )
-async def test_9_30_a_redirect_is_returned_and_not_followed(status: int, location: str) -> None:
+async def test_9_30_redirect_is_returned_and_not_followed(status: int, location: str) -> None:
     moved = Response(status, {"Location": location, "Refresh": f"0; url={location}"})
     async with WebServer(lambda r: moved) as server:
         place = destination_of(f"http://127.0.0.1:{server.port}/", is_local_open=True)

@@ -35,7 +35,7 @@ def passes_unchanged(entry: Entry) -> bool:
 
 
 @given(bodies)
-def test_every_body_is_what_was_written(body: Body) -> None:
+def test_every_body_round_trips(body: Body) -> None:
     content = encode(body)
     entry = entry_with(kind_of(body), content)
     read = body_of(entry)
@@ -46,7 +46,7 @@ def test_every_body_is_what_was_written(body: Body) -> None:
 
 
 @given(messages)
-def test_a_message_is_read_from_its_entry(message: Message) -> None:
+def test_message_is_read_from_its_entry(message: Message) -> None:
     entry = entry_with(MESSAGE, encode(message))
     assert entry.message == message
 
@@ -62,7 +62,7 @@ def test_unknown_fields_change_nothing_and_are_kept(body: Body, more: dict[str, 
 
 
 @given(texts.map(lambda text: f"future_{text}"), json_values, st.integers(min_value=1))
-def test_an_unknown_kind_is_kept_byte_for_byte(kind: str, value: object, version: int) -> None:
+def test_unknown_kind_is_kept_byte_for_byte(kind: str, value: object, version: int) -> None:
     content = encode(value)
     entry = entry_with(kind, content, v=version)
     assert body_of(entry) == Unknown(kind, version, content)
@@ -102,7 +102,7 @@ def test_any_bytes_pass_through_a_line_unchanged(content: bytes, kind: str) -> N
 @example(b'{"role":"user","parts":[1]}', MESSAGE)
 @example(b'{"role":"nobody","parts":[]}', MESSAGE)
 @example(b'{"text":"\xff"}', "label")
-def test_a_damaged_body_is_reported_as_such_and_nothing_else(content: bytes, kind: str) -> None:
+def test_damaged_body_raises_only_corrupt_log(content: bytes, kind: str) -> None:
     with suppress(CorruptLog):
         body_of(entry_with(kind, content))
 
@@ -114,7 +114,7 @@ def test_a_damaged_body_is_reported_as_such_and_nothing_else(content: bytes, kin
     st.integers(),
     texts,
 )
-def test_the_header_passes_through_a_line(
+def test_header_passes_through_a_line(
     lane: Lane, other: int | None, seq: int, at: int, kind: str
 ) -> None:
     place: EntryId | None = None if other is None else entry_id("origin", other)
@@ -125,7 +125,7 @@ def test_the_header_passes_through_a_line(
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, float("1e400")])
 @given(wrapped=st.sampled_from(["plain", "list", "dict", "deep", "field"]))
-def test_a_number_that_json_cannot_say_is_refused(value: float, wrapped: str) -> None:
+def test_non_json_number_is_rejected(value: float, wrapped: str) -> None:
     values: dict[str, object] = {
         "plain": value,
         "list": [1, [None, value]],
@@ -138,7 +138,7 @@ def test_a_number_that_json_cannot_say_is_refused(value: float, wrapped: str) ->
 
 
 @given(st.text(max_size=5), st.characters(categories=("Cs",)), st.text(max_size=5))
-def test_a_lone_surrogate_is_refused(before: str, surrogate: str, after: str) -> None:
+def test_lone_surrogate_is_refused(before: str, surrogate: str, after: str) -> None:
     text = before + surrogate + after
     for value in (text, {text: 1}, Message("user", (TextPart(text),))):
         with pytest.raises(InvalidEntry):

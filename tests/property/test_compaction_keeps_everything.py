@@ -38,7 +38,7 @@ def orphans_in(window: ContextWindow) -> int:
 
 
 @given(random_logs(), st.lists(st.integers(0, 60), max_size=4), st.data())
-def test_each_message_of_a_context_is_summarised_or_still_there_after_a_compaction(
+def test_each_message_is_summarised_or_kept(
     log: TreeLog, keeps: list[int], data: st.DataObject
 ) -> None:
     for keep in keeps:
@@ -58,7 +58,7 @@ def test_each_message_of_a_context_is_summarised_or_still_there_after_a_compacti
 
 
 @given(random_logs(), st.integers(0, 60))
-def test_what_stays_begins_with_no_tool_result(log: TreeLog, keep: int) -> None:
+def test_kept_part_does_not_start_with_tool_result(log: TreeLog, keep: int) -> None:
     for leaf in list(log.by_id):
         window = log.window(leaf)
         plan = plan_compaction(window, keep_recent_tokens=keep)
@@ -72,7 +72,7 @@ def test_what_stays_begins_with_no_tool_result(log: TreeLog, keep: int) -> None:
 
 
 @given(random_logs())
-def test_a_context_is_not_compacted_twice_with_nothing_said_in_between(log: TreeLog) -> None:
+def test_context_is_not_compacted_twice_without_new_messages(log: TreeLog) -> None:
     for leaf in list(log.by_id):
         plan = plan_compaction(log.window(leaf), keep_recent_tokens=10)
         if plan is not None:
@@ -81,7 +81,7 @@ def test_a_context_is_not_compacted_twice_with_nothing_said_in_between(log: Tree
 
 
 @given(random_logs())
-def test_a_compacted_branch_that_goes_on_has_the_new_words_in_its_context(log: TreeLog) -> None:
+def test_compacted_branch_context_has_new_messages(log: TreeLog) -> None:
     plan = plan_compaction(log.window(), keep_recent_tokens=5)
     if plan is not None:
         log.append(Compaction("a summary", plan.first_kept))

@@ -42,7 +42,7 @@ async def run(
 
 @given(documents(), st.none() | st.sampled_from(["n0", "n1", "n3", "n7"]))
 @settings(deadline=None, max_examples=25)
-def test_a_document_completes_with_its_outputs_or_says_why_it_waits(
+def test_document_completes_or_names_wait_reason(
     drawn: tuple[Workflow, dict[str, object]], refused: str | None
 ) -> None:
     workflow, inputs = drawn

@@ -554,7 +554,7 @@ class TestMoreFlows(FlowWorld.TestCase):
     settings = settings(TestFlows.settings, max_examples=rounds(30))
 
 
-def test_a_flow_ends_of_which_an_edit_took_what_a_node_waits_for_while_another_asks() -> None:
+def test_flow_ends_after_edit_removed_awaited_node() -> None:
     def answer(desk: Desk) -> str:
         if desk.node == "n1":
             is_new = "n1=>m" not in desk.state.run.completed_handoffs
@@ -574,7 +574,7 @@ def test_a_flow_ends_of_which_an_edit_took_what_a_node_waits_for_while_another_a
     assert world.oracle.is_completed
 
 
-def test_a_flow_of_two_last_nodes_ends() -> None:
+def test_flow_of_two_last_nodes_ends() -> None:
     world = FlowWorld()
     owners = dict.fromkeys(("owner-intake", "n0", "end"), "owner")
     world.begin(drawn=graph("owner-intake>n0", "owner-intake>end", **owners))
@@ -583,7 +583,7 @@ def test_a_flow_of_two_last_nodes_ends() -> None:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-async def test_every_wrong_end_of_a_turn_is_told_as_what_it_is(tmp_path: Path, kind: str) -> None:
+async def test_every_invalid_turn_end_is_classified(tmp_path: Path, kind: str) -> None:
     code, answer = WRONG[kind]
     clock = HastyClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))

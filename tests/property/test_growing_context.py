@@ -53,7 +53,7 @@ def followed(
 
 
 @given(random_logs(), histories, scales, budgets, pins_of_logs)
-def test_whatever_the_course_of_a_log_the_prompt_is_that_of_its_window(
+def test_prompt_equals_context_of_window_for_any_log(
     log: TreeLog, history: History, scale: float, budget: int | None, pins: list[int]
 ) -> None:
     leaf, ids = None, list(log.by_id)
@@ -72,7 +72,7 @@ def test_whatever_the_course_of_a_log_the_prompt_is_that_of_its_window(
 
 
 @given(st.lists(messages, max_size=60), st.integers(1, 12), histories, scales, budgets)
-def test_a_long_branch_is_the_same_however_many_entries_come_at_once(
+def test_long_branch_is_independent_of_batch_size(
     said: list[Message], at_once: int, history: History, scale: float, budget: int | None
 ) -> None:
     log = TreeLog()

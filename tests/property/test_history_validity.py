@@ -27,14 +27,14 @@ def texts_of(message: Message) -> list[str]:
 
 
 @given(random_logs())
-def test_the_context_of_every_leaf_of_every_log_is_valid_for_every_provider(log: TreeLog) -> None:
+def test_context_of_every_leaf_is_valid_for_every_provider(log: TreeLog) -> None:
     for leaf in [None, *log.by_id]:
         context = build_context(log.window(leaf))
         assert all_problems(said_in(context)) == []
 
 
 @given(random_logs())
-def test_once_the_person_has_spoken_the_context_of_every_leaf_can_be_sent(log: TreeLog) -> None:
+def test_context_with_user_message_can_be_sent(log: TreeLog) -> None:
     for leaf in [None, *log.by_id]:
         prompted = TreeLog("prompted", origin=log)
         prompted.undone = log.undone
@@ -44,7 +44,7 @@ def test_once_the_person_has_spoken_the_context_of_every_leaf_can_be_sent(log: T
 
 
 @given(random_logs())
-def test_no_word_of_the_person_in_the_window_is_lost(log: TreeLog) -> None:
+def test_no_user_message_in_window_is_lost(log: TreeLog) -> None:
     for leaf in log.by_id:
         window = log.window(leaf)
         context = build_context(window)
@@ -56,9 +56,7 @@ def test_no_word_of_the_person_in_the_window_is_lost(log: TreeLog) -> None:
 
 
 @given(random_logs(), st.integers(-5, 500), st.sampled_from([0.25, 1.0, 4.0]))
-def test_any_budget_leaves_a_valid_context_that_is_not_empty(
-    log: TreeLog, budget: int, scale: float
-) -> None:
+def test_any_budget_leaves_valid_nonempty_context(log: TreeLog, budget: int, scale: float) -> None:
     for leaf in log.by_id:
         window = log.window(leaf)
         whole = build_context(window, scale=scale)
@@ -72,7 +70,7 @@ def test_any_budget_leaves_a_valid_context_that_is_not_empty(
 
 
 @given(random_logs(), st.integers(0, 500))
-def test_a_history_of_texts_only_is_valid_too(log: TreeLog, budget: int) -> None:
+def test_history_of_texts_only_is_valid_too(log: TreeLog, budget: int) -> None:
     for leaf in log.by_id:
         window = log.window(leaf)
         for limit in (None, budget):
@@ -81,13 +79,13 @@ def test_a_history_of_texts_only_is_valid_too(log: TreeLog, budget: int) -> None
 
 
 @given(st.lists(messages, max_size=12))
-def test_a_history_made_valid_is_left_alone_when_made_valid_again(said: list[Message]) -> None:
+def test_valid_history_is_idempotent(said: list[Message]) -> None:
     once = valid_history([ContextMessage(message, None) for message in said])
     assert valid_history(once) == once
 
 
 @given(st.lists(messages, max_size=12))
-def test_every_entry_of_a_context_stands_in_it_at_most_once_per_role(said: list[Message]) -> None:
+def test_entry_occurs_at_most_once_per_role(said: list[Message]) -> None:
     known = [ContextMessage(message, EntryId(f"s/{n}")) for n, message in enumerate(said)]
     for each in valid_history(known):
         assert len(set(each.entry_ids)) == len(each.entry_ids)

@@ -180,7 +180,7 @@ def documents_of(name: str) -> st.SearchStrategy[Any]:
 
 @settings(max_examples=100)
 @given(st.deferred(lambda: documents_of("agent.schema.json")))
-def test_agent_files_are_read_where_they_fit(data: Any) -> None:
+def test_agent_files_are_accepted_iff_schema_matches(data: Any) -> None:
     try:
         agent_of_text(yaml_of(data))
     except ConfigError as error:
@@ -191,7 +191,7 @@ def test_agent_files_are_read_where_they_fit(data: Any) -> None:
 
 @settings(max_examples=60)
 @given(st.deferred(lambda: documents_of("workflow.schema.json")))
-def test_workflows_are_read_where_they_fit(data: Any) -> None:
+def test_workflows_are_accepted_iff_schema_matches(data: Any) -> None:
     try:
         parse(yaml_of(data))
     except FormatError as error:
@@ -227,7 +227,7 @@ def toml_of(value: Any) -> str:
     st.deferred(lambda: documents_of("config.schema.json")).map(without_nothing),
     st.sampled_from(["config.schema.json", "project-config.schema.json"]),
 )
-def test_settings_are_read_where_they_fit(data: dict[str, Any], name: str) -> None:
+def test_settings_are_accepted_iff_schema_matches(data: dict[str, Any], name: str) -> None:
     text = "".join(f"{toml_of(key)} = {toml_of(each)}\n" for key, each in data.items())
     with tempfile.TemporaryDirectory() as folder:
         is_project = name.startswith("project")
@@ -251,7 +251,7 @@ def test_settings_are_read_where_they_fit(data: dict[str, Any], name: str) -> No
         ("config.schema.json", "servers"),
     ],
 )
-def test_what_is_made_from_a_schema_may_fit_it(name: str, key: str) -> None:
+def test_generated_values_can_match_schema(name: str, key: str) -> None:
     """Else the tests above would test nothing."""
     root = schema_named(name)
     # One in hundreds of agents has servers of its own accord: here each must.

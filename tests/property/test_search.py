@@ -166,7 +166,7 @@ async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[Sea
     st.sets(st.integers(0, 5)),
     st.sampled_from([1, 4, 512]),
 )
-def test_the_index_finds_what_a_scan_finds(
+def test_index_finds_what_a_scan_finds(
     script: list[tuple[str, list[NewEntry]]],
     wanted: list[SearchQuery],
     index: set[int],
@@ -181,7 +181,7 @@ def test_the_index_finds_what_a_scan_finds(
 
 
 @given(st.text() | texts)
-def test_words_stand_where_they_say(text: str) -> None:
+def test_words_have_correct_positions(text: str) -> None:
     found = list(words(text))
 
     assert [word.term for word in found] == terms(text)
@@ -192,16 +192,14 @@ def test_words_stand_where_they_say(text: str) -> None:
 
 
 @given(st.text() | texts)
-def test_words_are_words_of_themselves(text: str) -> None:
+def test_splitting_words_is_idempotent(text: str) -> None:
     """Whatever is copied from a hit into a query finds it again."""
     for term in terms(text):
         assert terms(term) == [term]
 
 
 @given(texts, st.text() | sought_texts)
-def test_every_query_has_a_meaning_or_is_refused_and_a_fit_can_be_shown(
-    text: str, query: str
-) -> None:
+def test_every_query_parses_or_raises_and_matches_have_snippets(text: str, query: str) -> None:
     if not means_something(query):
         return
     sought = sought_in(query)

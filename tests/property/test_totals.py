@@ -105,7 +105,7 @@ class Reader:
 
 
 @given(st.data())
-async def test_totals_are_the_sum_of_the_ledger_after_any_course_of_turns(
+async def test_totals_equal_sum_of_ledger(
     data: st.DataObject,
 ) -> None:
     log = TurnLog()

@@ -51,7 +51,7 @@ def test_every_entry_is_in_the_tree_exactly_once(parents: list[int]) -> None:
 
 
 @given(parents)
-def test_an_entry_is_below_its_parent_or_a_root(parents: list[int]) -> None:
+def test_entry_is_below_its_parent_or_a_root(parents: list[int]) -> None:
     index = index_of(log_of(parents))
     for node in all_nodes(nodes_of(index, {})):
         assert all(child.entry.parent_id == node.entry.id for child in node.children)
@@ -61,7 +61,7 @@ def test_an_entry_is_below_its_parent_or_a_root(parents: list[int]) -> None:
 
 
 @given(parents)
-def test_entries_without_a_parent_here_are_roots_and_others_only_to_open_a_cycle(
+def test_roots_lack_parent_or_open_a_cycle(
     parents: list[int],
 ) -> None:
     index = index_of(log_of(parents))
@@ -95,9 +95,7 @@ def test_roots_and_children_come_in_the_order_of_the_log(parents: list[int]) -> 
 
 
 @given(parents, st.integers(min_value=-1, max_value=25))
-def test_a_branch_ends_at_its_leaf_and_each_entry_is_the_parent_of_the_next(
-    parents: list[int], leaf: int
-) -> None:
+def test_branch_links_parents_down_to_leaf(parents: list[int], leaf: int) -> None:
     by_id = index_of(log_of(parents)).by_id
     path = branch_to(entry_id(STREAM, leaf), by_id)
     assert len({entry.id for entry in path}) == len(path)
@@ -114,7 +112,7 @@ def test_side_entries_are_not_in_the_tree(parents: list[int]) -> None:
     assert index_of([*log, *side]) == index_of(log)
 
 
-def test_a_branch_of_any_depth_can_be_walked_and_nested() -> None:
+def test_branch_of_any_depth_can_be_walked_and_nested() -> None:
     log = log_of(range(-1, DEPTH - 1))
     index = index_of(log)
     assert branch_to(log[-1].id, index.by_id) == log
@@ -126,7 +124,7 @@ def test_a_branch_of_any_depth_can_be_walked_and_nested() -> None:
     assert (depth, node.label) == (DEPTH, "deepest")
 
 
-def test_a_cycle_of_any_length_is_opened_once() -> None:
+def test_cycle_of_any_length_is_opened_once() -> None:
     log = log_of([DEPTH - 1, *range(DEPTH - 1)])
     index = index_of(log)
     assert list(index.roots) == [log[0].id]
@@ -134,7 +132,7 @@ def test_a_cycle_of_any_length_is_opened_once() -> None:
     assert len(all_nodes(nodes_of(index, {}))) == DEPTH
 
 
-def test_many_children_of_one_entry_are_all_there() -> None:
+def test_many_children_of_one_entry_are_complete() -> None:
     log = log_of([-1, *[0] * 20_000])
     (root,) = nodes_of(index_of(log), {})
     assert [child.entry.seq for child in root.children] == list(range(1, 20_001))

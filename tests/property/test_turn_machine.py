@@ -128,7 +128,7 @@ def somebody_else(data: st.DataObject, state: TurnState) -> tuple[NewEntry, ...]
 
 
 @given(st.data())
-def test_any_course_of_events_ends_with_every_call_answered_and_nothing_waiting(
+def test_any_events_end_with_every_call_answered(
     data: st.DataObject,
 ) -> None:
     config = data.draw(configs)
@@ -174,7 +174,7 @@ def assert_answered(messages: list[Message]) -> None:
 
 
 @given(st.data())
-def test_any_prefix_of_the_log_can_be_taken_over_and_brought_to_an_end(
+def test_any_log_prefix_can_be_recovered_and_finished(
     data: st.DataObject,
 ) -> None:
     config = data.draw(configs)
@@ -217,7 +217,7 @@ def the_plain_course(state: TurnState, log: TurnLog) -> tuple[TurnState, Input]:
     return state, inputs.Woken()
 
 
-def test_every_rule_names_a_phase_in_which_its_input_can_come() -> None:
+def test_every_rule_has_a_reachable_phase() -> None:
     begins = {phase for phase, kind in RULES if kind is inputs.Begin}
     assert begins == {Phase.IDLE, Phase.FINISHED}
     open_phases = set(Phase) - begins

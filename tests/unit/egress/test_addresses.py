@@ -12,17 +12,17 @@ from perdure.egress.addresses import is_open
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "2a00::1"])
-def test_a_public_address_is_open(address: str) -> None:
+def test_public_address_is_open(address: str) -> None:
     assert is_open(address)
 
 
 @pytest.mark.parametrize("text", ["", "example.com", "1.1.1", "2606:4700::1%eth0", "0x1010101"])
-def test_what_is_no_plain_address_is_closed(text: str) -> None:
+def test_malformed_address_is_closed(text: str) -> None:
     assert not is_open(text)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "192.168.1.1", "::1", "fd12::1"])
-def test_the_own_network_is_open_only_where_the_configuration_says_so(address: str) -> None:
+def test_local_network_is_open_only_if_configured(address: str) -> None:
     assert not is_open(address)
     assert is_open(address, is_local_open=True)
 
@@ -30,13 +30,13 @@ def test_the_own_network_is_open_only_where_the_configuration_says_so(address: s
 @pytest.mark.parametrize(
     "address", ["169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1", "0.0.0.0", "fd00:ec2::254"]
 )
-def test_metadata_link_local_and_multicast_stay_closed_also_then(address: str) -> None:
+def test_metadata_and_multicast_stay_closed_with_local_open(address: str) -> None:
     assert not is_open(address, is_local_open=True)
 
 
 @settings(max_examples=100)
 @given(st.ip_addresses(v=4))
-def test_python_knows_no_private_address_that_is_open(address: IPv4Address) -> None:
+def test_no_private_address_of_python_is_open(address: IPv4Address) -> None:
     if is_open(str(address)):
         assert address.is_global
         assert not address.is_multicast
@@ -44,7 +44,7 @@ def test_python_knows_no_private_address_that_is_open(address: IPv4Address) -> N
 
 @settings(max_examples=100)
 @given(st.ip_addresses(v=4), st.sampled_from(["::ffff:0:0", "::", "64:ff9b::", "2002::", "2001::"]))
-def test_no_form_of_ipv6_carries_an_ipv4_address_through(inner: IPv4Address, prefix: str) -> None:
+def test_embedded_ipv4_addresses_are_closed(inner: IPv4Address, prefix: str) -> None:
     shift = 80 if prefix == "2002::" else 0
     outer = IPv6Address(int(IPv6Address(prefix)) | (int(inner) << shift))
     assert not is_open(str(outer))

@@ -24,11 +24,11 @@ from perdure.errors import EgressDenied
         ("https://example.com/%41", Destination("https", "example.com", 443, "/%41")),
     ],
 )
-def test_a_url_is_split_into_what_is_asked(url: str, found: Destination) -> None:
+def test_url_is_split_into_destination(url: str, found: Destination) -> None:
     assert destination_of(url) == found
 
 
-def test_what_is_asked_is_written_from_the_parts() -> None:
+def test_url_is_rebuilt_from_parts() -> None:
     assert destination_of("HTTPS://EXAMPLE.com:443/a").url == "https://example.com/a"
     assert destination_of("https://[2606:4700::1111]:1/").url == "https://[2606:4700::1111]:1/"
 
@@ -36,25 +36,25 @@ def test_what_is_asked_is_written_from_the_parts() -> None:
 @pytest.mark.parametrize(
     "url", ["", "x", "//example.com", "file:///etc/passwd", "ftp://example.com", "https:///a"]
 )
-def test_what_is_no_https_url_is_refused(url: str) -> None:
+def test_non_https_url_is_rejected(url: str) -> None:
     with pytest.raises(EgressDenied):
         destination_of(url)
 
 
-def test_plain_http_and_the_own_network_need_the_configuration() -> None:
+def test_http_and_local_network_need_configuration() -> None:
     with pytest.raises(EgressDenied, match="only https"):
         destination_of("http://example.com")
     found = destination_of("http://localhost:8080/search", is_local_open=True)
     assert found == Destination("http", "localhost", 8080, "/search")
 
 
-def test_a_refusal_repeats_nothing_of_the_url() -> None:
+def test_denial_contains_no_part_of_url() -> None:
     with pytest.raises(EgressDenied) as refused:
         destination_of("https://alice:hunter2@wiki.corp/plans")
     assert not {w for w in ("alice", "hunter2", "wiki", "plans") if w in str(refused.value)}
 
 
-def test_a_configured_host_takes_the_form_it_is_compared_in() -> None:
+def test_configured_host_is_normalized() -> None:
     assert host_name("API.Example.com.") == "api.example.com"
     with pytest.raises(EgressDenied):
         host_name("*.example.com")

@@ -18,7 +18,7 @@ def asked(port: int, target: str = "/", **settings: object) -> HttpRequest:
     return HttpRequest(destination=found, is_local_open=True, **settings)  # pyright: ignore[reportArgumentType] - of Asked
 
 
-async def test_an_answer_is_read_whole() -> None:
+async def test_answer_is_read_whole() -> None:
     async with WebServer(lambda r: Response(body=b"hello", headers={"X-A": "1"})) as server:
         found = await fetch(asked(server.port, "/a?b"))
     assert (found.status, found.body, found.headers["x-a"]) == (200, b"hello", "1")
@@ -26,7 +26,7 @@ async def test_an_answer_is_read_whole() -> None:
     assert server.asked[0].headers["accept-encoding"] == "identity"
 
 
-async def test_a_redirect_is_an_answer() -> None:
+async def test_redirect_is_returned() -> None:
     moved = Response(302, {"Location": "/elsewhere"})
     async with WebServer(lambda r: moved) as server:
         found = await fetch(asked(server.port))
@@ -34,27 +34,27 @@ async def test_a_redirect_is_an_answer() -> None:
     assert len(server.asked) == 1
 
 
-async def test_an_endless_answer_is_cut() -> None:
+async def test_endless_answer_is_cut() -> None:
     async with WebServer(lambda r: Response(body=b"x" * 4096, is_endless=True)) as server:
         found = await fetch(asked(server.port, max_answer_bytes=10_000))
     assert found.is_cut
     assert len(found.body) == 10_000
 
 
-async def test_silence_ends() -> None:
+async def test_silent_server_times_out() -> None:
     async with WebServer(lambda r: Response(is_silent=True)) as server:
         with pytest.raises(EgressError):
             await fetch(asked(server.port, timeout_s=0.1))
 
 
-async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
+async def test_unreachable_server_error_omits_address() -> None:
     with reserved_port() as port, pytest.raises(EgressError) as failed:
         await fetch(asked(port))
     assert "127" not in str(failed.value)
     assert str(port) not in str(failed.value)
 
 
-async def test_what_the_destination_allows_the_connection_checks_again() -> None:
+async def test_connection_checks_address_again() -> None:
     async with WebServer(lambda r: Response()) as server:
         opened = asked(server.port)
         closed = HttpRequest(destination=opened.destination)

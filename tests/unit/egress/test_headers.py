@@ -7,7 +7,7 @@ import pytest
 from perdure.egress.headers import MAX_HEADERS, sendable, without
 
 
-def test_plain_headers_go_out_as_they_are() -> None:
+def test_plain_headers_are_unchanged() -> None:
     wanted = {"Accept": "text/html", "X-Api-Version": "2", "Authorization": "Bearer x"}
     assert sendable(wanted) == wanted
 
@@ -21,12 +21,12 @@ def test_plain_headers_go_out_as_they_are() -> None:
         *("", "a b", "a:b", "a\r\nb", "é", "x" * 200),
     ],
 )
-def test_headers_that_are_ours_or_none_are_left_out(name: str) -> None:
+def test_reserved_and_invalid_headers_are_dropped(name: str) -> None:
     assert sendable({name: "1"}) == {}
 
 
 @pytest.mark.parametrize("value", ["a\r\nHost: x", "a\nb", "a\0b", "a\x7f", "é", "x" * 9000])
-def test_a_value_that_could_break_out_is_left_out_whole(value: str) -> None:
+def test_value_with_line_break_is_dropped(value: str) -> None:
     assert sendable({"X-A": value}) == {}
 
 
@@ -34,9 +34,9 @@ def test_of_two_spellings_the_first_counts() -> None:
     assert sendable({"X-A": "1", "x-a": "2"}) == {"X-A": "1"}
 
 
-def test_there_is_a_limit() -> None:
+def test_number_of_headers_is_limited() -> None:
     assert len(sendable({f"x-{n}": "1" for n in range(100)})) == MAX_HEADERS
 
 
-def test_headers_are_taken_out_in_any_letter_case() -> None:
+def test_without_removes_headers_case_insensitively() -> None:
     assert without({"AUTHORIZATION": "x", "A": "1"}, ["authorization"]) == {"A": "1"}

@@ -31,19 +31,19 @@ async def at_home(host: str, port: int) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:1/mcp", "http://a.example/mcp"])
-async def test_what_must_not_go_out_is_answered_here(url: str) -> None:
+async def test_denied_request_gets_error_response(url: str) -> None:
     answer = await answered(url)
     error = msgspec.json.decode(answer.content)["error"]
     assert error["code"] == jsonrpc.NOT_SENT
     assert "127.0.0.1" not in error["message"]
 
 
-async def test_a_name_that_leads_home_is_not_followed() -> None:
+async def test_redirect_to_local_host_is_not_followed() -> None:
     answer = await answered("https://a.example/mcp", resolve=at_home)
     assert "not on the public internet" in answer.text
 
 
-async def test_what_reaches_nobody_is_answered_here() -> None:
+async def test_unreachable_server_gets_error_response() -> None:
     answer = await answered("http://127.0.0.1:9/mcp", is_local_open=True)
     assert "no connection could be made" in answer.text
 
@@ -58,7 +58,7 @@ async def test_headers_go_along_and_redirects_are_answers() -> None:
     assert [request.headers["x-a"] for request in server.asked] == ["b"]
 
 
-async def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     few = [InputLimits(mcp_answer_bytes=10_000)]
     monkeypatch.setattr("perdure.bounds.limits._in_force", few)
 

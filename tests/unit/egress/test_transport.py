@@ -20,13 +20,13 @@ async def test_one_closed_address_among_many_closes_the_name() -> None:
         await backend.connect_tcp("example.com", 443)
 
 
-async def test_there_is_no_way_into_the_file_system() -> None:
+async def test_unix_socket_is_rejected() -> None:
     backend = PinnedBackend(resolve_host, is_local_open=True)
     with pytest.raises(EgressDenied):
         await backend.connect_unix_socket("/var/run/docker.sock")
 
 
-async def test_the_name_is_asked_for_at_the_address_that_was_checked() -> None:
+async def test_name_is_asked_for_at_the_address_that_was_checked() -> None:
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -44,13 +44,13 @@ async def test_the_name_is_asked_for_at_the_address_that_was_checked() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://example.com/", "https://u:p@example.com/"])
-async def test_a_client_refuses_what_a_tool_is_refused(url: str) -> None:
+async def test_client_denies_same_destinations_as_tool(url: str) -> None:
     async with pinned_client(resolve=lambda h, p: says("1.1.1.1")) as client:
         with pytest.raises(EgressDenied):
             await client.get(url)
 
 
-async def test_a_client_ignores_the_proxies_of_the_environment(
+async def test_client_ignores_the_proxies_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with WebServer(lambda r: Response()) as proxy:

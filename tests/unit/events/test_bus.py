@@ -22,7 +22,7 @@ def live(
     return LiveEvent(StreamId(stream), of, n, type_, 1000 + n, text)
 
 
-def test_a_subscriber_gets_what_is_published_in_order() -> None:
+def test_subscriber_gets_what_is_published_in_order() -> None:
     bus = LiveBus()
     subscription = bus.subscribe(S)
     events = [live(1), live(2)]
@@ -32,7 +32,7 @@ def test_a_subscriber_gets_what_is_published_in_order() -> None:
     assert subscription.take() == []
 
 
-def test_a_subscriber_of_one_stream_gets_no_other() -> None:
+def test_subscriber_of_one_stream_gets_no_other() -> None:
     bus = LiveBus()
     one, all_of_them = bus.subscribe(S), bus.subscribe()
     other = live(1, stream="other")
@@ -41,7 +41,7 @@ def test_a_subscriber_of_one_stream_gets_no_other() -> None:
     assert all_of_them.take() == [other]
 
 
-def test_a_late_joiner_begins_with_what_the_open_call_has_produced() -> None:
+def test_late_subscriber_starts_with_snapshot() -> None:
     bus = LiveBus()
     bus.publish(live(1, "think", type_="agent:reasoning"))
     bus.publish(live(2, "He"))
@@ -56,7 +56,7 @@ def test_a_late_joiner_begins_with_what_the_open_call_has_produced() -> None:
     assert subscription.take() == [live(5)]
 
 
-def test_a_closed_call_leaves_nothing_to_join() -> None:
+def test_closed_call_has_no_snapshot() -> None:
     bus = LiveBus()
     bus.publish(live(1))
     bus.close_call(S, 1)
@@ -68,7 +68,7 @@ def test_closing_a_call_that_produced_nothing_is_no_error() -> None:
     LiveBus().close_call(S, 1)
 
 
-def test_a_slow_subscriber_is_brought_up_to_date_instead_of_growing() -> None:
+def test_slow_subscriber_gets_snapshot_instead_of_backlog() -> None:
     bus = LiveBus(capacity=3)
     slow, fast = bus.subscribe(S), bus.subscribe(S)
     gaps = Gaps()
@@ -83,7 +83,7 @@ def test_a_slow_subscriber_is_brought_up_to_date_instead_of_growing() -> None:
     assert [gaps.missed_count(event) for event in (*caught_up, *slow.take())] == [0, 0]
 
 
-def test_falling_behind_over_a_whole_call_leaves_nothing_to_tell() -> None:
+def test_falling_behind_over_whole_call_gives_nothing() -> None:
     bus = LiveBus(capacity=1)
     slow = bus.subscribe(S)
     for n in (1, 2, 3):
@@ -92,7 +92,7 @@ def test_falling_behind_over_a_whole_call_leaves_nothing_to_tell() -> None:
     assert slow.take() == []
 
 
-def test_an_observer_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_observer_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     bus = LiveBus()
     seen: list[LiveEvent] = []
 
@@ -109,7 +109,7 @@ def test_an_observer_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture
     assert "an observer of live events failed" in caplog.text
 
 
-def test_an_observer_can_be_taken_away() -> None:
+def test_observer_can_be_removed() -> None:
     bus = LiveBus()
     seen: list[LiveEvent] = []
     stop = bus.observe(seen.append)
@@ -119,7 +119,7 @@ def test_an_observer_can_be_taken_away() -> None:
     assert seen == [live(1)]
 
 
-async def test_a_subscriber_can_wait_for_the_next_event() -> None:
+async def test_subscriber_can_wait_for_the_next_event() -> None:
     bus = LiveBus()
     subscription = bus.subscribe(S)
     bus.publish(live(1))
@@ -127,7 +127,7 @@ async def test_a_subscriber_can_wait_for_the_next_event() -> None:
     assert subscription.take() == [live(1)]
 
 
-def test_a_subscription_ends_with_its_subscriber() -> None:
+def test_subscription_ends_with_its_subscriber() -> None:
     bus = LiveBus()
     subscription = bus.subscribe(S)
     assert subscription in bus._subscriptions  # pyright: ignore[reportPrivateUsage] - what is tested
@@ -136,7 +136,7 @@ def test_a_subscription_ends_with_its_subscriber() -> None:
     assert not bus._subscriptions  # pyright: ignore[reportPrivateUsage] - what is tested
 
 
-def test_a_tools_endless_progress_is_kept_only_to_its_end() -> None:
+def test_only_end_of_tool_progress_is_kept() -> None:
     bus = LiveBus()
     for n in range(1, 40):
         bus.publish(live(n, chr(64 + n) * 8192, type_="agent:tool_progress"))

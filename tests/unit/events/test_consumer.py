@@ -49,7 +49,7 @@ CASES: list[tuple[list[Event | LiveEvent | Snapshot], list[Verdict], int]] = [
 
 
 @pytest.mark.parametrize(("events", "verdicts", "after"), CASES)
-def test_every_event_is_new_repeated_or_shows_a_loss(
+def test_events_are_classified_as_new_repeated_or_gap(
     events: list[Event | LiveEvent | Snapshot], verdicts: list[Verdict], after: int
 ) -> None:
     follower = Follower()
@@ -58,7 +58,7 @@ def test_every_event_is_new_repeated_or_shows_a_loss(
 
 
 @pytest.mark.parametrize(("events", "verdicts", "after"), CASES)
-def test_the_same_is_seen_over_the_wire(
+def test_wire_events_are_classified_equally(
     events: list[Event | LiveEvent | Snapshot], verdicts: list[Verdict], after: int
 ) -> None:
     follower = Follower()
@@ -66,19 +66,19 @@ def test_the_same_is_seen_over_the_wire(
     assert follower.resume_after == after
 
 
-def test_a_consumer_goes_on_where_it_was_left() -> None:
+def test_consumer_resumes_after_last_seq() -> None:
     with pytest.raises(WrongArgument, match="from -1 as after, not -2"):
         Follower(after=-2)
     follower = Follower(after=7)
     assert [follower.take(durable(n)) for n in (7, 8)] == ["repeated", "new"]
 
 
-def test_what_is_no_event_is_refused() -> None:
+def test_non_event_is_rejected() -> None:
     with pytest.raises(ValueError, match="no event of a session"):
         Follower().take({"type": "x"})
 
 
-async def test_a_connection_that_breaks_or_loses_events_is_made_anew() -> None:
+async def test_broken_or_lossy_connection_is_reopened() -> None:
     connections = iter(
         [
             ([durable(0), durable(2)], -1, False),
@@ -99,7 +99,7 @@ async def test_a_connection_that_breaks_or_loses_events_is_made_anew() -> None:
     assert [event.seq for event in seen if isinstance(event, Event)] == [0, 1, 2, 3]
 
 
-async def test_what_is_no_broken_connection_is_raised() -> None:
+async def test_other_errors_are_raised() -> None:
     async def connect(after: int) -> AsyncIterator[Told]:
         yield durable(after + 1)
         raise RuntimeError("ours")

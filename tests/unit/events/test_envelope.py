@@ -9,13 +9,13 @@ from perdure.session.ids import StreamId
 S, F = StreamId("s"), StreamId("f")
 
 
-def test_an_event_names_its_session_or_its_flow() -> None:
+def test_event_names_its_session_or_its_flow() -> None:
     moment = "1970-01-01T00:00:00.005Z"
     assert head_of(S, "session", "x", 5) == {"sessionId": "s", "type": "x", "timestamp": moment}
     assert head_of(F, "flow", "x", 5) == {"flowId": "f", "type": "x", "timestamp": moment}
 
 
-def test_a_draft_belongs_to_the_one_it_names() -> None:
+def test_draft_belongs_to_named_stream() -> None:
     assert EventDraft("agent:token", 1, "a", session_id=S).stream == S
     assert EventDraft("agent:token", 1, "a", flow_id=F).stream == F
 
@@ -24,7 +24,7 @@ def test_a_draft_belongs_to_the_one_it_names() -> None:
     "draft",
     [EventDraft("agent:token", 1, "a"), EventDraft("agent:token", 1, "a", session_id=S, flow_id=F)],
 )
-def test_9_25_a_draft_that_names_both_or_neither_is_refused_and_takes_no_number(
+def test_9_25_ambiguous_draft_is_rejected_without_number(
     draft: EventDraft,
 ) -> None:
     bus = LiveBus()

@@ -25,21 +25,21 @@ def test_field_names_become_camel_case(name: str, spelled: str) -> None:
     assert camel(name) == spelled
 
 
-def test_a_part_begins_with_its_type() -> None:
+def test_part_begins_with_its_type() -> None:
     assert fields_of(ThinkingPart("hm")) == {"type": "thinking", "text": "hm", "isRedacted": False}
 
 
-def test_what_came_from_outside_keeps_its_names_and_nulls() -> None:
+def test_outside_data_keeps_names_and_nulls() -> None:
     part = ToolCallPart("c", "find", {"max_results": None, "deep_er": {"a_b": [1]}})
     assert fields_of(part)["args"] == {"max_results": None, "deep_er": {"a_b": [1]}}
 
 
-def test_a_part_of_an_unknown_type_is_told_as_it_came() -> None:
+def test_unknown_part_is_unchanged() -> None:
     raw = msgspec.Raw(b'{"type":"hologram","depth_m":2}')
     assert plain(UnknownPart(raw)) == {"type": "hologram", "depth_m": 2}
 
 
-def test_optional_fields_without_a_value_are_left_out() -> None:
+def test_unset_optional_fields_are_omitted() -> None:
     assert "cost_microcents" not in fields_of(Usage(1))
     assert fields_of(Question("interrupted", "go on?", ("yes",))) == {
         "topic": "interrupted",
@@ -48,11 +48,11 @@ def test_optional_fields_without_a_value_are_left_out() -> None:
     }
 
 
-def test_a_required_field_is_told_even_when_it_is_none() -> None:
+def test_required_none_field_is_included() -> None:
     assert fields_of(LeafMoved(None)) == {"target": None}
 
 
-def test_values_inside_values_are_told_too() -> None:
+def test_nested_values_are_included() -> None:
     message = assistant("hi", tool_call("c", "x"), usage=Usage(2))
     assert msgspec.json.decode(msgspec.json.encode(plain(message))) == {
         "role": "assistant",

@@ -46,7 +46,7 @@ def told(body: Message | kinds.TreeBody | notes.SideBody) -> list[tuple[str, dic
     ]
 
 
-def test_a_message_is_told_with_its_parts() -> None:
+def test_message_event_has_parts() -> None:
     assert told(assistant("hi", model="m:1", usage=Usage(3, 4))) == [
         (
             "agent:message",
@@ -66,7 +66,7 @@ def test_a_message_is_told_with_its_parts() -> None:
     ]
 
 
-def test_an_event_says_where_its_entry_stands() -> None:
+def test_event_has_entry_position() -> None:
     (tree,) = events_of(entry_with(user("x")))
     (side,) = events_of(entry_with(notes.SessionReopened()))
     assert (tree.stream, tree.seq, tree.index, tree.at) == (S, 9, 0, AT)
@@ -225,13 +225,13 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
 
 
 @pytest.mark.parametrize(("body", "type_", "payload"), SAYINGS, ids=[s[1] for s in SAYINGS])
-def test_a_kind_is_told_in_its_own_words(
+def test_kinds_have_their_own_payload(
     body: kinds.TreeBody | notes.SideBody, type_: str, payload: dict[str, object]
 ) -> None:
     assert told(body) == [(type_, payload)]
 
 
-def test_a_finished_model_call_with_usage_also_updates_the_cost() -> None:
+def test_finished_model_call_with_usage_also_updates_the_cost() -> None:
     usage = Usage(1, 2, cost_microcents=30)
     spent = ledger.Spending(70, 1)
     body = ledger.ModelFinished("stop", usage, model="p:m", spent=spent)
@@ -246,13 +246,13 @@ def test_a_finished_model_call_with_usage_also_updates_the_cost() -> None:
     assert second.payload["isEstimated"] is False
 
 
-def test_a_model_call_without_usage_costs_nothing() -> None:
+def test_model_call_without_usage_costs_nothing() -> None:
     assert [event.type for event in events_of(entry_with(ledger.ModelFinished()))] == [
         "agent:model_finished"
     ]
 
 
-def test_renaming_and_moving_at_once_are_two_events_of_one_entry() -> None:
+def test_rename_and_move_are_two_events_of_one_entry() -> None:
     events = events_of(entry_with(notes.SessionInfoChanged(title="t", cwd="/w")))
     assert [(event.type, event.index) for event in events] == [
         ("session:renamed", 0),
@@ -260,7 +260,7 @@ def test_renaming_and_moving_at_once_are_two_events_of_one_entry() -> None:
     ]
 
 
-def test_no_kind_of_the_golden_log_is_silent_or_unspeakable() -> None:
+def test_every_golden_entry_has_json_events() -> None:
     logs = [file.read_bytes().removesuffix(b"\n") for file in GOLDEN.glob("*.jsonl")]
     entries = [entry_of_line(line) for log in logs for line in log.split(b"\n")]
     seen = {entry.kind for entry in entries}
@@ -285,14 +285,14 @@ def test_no_kind_of_the_golden_log_is_silent_or_unspeakable() -> None:
     ],
     ids=["unknown kind", "opaque", "newer version", "damaged", "says nothing"],
 )
-def test_what_cannot_be_read_is_told_all_the_same(entry: Entry) -> None:
+def test_unreadable_entry_has_an_event(entry: Entry) -> None:
     (event,) = events_of(entry)
     assert event.type == OTHER
     assert event.payload["kind"] == entry.kind
     assert event.payload["lane"] == entry.lane
 
 
-def test_a_durable_event_on_the_wire_has_its_number() -> None:
+def test_durable_event_on_the_wire_has_its_number() -> None:
     (event,) = events_of(entry_with(notes.Label("start")))
     assert wire(event) == {
         "sessionId": "s",
@@ -311,13 +311,13 @@ def test_only_further_events_of_an_entry_have_an_index() -> None:
     assert wire(second)["index"] == 1
 
 
-def test_a_payload_cannot_pretend_to_be_the_envelope() -> None:
+def test_payload_cannot_override_envelope() -> None:
     event = Event(S, 9, 0, "session:custom", AT, {"sessionId": "forged", "sequenceNumber": 0})
     assert wire(event)["sessionId"] == "s"
     assert wire(event)["sequenceNumber"] == 9
 
 
-def test_live_events_and_snapshots_belong_to_a_call_and_have_no_sequence_number() -> None:
+def test_live_events_have_call_but_no_sequence_number() -> None:
     token = LiveEvent(S, 4, 2, "agent:token", AT, "Hi", "helper", "p:m")
     thought = LiveEvent(S, 4, 2, "agent:reasoning", AT, "Hm", "helper", "p:m")
     snapshot = Snapshot(S, 4, 2, assistant("Hi"), AT)
@@ -342,7 +342,7 @@ def test_live_events_and_snapshots_belong_to_a_call_and_have_no_sequence_number(
     }
 
 
-def test_9_32_secrets_in_arguments_and_errors_are_masked_and_the_log_is_as_it_was() -> None:
+def test_9_32_events_mask_secrets_and_log_is_unchanged() -> None:
     key = "sk-ant-" + "a1b2c3d4" * 5
     args: dict[str, object] = {
         "headers": {"Authorization": f"Bearer {key}"},
@@ -368,7 +368,7 @@ APPROVALS: list[tuple[str, str | None, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("action", "shown", "preview"), APPROVALS)
-def test_an_approval_is_told_with_what_it_is_about(
+def test_approval_event_has_subject(
     action: str, shown: str | None, preview: dict[str, str]
 ) -> None:
     body = notes.Question(
@@ -387,7 +387,7 @@ def test_an_approval_is_told_with_what_it_is_about(
     assert payload == {**named, "preview": preview}
 
 
-def test_what_a_call_did_is_told_with_whose_it_was() -> None:
+def test_call_event_has_agent_and_model() -> None:
     started = ledger.ToolStarted(
         "c", "find", {}, 0, "read", "retry", "key", attempt=2, agent="helper", model="p:m"
     )
@@ -409,15 +409,13 @@ def test_what_a_call_did_is_told_with_whose_it_was() -> None:
     ("reason", "told_as"),
     [("manual", "manual"), ("threshold", "auto-threshold"), ("overflow", "auto-overflow")],
 )
-def test_a_compaction_is_told_when_it_begins_and_when_it_is_done(
-    reason: ledger.CompactingReason, told_as: str
-) -> None:
+def test_compaction_has_start_and_end_events(reason: ledger.CompactingReason, told_as: str) -> None:
     called = ledger.ModelCalled(1, "p:m", purpose="summary", reason=reason)
     assert told(called)[-1] == ("session:compacting", {"reason": told_as})
     ((_, done),) = told(kinds.Compaction("sum", reason=reason, kept=3))
     assert (done["reason"], done["keptMessageCount"]) == (told_as, 3)
 
 
-def test_a_turn_that_ended_says_which_model_answered() -> None:
+def test_turn_end_event_names_model() -> None:
     ((_, payload),) = told(ledger.TurnFinished("stop", Usage(1, 2), model="p:m"))
     assert payload["tokensUsed"] == {"input": 1, "output": 2, "model": "p:m"}

@@ -7,7 +7,7 @@ import asyncio
 from perdure.events.scope import scope, within
 
 
-def test_what_is_said_within_adds_to_what_is_said_around_and_ends_with_the_block() -> None:
+def test_inner_scope_extends_outer_until_block_end() -> None:
     with within(flow="f", role="writer", node=None):
         with within(session="s", turn=3):
             assert scope() == {"flow": "f", "role": "writer", "session": "s", "turn": 3}
@@ -15,7 +15,7 @@ def test_what_is_said_within_adds_to_what_is_said_around_and_ends_with_the_block
     assert scope() == {}
 
 
-async def test_tasks_begun_within_know_it_and_tell_nobody_else() -> None:
+async def test_tasks_started_inside_inherit_scope() -> None:
     async def task(name: str) -> object:
         with within(turn=name):
             await asyncio.sleep(0)

@@ -18,13 +18,13 @@ EVENTS: list[AnyEvent] = [
 ]
 
 
-def test_every_event_says_its_type_and_stream() -> None:
+def test_every_event_has_type_and_stream() -> None:
     assert [event.type for event in EVENTS] == ["session:ended", "agent:token", SNAPSHOT]
     assert {event.stream for event in EVENTS} == {S}
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_an_event_cannot_be_changed(event: AnyEvent) -> None:
+def test_event_cannot_be_changed(event: AnyEvent) -> None:
     with pytest.raises(AttributeError):
         event.at = 2  # pyright: ignore[reportAttributeAccessIssue] - what is tested
 

@@ -13,7 +13,7 @@ from perdure.secrets.mask import MASK, log_failure, mask_secrets, masked_value
 KEY = "sk-ant-" + "a1b2c3d4" * 5
 
 
-def test_a_text_without_secrets_is_the_same_text() -> None:
+def test_text_without_secrets_is_the_same_text() -> None:
     text = "def token(): return 1"
     assert mask_secrets(text) is text
 
@@ -24,7 +24,7 @@ def test_every_secret_of_a_text_is_masked() -> None:
     assert shown.startswith(f"first {MASK}, then")
 
 
-def test_a_field_whose_name_says_secret_is_masked_whatever_its_value() -> None:
+def test_field_with_secret_name_is_always_masked() -> None:
     value = {"password": "plain", "n": 1, "list": [{"api_key": "abcdefgh"}], "note": "fine"}
     assert masked_value(value) == {
         "password": MASK,
@@ -34,17 +34,17 @@ def test_a_field_whose_name_says_secret_is_masked_whatever_its_value() -> None:
     }
 
 
-def test_a_secret_as_the_name_of_a_field_is_masked() -> None:
+def test_secret_as_the_name_of_a_field_is_masked() -> None:
     assert KEY not in str(masked_value({KEY: 1}))
 
 
-def test_a_reference_to_a_secret_is_no_secret() -> None:
+def test_reference_to_a_secret_is_no_secret() -> None:
     assert masked_value({"password": "{{secrets.DB}}"}) == {"password": "{{secrets.DB}}"}
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_a_key_never_gets_through(before: str, after: str) -> None:
+def test_key_is_always_masked(before: str, after: str) -> None:
     text = f"{before} {KEY} {after}"
     assert KEY not in mask_secrets(text)
 

@@ -10,22 +10,22 @@ from perdure.secrets.pasted_keys import apply_paste_policy
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_a_warning_leaves_the_text_as_it_is() -> None:
+def test_warning_keeps_text() -> None:
     found = apply_paste_policy(f"use {TOKEN}", "warn", "the message")
     assert found.text == f"use {TOKEN}"
     assert found.kinds == ("github-token",)
 
 
-def test_redaction_takes_it_out() -> None:
+def test_redaction_removes_credential() -> None:
     assert TOKEN not in apply_paste_policy(f"use {TOKEN}", "redact", "the message").text
 
 
-def test_a_refusal_names_the_place_and_never_the_value() -> None:
+def test_refusal_names_place_but_not_value() -> None:
     with pytest.raises(SecretPasted, match="the variable 'x'") as refused:
         apply_paste_policy(f"use {TOKEN}", "refuse", "the variable 'x'")
     assert TOKEN not in str(refused.value)
     assert TOKEN not in repr(refused.value.facts())
 
 
-def test_a_reference_is_welcome_everywhere() -> None:
+def test_reference_is_accepted_everywhere() -> None:
     assert apply_paste_policy("password: {{secrets.DB}}", "refuse", "here").kinds == ()

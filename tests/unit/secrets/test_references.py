@@ -15,11 +15,11 @@ def test_references_are_filled_once_and_values_never_scanned_again() -> None:
     )
 
 
-def test_the_names_of_a_text_come_in_order() -> None:
+def test_names_in_text_are_in_order() -> None:
     assert names_in("{{secrets.B}}{{secrets.a1}}") == ("B", "a1")
     assert names_in("{{ctx.x}} {{secrets.}} {secrets.A}") == ()
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a-b", "a.b", "a b", "é", "x" * 65])
-def test_not_every_text_is_a_name(name: str) -> None:
+def test_invalid_names_are_rejected(name: str) -> None:
     assert not is_name(name)

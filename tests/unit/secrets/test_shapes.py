@@ -37,7 +37,7 @@ MARKED = [
 
 @pytest.mark.parametrize(("kind", "key"), MARKED)
 @pytest.mark.parametrize("frame", ["{}", "use {} now", '"{}"', "x={};", "(\\n{}\\n)", "é{}…"])
-def test_keys_are_known_by_the_marks_of_their_makers(kind: str, key: str, frame: str) -> None:
+def test_keys_are_found_by_vendor_prefix(kind: str, key: str, frame: str) -> None:
     assert found(frame.format(key)).get(key) == kind
 
 
@@ -69,7 +69,7 @@ def test_keys_are_known_by_the_marks_of_their_makers(kind: str, key: str, frame:
         ("key=9fK2mLq8Zx4Tr7Wv1Bn6", "9fK2mLq8Zx4Tr7Wv1Bn6"),
     ],
 )
-def test_values_are_known_by_where_they_stand(text: str, secret: str) -> None:
+def test_values_are_found_by_their_context(text: str, secret: str) -> None:
     assert secret in found(text)
 
 
@@ -97,40 +97,40 @@ def test_values_are_known_by_where_they_stand(text: str, secret: str) -> None:
         "monkey=abcdefghij0123456789",
     ],
 )
-def test_what_only_talks_of_secrets_is_left_alone(text: str) -> None:
+def test_text_about_secrets_is_not_masked(text: str) -> None:
     assert found(text) == {}
 
 
 @pytest.mark.parametrize("kind", ["RSA ", "OPENSSH ", "EC ", "ENCRYPTED ", ""])
 @pytest.mark.parametrize("line_end", ["\n", "\\n", "\r\n"])
-def test_private_keys_are_found_whole_however_their_lines_end(kind: str, line_end: str) -> None:
+def test_private_keys_are_found_with_any_line_ends(kind: str, line_end: str) -> None:
     lines = [f"-----BEGIN {kind}PRIVATE KEY-----", "MIIEow==", f"-----END {kind}PRIVATE KEY-----"]
     key = line_end.join(lines)
     assert found(f"before {key} after") == {key: "private-key"}
 
 
-def test_a_private_key_that_is_cut_off_is_found_to_where_it_is_cut() -> None:
+def test_truncated_private_key_is_found() -> None:
     text = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowAbc/+=\nMIIEow"
     assert found(text) == {text: "private-key"}
 
 
-def test_placeholders_are_no_secrets() -> None:
+def test_placeholders_are_not_secrets() -> None:
     for text in ("password=[password-1]", "Authorization: Bearer [authorization-2]"):
         assert found(text) == {}
     assert found("postgresql://me:[password-3]@db/x") == {}
 
 
-def test_a_value_is_not_saved_by_a_placeholder_inside_it() -> None:
+def test_value_containing_placeholder_is_still_secret() -> None:
     assert "x[ab-1]yz9" in found('password="x[ab-1]yz9"')
 
 
 @pytest.mark.parametrize("name", ["password", "apiKey", "api_key", "ACCESS_TOKEN", "clientSecret"])
-def test_fields_are_known_by_their_names(name: str) -> None:
+def test_secret_field_names_are_recognized(name: str) -> None:
     assert shapes.is_secret_name(name)
 
 
 @pytest.mark.parametrize("name", ["idempotency_key", "tokens_before", "key", "passing", "path"])
-def test_other_fields_are_not(name: str) -> None:
+def test_other_field_names_are_not_secret(name: str) -> None:
     assert not shapes.is_secret_name(name)
 
 
@@ -150,5 +150,5 @@ def test_other_fields_are_not(name: str) -> None:
         "é=",
     ],
 )
-def test_no_repetition_keeps_the_patterns_busy(piece: str) -> None:
+def test_patterns_take_linear_time_on_repetition(piece: str) -> None:
     list(shapes.finds((piece * 300_000)[:300_000]))  # a quadratic one would meet the time limit

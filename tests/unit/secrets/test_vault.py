@@ -22,11 +22,11 @@ def vault() -> Vault:
     return Vault({"PERDURE_SECRET_DB": VALUE}, nothing)
 
 
-def test_the_environment_comes_before_the_keyring() -> None:
+def test_environment_precedes_keyring() -> None:
     assert Vault({"PERDURE_SECRET_DB": "env"}, lambda account: "ring").value("db") == "env"
 
 
-def test_a_secret_in_the_keyring_lies_apart_from_the_keys_of_providers() -> None:
+def test_keyring_secret_is_separate_from_provider_keys() -> None:
     asked: list[str] = []
 
     def lookup(account: str) -> str:
@@ -38,12 +38,12 @@ def test_a_secret_in_the_keyring_lies_apart_from_the_keys_of_providers() -> None
 
 
 @pytest.mark.parametrize("name", ["missing", "", "a b", "../openai", "x" * 80])
-def test_a_secret_that_is_nowhere_says_where_to_put_it(name: str) -> None:
+def test_missing_secret_error_says_where_to_store_it(name: str) -> None:
     with pytest.raises(SecretMissing, match="PERDURE_SECRET_"):
         Vault({}, nothing).value(name)
 
 
-def test_nothing_shows_a_value() -> None:
+def test_no_text_form_contains_value() -> None:
     taint = Taint(vault())
     taint.value("DB")
     assert VALUE not in repr(taint) + repr(vault()) + str(vars(taint).keys())
@@ -60,7 +60,7 @@ def test_nothing_shows_a_value() -> None:
         VALUE[::-1],
     ],
 )
-def test_a_value_is_scrubbed_in_every_usual_form(form: str) -> None:
+def test_value_is_scrubbed_in_every_usual_form(form: str) -> None:
     taint = Taint(vault())
     assert taint.fill("Bearer {{secrets.DB}}") == f"Bearer {VALUE}"
     assert taint.scrub(f"<{form}>") == "<[secret:DB]>"
@@ -72,10 +72,10 @@ def test_another_form_can_be_remembered() -> None:
     assert taint.scrub("dXNlcjpwYXNz") == "[secret:DB]"
 
 
-def test_what_was_not_given_out_stays() -> None:
+def test_unused_values_are_not_scrubbed() -> None:
     assert Taint(vault()).scrub(VALUE) == VALUE
 
 
-def test_a_keyring_that_is_not_there_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_keyring_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "keyring", None)
     assert in_keyring("secret:x") is None

@@ -9,7 +9,7 @@ from perdure.tools.approval import content_fact, digest_of, shown_arguments
 KEY = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_a_hash_is_the_one_that_b2sum_prints() -> None:
+def test_hash_is_the_one_that_b2sum_prints() -> None:
     expected = "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"
     assert content_fact(b"abc") == f"3 bytes, blake2b-256 {expected}"
 

@@ -23,7 +23,7 @@ async def result_of(declared: FunctionTool[..., object], **args: object) -> str:
     return (await declared.run(tool_call_of(declared.name, **args))).text
 
 
-def test_a_bare_decorator_makes_a_tool_with_the_careful_defaults() -> None:
+def test_bare_decorator_makes_a_tool_with_the_careful_defaults() -> None:
     @tool
     def send(to: str) -> None:
         """Send a mail.
@@ -55,7 +55,7 @@ def test_options_are_taken_over() -> None:
     assert (f.timeout_s, f.max_output_bytes) == (1, 10)
 
 
-def test_an_unknown_outcome_of_a_reading_tool_is_retried_unless_it_says_otherwise() -> None:
+def test_reading_tool_retries_unknown_outcome_by_default() -> None:
     def f() -> None: ...
 
     assert tool(effect="read")(f).on_unknown == "retry"
@@ -64,7 +64,7 @@ def test_an_unknown_outcome_of_a_reading_tool_is_retried_unless_it_says_otherwis
     assert tool(effect="read", on_unknown="never")(f).on_unknown == "never"
 
 
-async def test_the_function_can_still_be_called_as_it_was_written() -> None:
+async def test_function_can_still_be_called_as_it_was_written() -> None:
     @tool
     def double(n: int) -> int:
         return 2 * n
@@ -79,7 +79,7 @@ async def test_the_function_can_still_be_called_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1st", "with space", "ünder", "x" * 65, "a.b"])
-def test_a_name_that_some_provider_refuses_is_refused(name: str) -> None:
+def test_name_that_some_provider_refuses_is_refused(name: str) -> None:
     def f() -> None: ...
 
     f.__name__ = name
@@ -87,7 +87,7 @@ def test_a_name_that_some_provider_refuses_is_refused(name: str) -> None:
         tool(f)
 
 
-def test_what_yields_or_is_no_function_is_no_tool() -> None:
+def test_generators_and_non_functions_are_rejected() -> None:
     def counts() -> Iterator[int]:
         yield 1
 
@@ -103,7 +103,7 @@ def test_what_yields_or_is_no_function_is_no_tool() -> None:
             declares(nothing)
 
 
-async def test_an_object_whose_call_is_async_is_awaited() -> None:
+async def test_object_whose_call_is_async_is_awaited() -> None:
     class Looks:
         async def __call__(self) -> str:
             return "seen"
@@ -112,7 +112,7 @@ async def test_an_object_whose_call_is_async_is_awaited() -> None:
     assert await looks.run(tool_call_of("look")) == ToolOutput("seen")
 
 
-async def test_a_result_nobody_could_write_down_is_no_error_of_the_tool() -> None:
+async def test_unencodable_result_is_not_a_tool_error() -> None:
     @tool
     def names() -> str:
         return "caf\udce9"
@@ -138,7 +138,7 @@ def test_limits_of_zero_or_less_are_refused() -> None:
         ([1, {"a": "ü"}], '[1,{"a":"ü"}]'),
     ],
 )
-async def test_a_result_becomes_text(value: object, text: str) -> None:
+async def test_result_becomes_text(value: object, text: str) -> None:
     @tool
     async def f() -> object:
         return value
@@ -146,7 +146,7 @@ async def test_a_result_becomes_text(value: object, text: str) -> None:
     assert await result_of(f) == text
 
 
-async def test_an_output_passes_as_it_is() -> None:
+async def test_output_passes_as_it_is() -> None:
     output = ToolOutput("bye", is_error=True, ends_session=True)
 
     @tool
@@ -156,7 +156,7 @@ async def test_an_output_passes_as_it_is() -> None:
     assert await f.run(tool_call_of("f")) is output
 
 
-async def test_a_result_that_is_not_json_is_the_tools_error() -> None:
+async def test_result_that_is_not_json_is_the_tools_error() -> None:
     @tool
     async def f() -> object:
         return threading.Lock()
@@ -179,7 +179,7 @@ async def test_arguments_are_checked_before_the_function_runs() -> None:
     assert ran == [1]
 
 
-async def test_a_parameter_left_out_has_the_functions_default() -> None:
+async def test_parameter_left_out_has_the_functions_default() -> None:
     default = [1]
 
     @tool
@@ -189,7 +189,7 @@ async def test_a_parameter_left_out_has_the_functions_default() -> None:
     assert await result_of(f) == "true"
 
 
-async def test_the_call_is_given_to_the_parameter_of_that_name() -> None:
+async def test_call_is_given_to_the_parameter_of_that_name() -> None:
     @tool
     async def f(to: str, *, call: ToolCall) -> str:
         return f"{to} {call.idempotency_key} {call.attempt}"
@@ -197,7 +197,7 @@ async def test_the_call_is_given_to_the_parameter_of_that_name() -> None:
     assert await result_of(f, to="you") == "you key-1 1"
 
 
-async def test_a_plain_function_does_not_block_the_loop() -> None:
+async def test_plain_function_does_not_block_the_loop() -> None:
     running, go_on = threading.Event(), threading.Event()
 
     @tool
@@ -213,7 +213,7 @@ async def test_a_plain_function_does_not_block_the_loop() -> None:
     assert await task != threading.current_thread().name
 
 
-async def test_a_plain_function_that_raises_stop_iteration_is_an_error_and_not_a_hang() -> None:
+async def test_stop_iteration_in_plain_function_is_an_error() -> None:
     @tool
     def f() -> None:
         raise StopIteration

@@ -3,7 +3,7 @@ from __future__ import annotations
 from perdure.tools.docstring import parse_docstring
 
 
-def test_the_text_before_the_first_section_is_the_summary() -> None:
+def test_text_before_the_first_section_is_the_summary() -> None:
     def f() -> None:
         """Send a mail.
 
@@ -39,7 +39,7 @@ def test_each_argument_has_its_text_on_one_line() -> None:
     }
 
 
-def test_a_line_that_is_no_entry_belongs_to_none() -> None:
+def test_line_that_is_no_entry_belongs_to_none() -> None:
     def f() -> None:
         """Do it.
 
@@ -52,7 +52,7 @@ def test_a_line_that_is_no_entry_belongs_to_none() -> None:
     assert parse_docstring(f).parameters == {"path": "Where.", "limit": "How many."}
 
 
-def test_a_function_without_a_docstring_has_empty_texts() -> None:
+def test_function_without_a_docstring_has_empty_texts() -> None:
     def f() -> None: ...
 
     assert (parse_docstring(f).summary, parse_docstring(f).parameters) == ("", {})

@@ -33,14 +33,14 @@ def raising(error: BaseException) -> Body:
     return body
 
 
-async def test_a_result_is_a_run_without_error() -> None:
+async def test_result_is_a_run_without_error() -> None:
     async def body() -> str:
         return "fine"
 
     assert await run_of(body) == ToolRun(ToolOutput("fine"), "ok", duration_ms=0)
 
 
-async def test_the_duration_is_the_clocks() -> None:
+async def test_duration_is_the_clocks() -> None:
     clock = ManualClock()
 
     @tool
@@ -52,7 +52,7 @@ async def test_the_duration_is_the_clocks() -> None:
     assert run.duration_ms == 1500
 
 
-async def test_an_output_that_is_an_error_is_an_error() -> None:
+async def test_output_that_is_an_error_is_an_error() -> None:
     output = ToolOutput("no such city", is_error=True)
 
     async def body() -> ToolOutput:
@@ -79,7 +79,7 @@ async def test_an_output_that_is_an_error_is_an_error() -> None:
         ),
     ],
 )
-async def test_what_a_tool_raises_is_told_to_the_model(
+async def test_tool_error_is_reported_to_model(
     error: Exception, outcome: str, code: str, text: str
 ) -> None:
     run = await run_of(raising(error))
@@ -87,12 +87,12 @@ async def test_what_a_tool_raises_is_told_to_the_model(
     assert run.output == ToolOutput(text, is_error=True)
 
 
-async def test_the_code_of_another_perdure_error_is_kept() -> None:
+async def test_code_of_another_perdure_error_is_kept() -> None:
     run = await run_of(raising(SessionNotFound("s9")))
     assert (run.outcome, run.error_code) == ("error", "session_not_found")
 
 
-async def test_an_error_that_cannot_be_printed_is_named() -> None:
+async def test_error_that_cannot_be_printed_is_named() -> None:
     class Broken(Exception):
         def __str__(self) -> str:
             raise AttributeError("x")
@@ -109,13 +109,13 @@ async def test_wrong_arguments_are_an_error_for_the_model() -> None:
     assert run.output.text == "act: n: expected `int`, got `str` (its parameters: n)"
 
 
-async def test_a_call_that_could_not_begin_has_no_duration() -> None:
+async def test_call_that_could_not_begin_has_no_duration() -> None:
     run = failed_run("fly", UnknownTool("fly", ("walk",)))
     assert (run.outcome, run.error_code, run.duration_ms) == ("error", "unknown_tool", None)
     assert run.output == ToolOutput("fly: unknown tool; available: walk", is_error=True)
 
 
-async def test_a_tool_that_takes_too_long_is_cancelled() -> None:
+async def test_tool_that_takes_too_long_is_cancelled() -> None:
     ended: list[str] = []
 
     async def body() -> None:
@@ -131,7 +131,7 @@ async def test_a_tool_that_takes_too_long_is_cancelled() -> None:
     assert ended == ["cancelled"]
 
 
-async def test_a_tool_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tool_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "STOP_GRACE_S", 0.01)
     go_on = asyncio.Event()
     ended = asyncio.Event()
@@ -151,7 +151,7 @@ async def test_a_tool_that_does_not_stop_is_left_behind(monkeypatch: pytest.Monk
     await ended.wait()
 
 
-async def test_the_cancellation_of_the_caller_stops_the_tool_and_passes_on() -> None:
+async def test_cancelled_caller_stops_tool() -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def body() -> None:
@@ -169,18 +169,18 @@ async def test_the_cancellation_of_the_caller_stops_the_tool_and_passes_on() -> 
     assert ended.is_set()
 
 
-async def test_a_tool_that_cancels_itself_does_not_cancel_the_caller() -> None:
+async def test_tool_that_cancels_itself_does_not_cancel_the_caller() -> None:
     run = await run_of(raising(asyncio.CancelledError()))
     assert (run.outcome, run.error) == ("error", "act: it was cancelled from inside")
 
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
-def test_the_end_of_the_program_is_not_a_result(end: type[BaseException]) -> None:
+def test_end_of_the_program_is_not_a_result(end: type[BaseException]) -> None:
     with pytest.raises(end):
         asyncio.run(run_of(raising(end())))
 
 
-async def test_a_long_output_keeps_its_beginning_and_its_end() -> None:
+async def test_long_output_keeps_its_beginning_and_its_end() -> None:
     async def body() -> str:
         return "a" * 700 + "b" * 5000 + "c" * 300
 
@@ -193,7 +193,7 @@ async def test_a_long_output_keeps_its_beginning_and_its_end() -> None:
     assert 2.2 < len(head) / len(tail) < 2.5
 
 
-async def test_a_long_error_is_shortened_for_the_log_and_bounded_for_the_model() -> None:
+async def test_long_error_is_shortened_for_the_log_and_bounded_for_the_model() -> None:
     run = await run_of(raising(ValueError("x" * 5000)), max_output_bytes=2000)
     assert run.error is not None
     assert len(run.error) <= 500
@@ -209,7 +209,7 @@ async def test_media_and_the_end_of_the_session_survive_shortening() -> None:
     assert len(run.output.text) <= 100
 
 
-async def test_a_lone_surrogate_is_replaced_because_no_log_could_hold_it() -> None:
+async def test_lone_surrogate_is_replaced() -> None:
     async def body() -> str:
         return "a\ud800b"
 
@@ -217,7 +217,7 @@ async def test_a_lone_surrogate_is_replaced_because_no_log_could_hold_it() -> No
 
 
 @given(st.text(max_size=300), st.integers(min_value=1, max_value=200))
-def test_a_shortened_text_is_valid_and_fits(text: str, limit_bytes: int) -> None:
+def test_shortened_text_is_valid_and_fits(text: str, limit_bytes: int) -> None:
     short = shorten_text(text, limit_bytes)
     size_bytes = len(short.encode())
     if len(text.encode(errors="replace")) <= limit_bytes:

@@ -41,7 +41,7 @@ def mode(approval: ApprovalMode) -> Permissions:
     return Permissions(approval=approval)
 
 
-def test_a_judge_knows_the_tools_the_permissions_and_the_grants_of_the_session() -> None:
+def test_judge_uses_tools_permissions_and_grants() -> None:
     registry = registry_of([spec_of()])
     call = ToolCallPart("c", "act", {"what": "x"})
     granted = frozenset(("act x",))
@@ -57,7 +57,7 @@ def test_a_judge_knows_the_tools_the_permissions_and_the_grants_of_the_session()
     assert judge_of(registry, mode("plan"))(other, frozenset(), None).decision == "run"
 
 
-def test_a_tool_without_an_action_just_runs() -> None:
+def test_tool_without_an_action_just_runs() -> None:
     assert judge_call(spec_of(None), {"nonsense": 1}, mode("plan")).decision == "run"
 
 
@@ -76,13 +76,13 @@ def test_each_mode_has_its_rules(approval: ApprovalMode, decisions: list[str]) -
     assert found == decisions
 
 
-def test_what_is_doomed_is_refused_before_anybody_is_asked() -> None:
+def test_impossible_call_is_refused_without_asking() -> None:
     for args, code in (({"what": "doomed"}, "tool_denied"), ({"what": 1}, "invalid_arguments")):
         ruling = judge_call(spec_of(), args, mode("ask"))
         assert (ruling.decision, ruling.error_code) == ("refuse", code)
 
 
-def test_an_always_counts_for_exactly_the_same_call() -> None:
+def test_always_counts_for_exactly_the_same_call() -> None:
     asked = judge_call(spec_of(), {"what": "x"}, mode("ask"))
     assert asked.grant is not None
     granted = frozenset((asked.grant,))
@@ -91,20 +91,20 @@ def test_an_always_counts_for_exactly_the_same_call() -> None:
     assert judge_call(spec_of(), {"what": "x"}, mode("plan"), granted).decision == "refuse"
 
 
-def test_a_rule_set_may_ignore_every_grant() -> None:
+def test_rule_set_may_ignore_every_grant() -> None:
     rules = RuleSet({"process": "ask"}, honours_grants=False)
     ruling = judge_call(spec_of(), {"what": "x"}, mode("auto"), frozenset(("act x",)), rules)
     assert (ruling.decision, ruling.grant) == ("ask", None)
 
 
-def test_an_action_that_a_rule_set_does_not_name_is_refused() -> None:
+def test_action_that_a_rule_set_does_not_name_is_refused() -> None:
     assert (
         judge_call(spec_of("os"), {"what": "x"}, mode("ask"), rules=RuleSet({})).decision
         == "refuse"
     )
 
 
-def test_behind_a_gate_a_person_is_asked_in_every_mode_that_acts() -> None:
+def test_gated_tool_asks_in_every_acting_mode() -> None:
     spec = spec_of(is_gated=True)
     for approval in ("ask", "accept-edits", "auto"):
         ruling = judge_call(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))
@@ -113,19 +113,19 @@ def test_behind_a_gate_a_person_is_asked_in_every_mode_that_acts() -> None:
 
 
 @pytest.mark.parametrize("what", ["", "x" * 600, f"curl -H {KEY}"])
-def test_what_cannot_be_shown_whole_is_asked_for_each_time(what: str) -> None:
+def test_undisplayable_call_is_asked_each_time(what: str) -> None:
     ruling = judge_call(spec_of(), {"what": what}, mode("ask"))
     assert (ruling.decision, ruling.grant) == ("ask", None)
     assert KEY not in ruling.text
     assert len(ruling.text) < 600
 
 
-def test_a_question_shows_no_control_characters() -> None:
+def test_question_shows_no_control_characters() -> None:
     ruling = judge_call(spec_of(), {"what": "a\x1b[2Jb\u202ec"}, mode("ask"))
     assert ruling.text.isprintable()
 
 
-def test_names_that_only_the_configuration_gives_are_dropped() -> None:
+def test_config_only_names_are_dropped() -> None:
     spec = spec_of(config_only=frozenset(("cwd", "env")))
     args: dict[str, object] = {
         "what": "x",
@@ -148,6 +148,6 @@ def test_every_mode_decides_about_every_action() -> None:
         assert set(rules.actions) == {"fs_write", "process", "egress", "os"}
 
 
-def test_a_spec_without_examination_offers_no_always() -> None:
+def test_spec_without_examination_offers_no_always() -> None:
     spec = msgspec.structs.replace(spec_of(), examine=None)
     assert judge_call(spec, {"what": "x"}, mode("ask")).grant is None

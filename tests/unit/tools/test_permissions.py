@@ -13,14 +13,14 @@ from perdure.tools.permissions import Permissions
 KEY = "sk-ant-" + "a1b2c3d4" * 5
 
 
-def test_nothing_is_allowed_unless_somebody_says_so() -> None:
+def test_nothing_is_allowed_by_default() -> None:
     nothing = Permissions()
     assert not nothing.allowed_commands
     assert not nothing.allowed_domains
     assert nothing.approval == "ask"
 
 
-def test_they_are_plain_data_and_come_back_the_same() -> None:
+def test_permissions_round_trip_as_json() -> None:
     given = Permissions(
         allowed_domains=("API.Example.com.",), credentials={"api.example.com": "{{secrets.A}}"}
     )
@@ -51,24 +51,24 @@ def test_they_are_plain_data_and_come_back_the_same() -> None:
         {"search_endpoint": "https://example.com", "search_credential": "plain"},
     ],
 )
-def test_what_cannot_work_or_would_be_unsafe_is_refused(wrong: dict[str, Any]) -> None:
+def test_impossible_or_unsafe_permissions_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         Permissions(**wrong)
     assert KEY not in str(refused.value)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 121, float("nan"), float("inf"), 10**400])
-def test_commands_are_given_some_time_and_no_more_than_two_minutes(seconds: float) -> None:
+def test_command_timeout_is_positive_and_at_most_two_minutes(seconds: float) -> None:
     with pytest.raises(WrongArgument, match="above 0 up to 120"):
         Permissions(command_timeout_s=seconds)
 
 
-def test_a_search_engine_of_the_own_network_has_to_be_allowed() -> None:
+def test_local_search_engine_must_be_allowed() -> None:
     endpoint = "http://127.0.0.1:8080/search"
     assert Permissions(search_endpoint=endpoint, is_search_local=True).search_endpoint == endpoint
 
 
-def test_a_session_may_be_given_less() -> None:
+def test_restrict_accepts_less() -> None:
     agent = Permissions(
         scope="project",
         allowed_command_globs=("git *",),
@@ -89,7 +89,7 @@ def test_a_session_may_be_given_less() -> None:
     "wider",
     [{"scope": "full"}, {"allowed_commands": ["rm -rf ."]}, {"allowed_domains": ["c.com"]}],
 )
-def test_a_session_may_not_be_given_more(wider: dict[str, Any]) -> None:
+def test_restrict_rejects_more(wider: dict[str, Any]) -> None:
     agent = Permissions(allowed_commands=("git status",), allowed_domains=("a.com",))
     with pytest.raises(ConfigError):
         agent.restrict(**wider)

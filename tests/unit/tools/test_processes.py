@@ -10,7 +10,7 @@ from perdure.errors import ToolUnavailable
 from perdure.tools.processes import ProcessResult, exit_report, program_of, small_environment
 
 
-def test_only_what_a_program_needs_is_inherited(tmp_path: Path) -> None:
+def test_only_needed_variables_are_inherited(tmp_path: Path) -> None:
     inherited = {
         "PATH": f"/usr/bin:.:bin:{tmp_path}/bin::/bin",
         "HOME": "/home/x",
@@ -23,11 +23,11 @@ def test_only_what_a_program_needs_is_inherited(tmp_path: Path) -> None:
     assert found == {"PATH": "/usr/bin:/bin", "HOME": "/home/x", "TERM": "dumb"}
 
 
-def test_there_is_always_a_path(tmp_path: Path) -> None:
+def test_environment_always_has_a_path(tmp_path: Path) -> None:
     assert small_environment({}, tmp_path)["PATH"]
 
 
-def test_a_program_is_found_on_the_path_only() -> None:
+def test_program_is_found_on_the_path_only() -> None:
     assert program_of("sh", "/usr/bin:/bin", "t").endswith("/sh")
     assert program_of("./x", "", "t") == "./x"
     with pytest.raises(ToolUnavailable, match="no such program"):
@@ -47,5 +47,5 @@ def test_a_program_is_found_on_the_path_only() -> None:
         (ProcessResult(0, b"a", b"", 7), "[exit code 0]\na\n[7 more bytes were not kept]"),
     ],
 )
-def test_the_end_of_a_program_is_told(ended: ProcessResult, text: str) -> None:
+def test_exit_report_describes_end(ended: ProcessResult, text: str) -> None:
     assert exit_report(ended, 3) == text

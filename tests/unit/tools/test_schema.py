@@ -59,7 +59,7 @@ def closed(properties: dict[str, object], *required: str) -> dict[str, object]:
     return {**schema, "required": list(required)} if required else schema
 
 
-def test_a_parameter_without_default_is_required_and_the_object_is_closed() -> None:
+def test_parameter_without_default_is_required_and_the_object_is_closed() -> None:
     def f(path: str, limit: int = 3) -> None: ...
 
     assert parameters_of(f).schema == closed(
@@ -68,7 +68,7 @@ def test_a_parameter_without_default_is_required_and_the_object_is_closed() -> N
     )
 
 
-def test_a_function_without_parameters_takes_an_empty_object() -> None:
+def test_function_without_parameters_takes_an_empty_object() -> None:
     def f() -> None: ...
 
     assert parameters_of(f).schema == closed({})
@@ -148,7 +148,7 @@ def test_a_function_without_parameters_takes_an_empty_object() -> None:
         (Annotated[int, msgspec.Meta(ge=1, title="n")], {"type": "integer", "minimum": 1}),
     ],
 )
-def test_an_annotation_has_its_schema(annotation: Any, schema: object) -> None:
+def test_annotation_has_its_schema(annotation: Any, schema: object) -> None:
     def f(value: object) -> None: ...
 
     f.__annotations__["value"] = annotation
@@ -177,7 +177,7 @@ def test_an_annotation_has_its_schema(annotation: Any, schema: object) -> None:
         ToolCall,
     ],
 )
-def test_what_cannot_be_told_to_a_model_is_refused_by_name(annotation: Any) -> None:
+def test_unsupported_annotation_is_rejected_by_name(annotation: Any) -> None:
     def send(path: str, value: object) -> None: ...
 
     send.__annotations__["value"] = annotation
@@ -214,14 +214,14 @@ def test_descriptions_come_from_annotations_and_else_from_the_docstring() -> Non
     }
 
 
-def test_a_default_that_is_not_json_is_not_shown() -> None:
+def test_default_that_is_not_json_is_not_shown() -> None:
     def f(value: str = "") -> None: ...
 
     f.__defaults__ = (object(),)
     assert property_of(f) == {"type": "string"}
 
 
-def test_the_call_is_injected_and_not_in_the_schema() -> None:
+def test_call_is_injected_and_not_in_the_schema() -> None:
     def f(path: str, *, call: ToolCall) -> None: ...
 
     parameters = parameters_of(f)
@@ -229,7 +229,7 @@ def test_the_call_is_injected_and_not_in_the_schema() -> None:
     assert parameters.schema == closed({"path": {"type": "string"}}, "path")
 
 
-def test_a_parameter_named_call_of_another_type_is_the_models() -> None:
+def test_parameter_named_call_of_another_type_is_the_models() -> None:
     def f(call: str) -> None: ...
 
     parameters = parameters_of(f)
@@ -237,7 +237,7 @@ def test_a_parameter_named_call_of_another_type_is_the_models() -> None:
     assert property_of(f) == {"type": "string"}
 
 
-def test_arguments_are_converted_to_what_the_annotations_say() -> None:
+def test_arguments_are_converted_to_annotations() -> None:
     def f(colour: Colour, at: Point, seen: set[int], rest: dict[int, str], n: int = 9) -> None: ...
 
     given = {"colour": "red", "at": {"x": 1}, "seen": [1, 1], "rest": {"3": "c"}}
@@ -269,7 +269,7 @@ def test_wrong_arguments_are_explained_to_the_model(args: dict[str, object], wor
     assert (caught.value.code, caught.value.tool) == ("invalid_arguments", "f")
 
 
-def test_the_schema_of_a_function_is_the_same_every_time() -> None:
+def test_schema_of_a_function_is_the_same_every_time() -> None:
     def f(a: Point, b: Circle | Square, c: Note, d: tuple[int, str] = (1, "x")) -> None: ...
 
     first, second = (msgspec.json.encode(parameters_of(f).schema) for _ in range(2))

@@ -33,7 +33,7 @@ from perdure.workflow.templates import neutralise
         ("inputs.x | default(false)", Placeholder("inputs", "x", (Filter("default", False),))),
     ],
 )
-def test_a_placeholder_is_understood(inner: str, expected: Placeholder) -> None:
+def test_valid_placeholder_is_parsed(inner: str, expected: Placeholder) -> None:
     template = template_of(f"a {{{{{inner}}}}} b")
     assert template.parts == ("a ", expected, " b")
     assert template.faults == ()
@@ -59,7 +59,7 @@ def test_a_placeholder_is_understood(inner: str, expected: Placeholder) -> None:
         ("__import__('os').system('x')", "expected inputs.NAME"),
     ],
 )
-def test_what_is_not_understood_is_a_fault(inner: str, why: str) -> None:
+def test_invalid_placeholder_is_a_fault(inner: str, why: str) -> None:
     text = f"a {{{{{inner}}}}} b"
     template = template_of(text)
     assert template.parts == (text,)
@@ -78,18 +78,18 @@ def test_what_is_not_understood_is_a_fault(inner: str, why: str) -> None:
         "{{" + " " * LONGEST + "}}",
     ],
 )
-def test_what_does_not_close_on_its_line_is_text(text: str) -> None:
+def test_unclosed_placeholder_is_text(text: str) -> None:
     template = template_of(text)
     assert "".join(str(part) for part in template.parts) == text
     assert template.faults == ()
 
 
-def test_an_opener_before_a_placeholder_is_text() -> None:
+def test_opener_before_a_placeholder_is_text() -> None:
     assert template_of("{{ a {{inputs.x}}").parts == ("{{ a ", Placeholder("inputs", "x"))
 
 
 @given(st.text(st.sampled_from("{}|\"'\\ \nainputs.x()"), max_size=60))
-def test_any_text_is_read_and_all_of_it_is_kept(text: str) -> None:
+def test_any_text_is_parsed_without_loss(text: str) -> None:
     template = template_of(text)
     plain = [part for part in template.parts if isinstance(part, str)]
     assert all(part in text for part in plain)
@@ -98,7 +98,7 @@ def test_any_text_is_read_and_all_of_it_is_kept(text: str) -> None:
 
 
 @given(st.text(st.sampled_from("{}|\"' inputs.xrundefault()[]"), max_size=80) | st.text())
-def test_nothing_that_was_neutralised_is_a_placeholder(text: str) -> None:
+def test_neutralised_text_has_no_placeholder(text: str) -> None:
     safe = neutralise(text)
     assert template_of(safe).parts == ((safe,) if safe else ())
     assert template_of(safe).faults == ()

@@ -42,7 +42,7 @@ def faults_of(text: str) -> tuple[str, ...]:
     return caught.value.faults
 
 
-def test_a_workflow_is_read_as_it_was_meant() -> None:
+def test_valid_workflow_is_parsed() -> None:
     assert parse(GOOD) == Workflow(
         id="trip",
         nodes=(
@@ -56,7 +56,7 @@ def test_a_workflow_is_read_as_it_was_meant() -> None:
     )
 
 
-def test_every_fault_is_told_with_its_line() -> None:
+def test_every_fault_has_its_line() -> None:
     text = GOOD.replace('"1.0"', '"2.0"').replace("id: trip", "id: My Trip")
     text = text.replace("to: output", "to: nowhere").replace("id: output", "id: input")
     text = text.replace("metadata:", "meta:")
@@ -94,7 +94,7 @@ def test_every_fault_is_told_with_its_line() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(text: str, fault: str) -> None:
+def test_faults_describe_the_error(text: str, fault: str) -> None:
     if fault.endswith("expected"):
         assert faults_of(text)
         return
@@ -114,7 +114,7 @@ WITH_INPUTS = GOOD.replace(
 )
 
 
-def test_inputs_and_context_are_read_and_written_as_they_are() -> None:
+def test_inputs_and_context_round_trip() -> None:
     workflow = parse(WITH_INPUTS)
     assert workflow.inputs == (
         RunInput("topic", required=True, description="What it is about"),
@@ -138,18 +138,18 @@ def test_inputs_and_context_are_read_and_written_as_they_are() -> None:
         ("required: true", "required: often", "line 6: expected true or false"),
     ],
 )
-def test_what_is_wrong_with_inputs_and_context_is_said(before: str, after: str, fault: str) -> None:
+def test_faults_in_inputs_and_context_are_described(before: str, after: str, fault: str) -> None:
     assert fault in "; ".join(faults_of(WITH_INPUTS.replace(before, after)))
 
 
-def test_nodes_that_only_other_programs_run_are_named_as_such() -> None:
+def test_unsupported_node_types_are_named() -> None:
     text = GOOD.replace("type: input}", "type: human_gate, gate_type: approval}")
     assert faults_of(text) == (
         "line 6: perdure does not run 'human_gate' nodes: it runs input, agent, output",
     )
 
 
-def test_everything_is_found_again_in_its_line() -> None:
+def test_parts_are_located_by_line() -> None:
     lines = parse_located(WITH_INPUTS).lines
     assert lines.inputs == {"topic": 6, "count": 7}
     assert lines.context == {"style": 9}
@@ -171,5 +171,5 @@ def test_everything_is_found_again_in_its_line() -> None:
         ("{", False),
     ],
 )
-def test_a_document_is_known_by_what_it_holds(text: str, expected: bool) -> None:
+def test_document_is_detected_by_content(text: str, expected: bool) -> None:
     assert is_document(text) == expected

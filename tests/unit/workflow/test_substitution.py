@@ -39,17 +39,17 @@ def told(text: str, fillings: Fillings = FILLINGS) -> str:
         ("{{run.id}}", "r-1"),
     ],
 )
-def test_values_stand_in_the_place_of_their_placeholders(text: str, expected: str) -> None:
+def test_placeholders_are_replaced_by_values(text: str, expected: str) -> None:
     assert told(text) == expected
 
 
 @pytest.mark.parametrize("text", ["{{inputs.none}}", "{{ctx.none | json}}", "{{run.outputs.none}}"])
-def test_a_value_that_is_not_there_is_told(text: str) -> None:
+def test_missing_value_raises_config_error(text: str) -> None:
     with pytest.raises(ConfigError, match="has no value"):
         told(text)
 
 
-def test_a_file_that_cannot_be_read_is_told() -> None:
+def test_unreadable_file_raises_config_error() -> None:
     def fail(path: str) -> str:
         raise ConfigError(f"{path} is gone")
 
@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_read_is_told() -> None:
 
 
 @given(st.text())
-def test_what_is_filled_in_is_never_filled_in_again(text: str) -> None:
+def test_inserted_values_are_not_scanned_again(text: str) -> None:
     said = f"{text}{{{{inputs.other}}}} {{{{run.id}}}}"
     fillings = Fillings(inputs={"x": said, "other": "no"}, outputs={"n": said}, run_id="no")
     assert told("{{inputs.x}}|{{run.outputs.n}}", fillings) == f"{said}|{said}"

@@ -18,12 +18,12 @@ from perdure.workflow.templates import neutralise, with_context, without_context
         ("", ""),
     ],
 )
-def test_a_space_parts_braces_that_would_open_a_template(said: str, written: str) -> None:
+def test_neutralise_separates_adjacent_braces(said: str, written: str) -> None:
     assert neutralise(said) == written
 
 
 @given(st.text(alphabet="{} a\n", max_size=30))
-def test_nothing_opens_a_template_any_more_and_nothing_is_lost(text: str) -> None:
+def test_neutralise_removes_templates_without_loss(text: str) -> None:
     written = neutralise(text)
     assert "{{" not in written
     assert neutralise(written) == written
@@ -35,7 +35,7 @@ def test_names_are_filled_once_and_never_scanned_again() -> None:
     assert with_context("x {{ctx.a}} {{ ctx.b }} {{ctx.", names, "they") == "x {{ctx.b}} no {{ctx."
 
 
-def test_an_unknown_name_says_which_there_are() -> None:
+def test_unknown_name_error_lists_existing_names() -> None:
     with pytest.raises(ConfigError, match=r"they use {{ctx\.c}}.*defines: a, b"):
         with_context("{{ctx.c}}", {"a": "", "b": ""}, "they")
 

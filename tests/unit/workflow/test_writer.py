@@ -34,7 +34,7 @@ def workflows(draw: st.DrawFn) -> Workflow:
     return Workflow("w", nodes, EDGES, draw(texts) or None, (), metadata)
 
 
-def test_a_workflow_is_written_with_its_keys_in_order() -> None:
+def test_workflow_is_written_with_its_keys_in_order() -> None:
     assert serialize(WHOLE) == (
         'schema_version: "1.0"\n'
         "workflow:\n"
@@ -71,7 +71,7 @@ def test_a_workflow_is_written_with_its_keys_in_order() -> None:
 @pytest.mark.full_only
 @given(workflows())
 @settings(max_examples=60, deadline=None)
-def test_what_is_written_is_read_and_written_again_as_it_was(workflow: Workflow) -> None:
+def test_written_workflow_round_trips(workflow: Workflow) -> None:
     text = serialize(workflow)
     assert parse(text) == workflow
     assert serialize(parse(text)) == text

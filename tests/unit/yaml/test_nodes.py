@@ -23,7 +23,7 @@ def data_of(text: str) -> object:
     return data
 
 
-def test_plain_data_is_read_as_json_has_it() -> None:
+def test_plain_data_equals_json() -> None:
     assert data_of(
         "a: [1, -2, +3, 0x10, 1_000, 1.5, true, False, null, ~, yes, on, '5', 2020-01-01]\n"
         "b:\n  c: |\n    two\n    lines\n"
@@ -33,7 +33,7 @@ def test_plain_data_is_read_as_json_has_it() -> None:
     }
 
 
-def test_an_alias_is_the_value_it_names() -> None:
+def test_alias_is_the_value_it_names() -> None:
     assert data_of("a: &x {n: 1}\nb: *x") == {"a": {"n": 1}, "b": {"n": 1}}
 
 
@@ -47,14 +47,14 @@ def test_an_alias_is_the_value_it_names() -> None:
         ("a: 1\n---\nb: 2", "line 2: "),
     ],
 )
-def test_what_is_no_single_document_is_a_fault(text: str, fault: str) -> None:
+def test_non_single_document_is_a_fault(text: str, fault: str) -> None:
     reader = YamlReader()
     assert reader.root(text) is None
     assert len(reader.faults) == 1
     assert reader.faults[0].startswith(fault)
 
 
-def test_a_tag_creates_no_object() -> None:
+def test_tag_creates_no_object() -> None:
     reader, root = node_of("!!python/object/apply:os.system ['true']")
     reader.mapping(root, ("a",))
     assert reader.faults == (
@@ -62,7 +62,7 @@ def test_a_tag_creates_no_object() -> None:
     )
 
 
-def test_an_alias_that_holds_itself_ends() -> None:
+def test_self_referencing_alias_ends() -> None:
     reader, root = node_of("a: &x [*x]")
     reader.data(root)
     assert reader.faults == ("line 1: nested too deep",)
@@ -125,7 +125,7 @@ def test_numbers_that_json_lacks_are_faults(text: str) -> None:
         ('["a\\ud800"]', "half of a character pair"),
     ],
 )
-def test_what_only_says_what_it_is_is_a_fault_with_its_line(text: str, told: str) -> None:
+def test_invalid_scalar_is_a_fault_with_its_line(text: str, told: str) -> None:
     reader, root = node_of(f"\n{text}")
     reader.data(root)
     (fault,) = reader.faults
@@ -141,7 +141,7 @@ def test_what_only_says_what_it_is_is_a_fault_with_its_line(text: str, told: str
         ("a: 1\n\nb:\nc: 2\n", "line 3: expected text"),
     ],
 )
-def test_a_fault_stands_where_a_person_sees_it(text: str, told: str) -> None:
+def test_fault_has_visible_line(text: str, told: str) -> None:
     reader = YamlReader()
     root = reader.root(text)
     if root is not None:
@@ -150,7 +150,7 @@ def test_a_fault_stands_where_a_person_sees_it(text: str, told: str) -> None:
     assert fault.startswith(told)
 
 
-def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
+def test_nested_aliases_are_limited() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)
     )
@@ -160,7 +160,7 @@ def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
 
 
 @given(st.text(max_size=60))
-def test_no_text_makes_the_reader_fail(text: str) -> None:
+def test_reader_never_raises_for_any_text(text: str) -> None:
     reader = YamlReader()
     root = reader.root(text)
     if root is None:

@@ -34,7 +34,7 @@ def read(text: str) -> tuple[Whole | None, tuple[str, ...]]:
     return read_as(nodes, root, Whole), nodes.faults
 
 
-def test_a_file_that_fits_becomes_the_value() -> None:
+def test_valid_file_becomes_value() -> None:
     text = (
         "name: tides\nmode: off\nparts:\n  - {size: 2, ratio: 3}\nlimit: null\nis_open: true\n"
         "names: {a: 1}\nanything: [1, {b: c}]\n"
@@ -74,20 +74,20 @@ def test_a_file_that_fits_becomes_the_value() -> None:
         ("name: a\nname: b\n", "line 2: 'name' is a duplicate key"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_line(text: str, fault: str) -> None:
+def test_mismatch_is_reported_with_its_line(text: str, fault: str) -> None:
     whole, faults = read(text)
     assert whole is None
     assert any(found.startswith(fault) for found in faults), faults
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     _, faults = read("nme: a\nmode: x\nparts: [{size: 0}, {size: 7}]\n")
     assert [fault.partition(":")[0] for fault in faults] == [
         "line 1", "line 1", "line 2", "line 3", "line 3",
     ]  # fmt: skip
 
 
-def test_the_schema_of_a_type_refuses_what_it_does_not_know() -> None:
+def test_schema_rejects_unknown_keys() -> None:
     schema: Any = schema_of(Whole, "Wholes", "https://example.org/whole.json")
     assert schema["title"] == "Wholes"
     assert schema["$defs"]["Whole"]["additionalProperties"] is False

@@ -18,7 +18,7 @@ def read(text: str) -> object:
     return data
 
 
-def test_keys_are_in_order_and_lists_as_they_are() -> None:
+def test_keys_are_sorted_and_lists_are_not() -> None:
     assert yaml_of({"b": [2, 1], "a": None}) == "a: null\nb:\n  - 2\n  - 1\n"
 
 
@@ -40,12 +40,12 @@ def test_keys_are_in_order_and_lists_as_they_are() -> None:
         ),
     ],
 )
-def test_text_that_looks_like_something_else_stays_text(text: str) -> None:
+def test_ambiguous_text_is_quoted(text: str) -> None:
     data = {"said": text, text: [text]}
     assert read(yaml_of(data)) == data
 
 
-def test_no_line_is_folded_and_nothing_is_anchored() -> None:
+def test_output_has_no_folding_or_anchors() -> None:
     shared: dict[str, object] = {"long": "word " * 2000}
     text = yaml_of({"a": shared, "b": shared})
     assert "&" not in text

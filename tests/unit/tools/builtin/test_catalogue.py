@@ -11,7 +11,7 @@ from perdure.tools.registry import registry_of
 READING = ("read_file", "list_directory", "search_files", "read_media", "git_status", "end_session")
 
 
-def test_a_name_stands_for_its_tool() -> None:
+def test_name_resolves_to_tool() -> None:
     def own() -> str:
         """Do."""
         return ""
@@ -19,7 +19,7 @@ def test_a_name_stands_for_its_tool() -> None:
     assert with_names(["read_file", own]) == (BUILTIN["read_file"], own)
 
 
-def test_an_unknown_name_lists_what_there_is() -> None:
+def test_unknown_name_error_lists_tools() -> None:
     with pytest.raises(ConfigError, match="write_file"):
         with_names(["rm"])
 
@@ -28,7 +28,7 @@ def test_all_of_them_fit_into_one_agent() -> None:
     assert registry_of(BUILTIN.values()).names == tuple(BUILTIN)
 
 
-def test_every_tool_that_does_not_only_read_here_is_approved_first() -> None:
+def test_every_tool_with_effects_needs_approval() -> None:
     governed = {name for name, spec in BUILTIN.items() if spec.action is not None}
     # Another agent's tools are approved one by one, as those of whoever invoked it.
     assert governed == set(BUILTIN) - set(READING) - {"invoke_agent"}

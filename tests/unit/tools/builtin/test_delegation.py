@@ -12,7 +12,7 @@ def called(invoke: Invoke | None, **args: object) -> ToolCall:
     return ToolCall("c1", "invoke_agent", args, "s", "s/1:0", 1, Path(), invoke=invoke)
 
 
-async def test_the_call_is_given_to_whoever_has_other_agents() -> None:
+async def test_call_is_passed_to_invoke() -> None:
     async def invoke(call: ToolCall, agent: str, said: str) -> ToolOutput:
         below = Delegated(StreamId("child"), Spending(5))
         return ToolOutput(f"{agent} heard {said} by {call.idempotency_key}", delegated=below)
@@ -23,11 +23,11 @@ async def test_the_call_is_given_to_whoever_has_other_agents() -> None:
     assert run.output.delegated == Delegated(StreamId("child"), Spending(5))
 
 
-async def test_where_there_are_no_other_agents_it_cannot_be_used() -> None:
+async def test_tool_is_unavailable_without_other_agents() -> None:
     run = await run_tool(invoke_agent, called(None, agent="a", input="b"), clock=ManualClock())
     assert (run.outcome, run.error_code) == ("error", "tool_unavailable")
 
 
-async def test_an_agent_is_told_something() -> None:
+async def test_empty_input_is_rejected() -> None:
     run = await run_tool(invoke_agent, called(None, agent="a", input=""), clock=ManualClock())
     assert run.error_code == "invalid_arguments"

@@ -25,7 +25,7 @@ def program(folder: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-async def test_a_machine_without_a_desktop_says_so(programs: Path, tmp_path: Path) -> None:
+async def test_missing_desktop_is_an_error(programs: Path, tmp_path: Path) -> None:
     tools = Tools(tmp_path / "work")
     run = await tools.run(read_clipboard)
     assert run.error_code == "tool_unavailable"
@@ -33,14 +33,14 @@ async def test_a_machine_without_a_desktop_says_so(programs: Path, tmp_path: Pat
     assert (await tools.run(notify, title="a", body="b")).error_code == "tool_unavailable"
 
 
-async def test_the_clipboard_is_read_with_what_there_is(programs: Path, tmp_path: Path) -> None:
+async def test_clipboard_is_read_with_installed_program(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     program(programs, "xclip", 'echo "copied $*"')
     run = await Tools(tmp_path / "work").run(read_clipboard)
     assert run.output.text.endswith("copied -selection clipboard -out\n")
 
 
-async def test_a_note_is_words_and_no_markup_or_flags(programs: Path, tmp_path: Path) -> None:
+async def test_note_is_words_and_no_markup_or_flags(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     program(programs, "notify-send", f'printf "%s|" "$@" > {tmp_path}/shown')
     run = await Tools(tmp_path / "work").run(notify, title="--icon=x", body="<b>a\x1b</b>&")
@@ -49,13 +49,13 @@ async def test_a_note_is_words_and_no_markup_or_flags(programs: Path, tmp_path: 
     assert shown == "--app-name=perdure|--|--icon=x|&lt;b&gt;a &lt;/b&gt;&amp;|"
 
 
-async def test_a_program_that_fails_is_an_error(programs: Path, tmp_path: Path) -> None:
+async def test_program_that_fails_is_an_error(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     program(programs, "notify-send", "exit 1")
     run = await Tools(tmp_path / "work").run(notify, title="a", body="b")
     assert run.outcome == "error"
 
 
-def test_only_the_same_note_can_be_granted_for_good() -> None:
+def test_only_same_note_can_always_be_allowed() -> None:
     assert about_clipboard({}, Permissions()).grant is None
     assert about_note({"title": "a", "body": "b"}, Permissions()).grant == '["a","b"]'

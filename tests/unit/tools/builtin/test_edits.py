@@ -19,7 +19,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-async def test_a_file_is_written_and_replaced_whole(tmp_path: Path) -> None:
+async def test_file_is_written_and_replaced_whole(tmp_path: Path) -> None:
     tools = Tools(tmp_path)
     assert (await tools.run(write_file, path="a.txt", content="one")).outcome == "ok"
     (tmp_path / "a.txt").chmod(0o750)
@@ -38,7 +38,7 @@ async def test_text_is_added_at_the_end(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "x\nx\n"
 
 
-async def test_missing_directories_are_made_only_when_asked_for(tmp_path: Path) -> None:
+async def test_missing_directories_are_created_only_on_request(tmp_path: Path) -> None:
     tools = Tools(tmp_path)
     run = await tools.run(write_file, path="a/b/c.txt", content="x")
     assert (run.outcome, names_in(tmp_path)) == ("error", [])
@@ -48,7 +48,7 @@ async def test_missing_directories_are_made_only_when_asked_for(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("path", ["new/.git/hooks/x", "new/../../x", "new/.ssh/config"])
-async def test_a_doomed_write_makes_no_directory(tmp_path: Path, path: str) -> None:
+async def test_failing_write_creates_no_directory(tmp_path: Path, path: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     run = await Tools(root).run(write_file, path=path, content="x", create_dirs=True)
@@ -56,7 +56,7 @@ async def test_a_doomed_write_makes_no_directory(tmp_path: Path, path: str) -> N
     assert names_in(root) == []
 
 
-async def test_a_link_inside_is_followed_and_one_that_leaves_is_not(tmp_path: Path) -> None:
+async def test_only_links_inside_are_followed(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside.txt"
     root.mkdir()
     outside.write_text("safe")
@@ -74,7 +74,7 @@ async def test_a_link_inside_is_followed_and_one_that_leaves_is_not(tmp_path: Pa
     assert outside.read_text() == "safe"
 
 
-async def test_a_file_with_a_second_name_is_refused_inside_walls(tmp_path: Path) -> None:
+async def test_file_with_a_second_name_is_refused_inside_walls(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "other").write_text("safe")
@@ -98,7 +98,7 @@ async def test_further_directories_are_open_in_a_project_only(tmp_path: Path) ->
     assert run.outcome == "refused"
 
 
-async def test_everything_but_the_floors_is_open_in_full(tmp_path: Path) -> None:
+async def test_full_scope_opens_everything_except_floors(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     tools = Tools(root, FULL)
@@ -108,7 +108,7 @@ async def test_everything_but_the_floors_is_open_in_full(tmp_path: Path) -> None
         assert (await tools.run(write_file, path=path, content="x")).outcome == "refused"
 
 
-async def test_an_edit_replaces_what_is_there_once(tmp_path: Path) -> None:
+async def test_edit_replaces_what_is_there_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\ny = 1\n")
     tools = Tools(tmp_path)
     run = await tools.run(edit_file, path="a.py", old_text="x = 1", new_text="x = 2")
@@ -117,9 +117,7 @@ async def test_an_edit_replaces_what_is_there_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "reason"), [("z", "not in the file"), ("= 1", "there 2 times")])
-async def test_an_edit_that_is_not_clear_changes_nothing(
-    tmp_path: Path, old: str, reason: str
-) -> None:
+async def test_ambiguous_edit_changes_nothing(tmp_path: Path, old: str, reason: str) -> None:
     (tmp_path / "a.py").write_text("x = 1\ny = 1\n")
     run = await Tools(tmp_path).run(edit_file, path="a.py", old_text=old, new_text="!")
     assert run.outcome == "error"
@@ -127,7 +125,7 @@ async def test_an_edit_that_is_not_clear_changes_nothing(
     assert (tmp_path / "a.py").read_text() == "x = 1\ny = 1\n"
 
 
-async def test_an_edit_may_replace_everywhere(tmp_path: Path) -> None:
+async def test_edit_may_replace_everywhere(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1 1")
     tools = Tools(tmp_path)
     run = await tools.run(edit_file, path="a", old_text="1", new_text="2", replace_all=True)
@@ -135,7 +133,7 @@ async def test_an_edit_may_replace_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"a\0b", b"\xff\xfe"])
-async def test_what_is_no_text_is_not_edited(tmp_path: Path, content: bytes) -> None:
+async def test_binary_file_is_not_edited(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     run = await Tools(tmp_path).run(edit_file, path="a", old_text="a", new_text="b")
     assert run.outcome == "error"
@@ -148,7 +146,7 @@ async def test_only_what_is_utf_8_is_written(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-async def test_a_directory_or_a_pipe_is_not_written(tmp_path: Path) -> None:
+async def test_directory_or_a_pipe_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     os.mkfifo(tmp_path / "p")
     for path in ("d", "d/", "p", ".", "d/.."):
@@ -156,11 +154,11 @@ async def test_a_directory_or_a_pipe_is_not_written(tmp_path: Path) -> None:
         assert run.outcome == "error"
 
 
-def test_a_call_is_about_its_path() -> None:
+def test_call_is_about_its_path() -> None:
     assert about_path({"path": "./src//a.py"}, Permissions()).grant == "src/a.py"
 
 
 @pytest.mark.parametrize("path", [".git/hooks/x", "a/.SSH/x", ".bashrc.", ".perdure/x"])
-def test_a_protected_path_is_refused_before_anybody_is_asked(path: str) -> None:
+def test_protected_path_is_refused_without_asking(path: str) -> None:
     with pytest.raises(ToolDenied):
         about_path({"path": path}, Permissions())

@@ -31,31 +31,31 @@ async def listed(root: Path, **args: object) -> list[str]:
     return run.output.text.split("\n")
 
 
-def test_the_tools_change_nothing_and_may_be_repeated() -> None:
+def test_tools_change_nothing_and_may_be_repeated() -> None:
     for spec in (read_file, list_directory):
         assert (spec.effect, spec.on_unknown) == ("read", "retry")
         assert spec.description
         assert "call" not in str(spec.parameters["properties"])
 
 
-async def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+async def test_file_is_read_as_it_is(tmp_path: Path) -> None:
     text = "one\r\n  two\u2028still two\n\nü 😀 last"
     (tmp_path / "f").write_text(text, newline="")
     assert await read(tmp_path, "f") == text
 
 
-async def test_the_line_feed_at_the_end_makes_no_empty_line(tmp_path: Path) -> None:
+async def test_line_feed_at_the_end_makes_no_empty_line(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("one\ntwo\n")
     assert await read(tmp_path, "f") == "one\ntwo"
     assert (await run_read(tmp_path, "f", offset=3)).outcome == "error"
 
 
-async def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
+async def test_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
     assert await read(tmp_path, "f") == "[the file is empty]"
 
 
-async def test_a_part_is_read_by_lines_and_says_where_to_go_on(tmp_path: Path) -> None:
+async def test_partial_read_says_where_to_continue(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\nb\nc\nd\n")
     assert await read(tmp_path, "f", offset=2, limit=2) == (
         "b\nc\n[lines 2 to 3 of 4; go on with offset 4]"
@@ -65,12 +65,12 @@ async def test_a_part_is_read_by_lines_and_says_where_to_go_on(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("args", [{"offset": 0}, {"limit": 0}, {"offset": -1}, {"limit": "2"}])
-async def test_a_part_that_cannot_be_is_refused(tmp_path: Path, args: dict[str, object]) -> None:
+async def test_part_that_cannot_be_is_refused(tmp_path: Path, args: dict[str, object]) -> None:
     (tmp_path / "f").write_text("a\n")
     assert (await run_read(tmp_path, "f", **args)).error_code == "invalid_arguments"
 
 
-async def test_an_offset_behind_the_end_is_an_error_with_the_number_of_lines(
+async def test_offset_behind_the_end_is_an_error_with_the_number_of_lines(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "f").write_text("a\nb\n")
@@ -78,7 +78,7 @@ async def test_an_offset_behind_the_end_is_an_error_with_the_number_of_lines(
     assert run.error == "read_file: the file has 2 lines, none at offset 5"
 
 
-async def test_a_long_file_is_read_page_by_page_without_loss(tmp_path: Path) -> None:
+async def test_long_file_is_read_page_by_page_without_loss(tmp_path: Path) -> None:
     lines = [f"{n} {'ü' * (n % 90)}" for n in range(5000)]
     (tmp_path / "f").write_text("\n".join(lines))
     collected: list[str] = []
@@ -93,7 +93,7 @@ async def test_a_long_file_is_read_page_by_page_without_loss(tmp_path: Path) -> 
     assert collected == lines
 
 
-async def test_a_line_longer_than_a_page_keeps_beginning_and_end(tmp_path: Path) -> None:
+async def test_line_longer_than_a_page_keeps_beginning_and_end(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a" * 100_000 + "\nb")
     text = await read(tmp_path, "f")
     assert "bytes left out" in text
@@ -108,7 +108,7 @@ async def test_a_line_longer_than_a_page_keeps_beginning_and_end(tmp_path: Path)
         (b"a" * (MAX_FILE_BYTES + 1), "it is larger than 8388608 bytes"),
     ],
 )
-async def test_what_is_no_text_of_a_bearable_size_is_refused(
+async def test_binary_or_too_large_file_is_rejected(
     tmp_path: Path, content: bytes, reason: str
 ) -> None:
     (tmp_path / "f").write_bytes(content)
@@ -117,18 +117,18 @@ async def test_what_is_no_text_of_a_bearable_size_is_refused(
 
 
 @pytest.mark.full_only
-async def test_the_largest_file_is_read(tmp_path: Path) -> None:
+async def test_largest_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\n" * (MAX_FILE_BYTES // 2))
     assert (await read(tmp_path, "f", offset=MAX_FILE_BYTES // 2)) == "a"
 
 
-async def test_a_path_that_leads_out_is_refused_and_said_to_be(tmp_path: Path) -> None:
+async def test_path_leading_outside_is_refused_with_reason(tmp_path: Path) -> None:
     run = await run_read(tmp_path, "../x")
     assert (run.outcome, run.error_code) == ("refused", "tool_denied")
     assert run.output.text == "read_file: the path leads out of the working directory"
 
 
-async def test_a_directory_is_listed_by_name_with_marks(tmp_path: Path) -> None:
+async def test_directory_is_listed_by_name_with_marks(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").write_text("")
     (tmp_path / "README").write_text("")
@@ -145,7 +145,7 @@ async def test_a_directory_is_listed_by_name_with_marks(tmp_path: Path) -> None:
     assert await listed(tmp_path, path="src") == ["a.py"]
 
 
-async def test_a_glob_chooses(tmp_path: Path) -> None:
+async def test_glob_selects_files(tmp_path: Path) -> None:
     for name in ("a.py", "b.txt", "sub/c.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
@@ -154,7 +154,7 @@ async def test_a_glob_chooses(tmp_path: Path) -> None:
     assert await listed(tmp_path, glob="*.md") == ["[nothing there]"]
 
 
-async def test_a_list_ends_at_its_limit_and_says_so(tmp_path: Path) -> None:
+async def test_list_ends_at_its_limit_and_says_so(tmp_path: Path) -> None:
     for n in range(MAX_ENTRIES + 1):
         (tmp_path / f"{n:03}").write_text("")
     lines = await listed(tmp_path)
@@ -164,7 +164,7 @@ async def test_a_list_ends_at_its_limit_and_says_so(tmp_path: Path) -> None:
     assert len(await listed(tmp_path)) == MAX_ENTRIES
 
 
-async def test_a_name_cannot_pretend_to_be_several_lines(tmp_path: Path) -> None:
+async def test_name_with_line_feeds_stays_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "a\nb").write_text("")
     (tmp_path / os.fsdecode(b"c\xff")).write_text("")
     assert await listed(tmp_path) == ["a\\nb", "c\\udcff"]
@@ -187,7 +187,7 @@ async def test_all_files_that_fit_a_glob_are_read_at_once(tmp_path: Path) -> Non
     assert wrong.error_code == "invalid_arguments"
 
 
-async def test_reading_many_files_stops_at_a_bound_and_says_so(
+async def test_reading_many_files_stops_at_limit_with_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(4):

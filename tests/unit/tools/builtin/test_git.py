@@ -9,7 +9,7 @@ from perdure.tools.builtin.git import about_commit, git_commit, git_status
 from perdure.tools.permissions import Permissions
 
 
-def test_a_commit_is_shown_with_its_files_and_never_granted_for_good() -> None:
+def test_commit_shows_files_and_offers_no_always() -> None:
     subject = about_commit({"message": "fix: it\n\nlong", "files": ["a.py"]}, Permissions())
     assert (subject.shown, subject.grant) == ("fix: it (a.py)", None)
     assert git_commit.is_gated
@@ -32,6 +32,6 @@ def test_flags_secrets_and_empty_messages_are_refused(message: str, files: list[
         about_commit({"message": message, "files": files}, Permissions())
 
 
-def test_looking_takes_no_flags() -> None:
+def test_git_status_rejects_flags() -> None:
     assert set(git_status.parameters["properties"]) == {"command"}  # pyright: ignore[reportArgumentType] - a dict there
     assert git_status.action is None

@@ -23,13 +23,13 @@ async def read(content: bytes, **args: object) -> ToolRun:
     return await Tools(Path(), read_media=held).run(read_media, **{"handle": HANDLE, **args})
 
 
-async def test_a_text_is_read_whole_or_in_part() -> None:
+async def test_text_is_read_whole_or_in_part() -> None:
     assert (await read(b"hello")).output.text == "hello"
     assert (await read(b"hello", start=1, end=3)).output.text == "el"
     assert (await read("é!".encode(), start=1)).output.text == "!"
 
 
-async def test_a_long_text_says_how_to_go_on() -> None:
+async def test_long_text_says_how_to_continue() -> None:
     run = await read(b"x" * (PAGE_BYTES + 5))
     assert run.output.text.endswith(f"; go on with start {PAGE_BYTES}]")
     assert run.whole is None
@@ -37,20 +37,20 @@ async def test_a_long_text_says_how_to_go_on() -> None:
     assert rest.output.text == "xxxxx"
 
 
-async def test_what_the_session_does_not_hold_is_refused() -> None:
+async def test_foreign_handle_is_refused() -> None:
     run = await read(b"x", handle=f"media://sha256-{'b' * 64}")
     assert (run.outcome, run.error_code) == ("refused", "tool_denied")
 
 
 @pytest.mark.parametrize("handle", ["", "sha256-" + "a" * 64, HANDLE.upper(), HANDLE + "/../x"])
-async def test_only_a_handle_is_a_handle(handle: str) -> None:
+async def test_malformed_handle_is_rejected(handle: str) -> None:
     assert (await read(b"x", handle=handle)).error_code == "invalid_arguments"
 
 
-async def test_what_is_no_text_is_told_by_its_size() -> None:
+async def test_binary_media_is_described_by_size() -> None:
     assert (await read(b"\x89PNG\0")).output.text == "read_media: it is no text (5 bytes)"
     assert (await read(b"x", start=9)).outcome == "error"
 
 
-async def test_without_a_session_there_is_nothing() -> None:
+async def test_tool_without_session_has_no_media() -> None:
     assert (await Tools(Path()).run(read_media, handle=HANDLE)).error_code == "tool_unavailable"

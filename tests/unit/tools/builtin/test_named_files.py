@@ -49,7 +49,7 @@ def test_script_behind_a_link_is_bound_by_the_file_it_leads_to(tmp_path: Path) -
     assert script_facts(("sh", "run.sh"), tmp_path) != before
 
 
-def test_a_pipe_or_a_device_is_never_opened(tmp_path: Path) -> None:
+def test_pipe_or_a_device_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert script_facts(("cat", "pipe", "/dev/zero"), tmp_path) == {}
 

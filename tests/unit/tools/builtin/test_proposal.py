@@ -6,7 +6,7 @@ from perdure.tools.builtin.proposal import proposing
 from perdure.tools.decorator import tool
 
 
-def test_a_tool_stays_what_it_was_and_is_approved_first() -> None:
+def test_proposed_tool_keeps_fields_and_needs_approval() -> None:
     @tool
     def send(to: str) -> str:
         """Send."""

@@ -42,11 +42,11 @@ async def found(root: Path, pattern: str, **args: object) -> list[str]:
     return run.output.text.split("\n")
 
 
-def test_the_tool_changes_nothing_and_may_be_repeated() -> None:
+def test_tool_changes_nothing_and_may_be_repeated() -> None:
     assert (search_files.effect, search_files.on_unknown) == ("read", "retry")
 
 
-async def test_each_line_that_holds_the_text_is_given_with_its_place(root: Path) -> None:
+async def test_matching_lines_are_listed_with_path_and_number(root: Path) -> None:
     assert await found(root, "os") == [
         "a.py:1: import os",
         "a.py:2: print(os)",
@@ -67,12 +67,12 @@ async def test_places_are_named_from_the_working_directory(root: Path) -> None:
     assert await found(root, "os", path="sub/c.txt") == ["sub/c.txt:1: os\u2028os"]
 
 
-async def test_the_text_is_no_regular_expression(root: Path) -> None:
+async def test_text_is_no_regular_expression(root: Path) -> None:
     assert await found(root, "o.") == ["[not found]"]
     assert await found(root, "print(os)") == ["a.py:2: print(os)"]
 
 
-async def test_an_empty_text_and_a_path_outside_are_refused(root: Path) -> None:
+async def test_empty_text_and_a_path_outside_are_refused(root: Path) -> None:
     for args, code in (
         ({"pattern": ""}, "invalid_arguments"),
         ({"pattern": "x", "path": "../"}, "tool_denied"),
@@ -83,7 +83,7 @@ async def test_an_empty_text_and_a_path_outside_are_refused(root: Path) -> None:
         assert (await run_tool(search_files, call, clock=ManualClock())).error_code == code
 
 
-async def test_a_long_line_is_cut(root: Path) -> None:
+async def test_long_line_is_cut(root: Path) -> None:
     (root / "long.txt").write_text("y" * 1000 + "needle")
     assert await found(root, "needle") == ["long.txt:1: " + "y" * search.MAX_LINE_CHARACTERS]
 
@@ -105,6 +105,6 @@ async def test_too_many_bytes_or_entries_end_the_search(
     assert await found(root, "os") == [STOPPED]
 
 
-async def test_a_file_that_is_too_large_is_left_out(root: Path) -> None:
+async def test_file_that_is_too_large_is_left_out(root: Path) -> None:
     (root / "large.txt").write_bytes(b"needle\n" + b"a" * MAX_FILE_BYTES)
     assert await found(root, "needle") == ["[not found]"]

@@ -14,36 +14,36 @@ from tests.fakes.tool_calls import Tools
 ALLOWED = Permissions(allowed_commands=("git status",), allowed_command_globs=("echo **",))
 
 
-def test_a_command_comes_as_a_line_or_as_words() -> None:
+def test_command_comes_as_a_line_or_as_words() -> None:
     assert allowed_argv({"command": "git  status"}, ALLOWED) == ("git", "status")
     assert allowed_argv({"command": "git", "args": ["status"]}, ALLOWED) == ("git", "status")
     assert allowed_argv({"command": "echo", "args": ["a;b", ""]}, ALLOWED) == ("echo", "a;b", "")
 
 
-def test_both_ways_of_saying_it_are_one_grant() -> None:
+def test_line_and_words_give_same_grant() -> None:
     line = about_command({"command": "git 'status'"}, ALLOWED)
     words = about_command({"command": "git", "args": ["status"]}, ALLOWED)
     assert line == words
     assert line.grant == "git status"
 
 
-def test_nothing_runs_where_nothing_is_allowed() -> None:
+def test_no_command_runs_without_rules() -> None:
     with pytest.raises(ToolDenied):
         allowed_argv({"command": "ls"}, Permissions())
 
 
-def test_9_27_an_allowed_word_does_not_allow_what_follows() -> None:
+def test_9_27_allowed_word_does_not_allow_what_follows() -> None:
     with pytest.raises(ToolDenied):
         about_command({"command": "git push"}, Permissions(allowed_commands=("git",)))
 
 
 @pytest.mark.parametrize("line", ["git status; id", "echo $(id)", "echo a > b", "echo `id`"])
-def test_what_needs_a_shell_is_refused_and_says_so(line: str) -> None:
+def test_shell_syntax_is_refused_with_reason(line: str) -> None:
     with pytest.raises(InvalidArguments, match="there is no shell"):
         about_command({"command": line}, ALLOWED)
 
 
-async def test_a_program_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_program_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     permissions = Permissions(allowed_commands=("no-such-program-anywhere",))
     run = await Tools(tmp_path, permissions).run(run_command, command="no-such-program-anywhere")
     assert run.error_code == "tool_unavailable"

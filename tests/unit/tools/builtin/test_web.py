@@ -44,20 +44,20 @@ async def search(web: Web, permissions: Permissions = SEARCH, **args: Any) -> To
     return await Tools(Path(), permissions, {"API": SECRET}).run(tool, **args)
 
 
-async def test_an_answer_is_shown_and_branded_as_from_outside() -> None:
+async def test_answer_is_marked_as_from_outside() -> None:
     web = Web(HttpResponse(302, {"location": "https://x.test/", "set-cookie": "a=b"}, b"moved"))
     run = await request(web, url="https://api.example.com/a")
     assert run.output.text == f"{FROM_OUTSIDE}\nstatus 302\nlocation: https://x.test/\n\nmoved"
 
 
-async def test_the_credential_of_the_host_replaces_any_of_the_model() -> None:
+async def test_credential_of_the_host_replaces_any_of_the_model() -> None:
     web = Web()
     headers = {"AUTHORIZATION": "Bearer mine", "X-A": "1", "Host": "evil.test"}
     await request(web, url="https://api.example.com/", headers=headers)
     assert dict(web.asked[0].headers) == {"X-A": "1", "authorization": f"Bearer {SECRET}"}
 
 
-async def test_a_basic_credential_is_encoded_and_scrubbed_in_both_forms() -> None:
+async def test_basic_credential_is_encoded_and_scrubbed_in_both_forms() -> None:
     encoded = base64.b64encode(f"me:{SECRET}".encode()).decode()
     web = Web(HttpResponse(200, {}, f"you sent {encoded} and {SECRET}".encode()))
     permissions = Permissions(
@@ -69,13 +69,13 @@ async def test_a_basic_credential_is_encoded_and_scrubbed_in_both_forms() -> Non
     assert SECRET not in run.output.text
 
 
-async def test_a_secret_that_is_missing_says_where_to_put_it() -> None:
+async def test_missing_secret_error_says_where_to_store_it() -> None:
     tool, _ = web_tools(Web().fetch)
     run = await Tools(Path(), ALLOWED).run(tool, url="https://api.example.com/")
     assert run.error_code == "secret_missing"
 
 
-async def test_a_model_cannot_have_a_secret_put_in() -> None:
+async def test_secret_reference_of_model_is_rejected() -> None:
     web = Web()
     for args in (
         {"url": "https://api.example.com/?{{secrets.API}}"},
@@ -96,7 +96,7 @@ async def test_only_allowed_hosts_are_asked(url: str) -> None:
     assert (run.outcome, web.asked) == ("refused", [])
 
 
-async def test_what_is_no_text_is_not_shown() -> None:
+async def test_binary_answer_is_not_shown() -> None:
     web = Web(HttpResponse(200, {"content-type": "image/png"}, b"\x89PNG\0"))
     assert (
         "[5 bytes that are no text]"
@@ -104,7 +104,7 @@ async def test_what_is_no_text_is_not_shown() -> None:
     )
 
 
-async def test_why_there_is_no_answer_is_told_without_the_address() -> None:
+async def test_failure_reason_omits_address() -> None:
     async def fetch(asked: HttpRequest) -> HttpResponse:
         raise EgressError("no connection could be made")
 
@@ -115,13 +115,13 @@ async def test_why_there_is_no_answer_is_told_without_the_address() -> None:
     assert run.error == "http_request: no connection could be made"
 
 
-def test_a_request_is_granted_by_method_and_whole_url() -> None:
+def test_request_is_granted_by_method_and_whole_url() -> None:
     subject = about_request({"url": "https://api.example.com/x?y", "method": "PUT"}, ALLOWED)
     assert subject.shown == "PUT https://api.example.com/x?y"
     assert subject.grant == "PUT https://api.example.com/x?y"
 
 
-async def test_a_search_asks_the_configured_engine_and_shows_what_it_found() -> None:
+async def test_search_uses_configured_engine() -> None:
     body = b"""{"results": [
         {"title": " One ", "url": "https://one.test/", "content": "first"},
         {"title": "Two", "url": "javascript:alert(1)", "content": null},
@@ -136,7 +136,7 @@ async def test_a_search_asks_the_configured_engine_and_shows_what_it_found() -> 
     )
 
 
-async def test_a_search_engine_may_want_a_credential() -> None:
+async def test_search_engine_may_want_a_credential() -> None:
     permissions = Permissions(
         search_endpoint="https://s.example.com", search_credential="Token {{secrets.API}}"
     )
@@ -147,12 +147,12 @@ async def test_a_search_engine_may_want_a_credential() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"results": [1]}', b"<html>"])
-async def test_an_answer_that_is_no_result_is_an_error(body: bytes) -> None:
+async def test_answer_that_is_no_result_is_an_error(body: bytes) -> None:
     run = await search(Web(HttpResponse(200, {}, body)), query="x")
     assert run.error == "web_search: the answer of the search engine cannot be read"
 
 
-async def test_an_engine_that_refuses_is_told_by_its_status() -> None:
+async def test_refusing_engine_is_reported_by_status() -> None:
     run = await search(Web(HttpResponse(403, {}, b"no")), query="x")
     assert run.error == "web_search: the search engine answered with status 403"
 
@@ -162,7 +162,7 @@ def test_without_an_engine_there_is_no_search() -> None:
         about_search({"query": "x"}, Permissions())
 
 
-def test_a_denial_repeats_nothing_of_the_url() -> None:
+def test_denial_contains_no_part_of_url() -> None:
     with pytest.raises(ToolDenied) as refused:
         about_request({"url": "https://u:pw@10.0.0.1/x"}, ALLOWED)
     assert "10.0" not in str(refused.value)

@@ -17,7 +17,7 @@ def test_lines_within_the_limit_are_decoded_as_they_come() -> None:
     assert "é".encode(LINES_WITHIN) == "é".encode()
 
 
-def test_a_line_beyond_the_limit_stops_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_beyond_the_limit_stops_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.bounds.limits._in_force", [InputLimits(mcp_answer_bytes=10)])
     stopped: list[bool] = []
     stop_at_long_line(lambda: stopped.append(True))

@@ -24,7 +24,7 @@ def test_texts_are_joined_and_pictures_kept_with_a_marker() -> None:
     assert kept.content == PNG
 
 
-def test_what_is_no_picture_is_only_a_marker() -> None:
+def test_non_picture_becomes_marker() -> None:
     parts: list[Mapping[str, Any]] = [
         {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
         {"type": "image", "mimeType": "image/png", "data": "not base64!"},
@@ -53,7 +53,7 @@ def test_what_is_no_picture_is_only_a_marker() -> None:
     ]
 
 
-def test_a_structured_answer_without_text_is_told_as_json() -> None:
+def test_structured_answer_without_text_is_json() -> None:
     assert output_of([], {"a": [1]}, is_error=False).text == '{"a":[1]}'
     assert output_of([{"type": "text", "text": "t"}], {"a": 1}, is_error=False).text == "t"
     assert output_of([], None, is_error=False).text == "done"

@@ -42,7 +42,7 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
-def test_what_providers_refuse_is_left_out_and_shapes_stay() -> None:
+def test_unsupported_keywords_are_dropped() -> None:
     found = portable(PERSON)
     members = found["properties"]
     assert found["required"] == ["name"]
@@ -79,12 +79,12 @@ def test_what_providers_refuse_is_left_out_and_shapes_stay() -> None:
         ({"type": "object", "properties": []}, "no object"),
     ],
 )
-def test_what_cannot_be_said_is_refused(schema: dict[str, Any], told: str) -> None:
+def test_inexpressible_schema_is_rejected(schema: dict[str, Any], told: str) -> None:
     with pytest.raises(UnsupportedSchema, match=told):
         portable(schema)
 
 
-def test_a_schema_that_grows_by_its_references_is_cut_off() -> None:
+def test_schema_that_grows_by_its_references_is_cut_off() -> None:
     bombs = {f"d{n}": obj(a={"$ref": f"#/$defs/d{n + 1}"}, b={"$ref": f"#/$defs/d{n + 1}"})
              for n in range(14)}  # fmt: skip
     bombs["d14"] = {"type": "string"}
@@ -111,9 +111,7 @@ def test_a_schema_that_grows_by_its_references_is_cut_off() -> None:
         ({"name": "a", "nmae": "b"}, "nmae: there is no such parameter"),
     ],
 )
-def test_arguments_are_checked_in_words_that_let_a_model_correct_them(
-    args: dict[str, Any], told: str | None
-) -> None:
+def test_argument_errors_tell_model_what_to_correct(args: dict[str, Any], told: str | None) -> None:
     reason = misfit(portable(PERSON), args)
     if told is None:
         assert reason is None
@@ -139,9 +137,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "$defs"]), JSON), JSON)
-def test_no_schema_and_no_argument_of_a_stranger_does_harm(
-    schema: dict[str, Any], value: Any
-) -> None:
+def test_hostile_schemas_and_arguments_are_handled(schema: dict[str, Any], value: Any) -> None:
     try:
         found = portable({"type": "object", **schema})
     except UnsupportedSchema:

@@ -26,7 +26,7 @@ HOME = "http://127.0.0.1:8000/mcp"
         {"url": "https://10.0.0.7/mcp", "allow_local_endpoint": True},
     ],
 )
-def test_a_server_is_a_program_or_a_place(settings: dict[str, Any]) -> None:
+def test_server_needs_command_or_url(settings: dict[str, Any]) -> None:
     server = McpServer(name="a", **settings)
     assert server.is_remote == ("url" in settings)
     assert server.prefix == "mcp_a_"
@@ -59,14 +59,14 @@ def test_a_server_is_a_program_or_a_place(settings: dict[str, Any]) -> None:
         ({"url": "https://a.example/mcp", "headers": {"X-Api-Key": "hunter22"}}, "to a secret"),
     ],
 )
-def test_what_can_never_work_or_is_unsafe_is_refused(settings: dict[str, Any], told: str) -> None:
+def test_impossible_or_unsafe_server_is_rejected(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         McpServer(name="a", **settings)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 86_401, float("nan"), float("inf"), 10**400, True])
 @pytest.mark.parametrize("setting", ["timeout_s", "connect_timeout_s"])
-def test_it_is_given_some_time_and_no_more_than_a_day(setting: str, seconds: float) -> None:
+def test_timeouts_are_positive_and_at_most_a_day(setting: str, seconds: float) -> None:
     settings: dict[str, Any] = {setting: seconds}
     with pytest.raises(WrongArgument, match=f"above 0 up to 86,400 as {setting}"):
         McpServer(name="a", command="x", **settings)
@@ -83,19 +83,19 @@ def test_it_is_given_some_time_and_no_more_than_a_day(setting: str, seconds: flo
         ({"url": "https://a.example/mcp", "working_dir": "x"}, "working_dir"),
     ],
 )
-def test_a_fault_names_its_setting(settings: dict[str, Any], setting: str) -> None:
+def test_fault_names_its_setting(settings: dict[str, Any], setting: str) -> None:
     with pytest.raises(ConfigError) as refused:
         McpServer(name="a", **settings)
     assert refused.value.argument == setting
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a" * 33, "ä", "a/b"])
-def test_a_name_is_short_and_plain(name: str) -> None:
+def test_name_is_short_and_plain(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot name an MCP server"):
         McpServer(name=name, command="x")
 
 
-def test_a_pasted_credential_is_refused_and_never_repeated() -> None:
+def test_pasted_credential_is_refused_and_never_repeated() -> None:
     key = "ghp_" + "a1B2" * 10
     pasted: list[dict[str, Any]] = [
         {"command": "x", "args": (key,)},
@@ -109,7 +109,7 @@ def test_a_pasted_credential_is_refused_and_never_repeated() -> None:
         assert key not in str(refused.value)
 
 
-def test_a_file_says_it_in_the_same_words_and_none_else() -> None:
+def test_file_keys_equal_fields() -> None:
     filed = {"name": "a", "command": "x", "args": ["y"], "tools_allowlist": ["t"]}
     assert msgspec.convert(filed, McpServer) == McpServer(
         name="a", command="x", args=("y",), tools_allowlist=("t",)

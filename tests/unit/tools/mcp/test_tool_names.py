@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from perdure.tools.mcp.tool_names import MAX_NAME, SHOWN_NAME, assign_names, tool_name
 
 
-def test_a_name_says_server_and_tool() -> None:
+def test_name_says_server_and_tool() -> None:
     assert tool_name("mcp_git_", "log") == "mcp_git_log"
     assert tool_name("mcp_git_", "odd/name.here") == "mcp_git_odd_name_here"
 
 
-def test_a_name_too_long_for_some_providers_is_cut_and_stays_distinct() -> None:
+def test_name_too_long_for_some_providers_is_cut_and_stays_distinct() -> None:
     first, second = (tool_name("mcp_a_", "t" * 80 + end) for end in ("x", "y"))
     assert first is not None
     assert second is not None
@@ -23,19 +23,19 @@ def test_a_name_too_long_for_some_providers_is_cut_and_stays_distinct() -> None:
     assert len(first) == len(second) == SHOWN_NAME
 
 
-def test_a_name_too_long_for_the_protocol_is_left_out() -> None:
+def test_name_too_long_for_the_protocol_is_left_out() -> None:
     assert tool_name("mcp_a_", "t" * MAX_NAME) is None
     assert tool_name("mcp_a_", "") is None
 
 
-def test_of_two_alike_the_first_is_kept_and_the_other_told() -> None:
+def test_first_of_equal_names_is_kept_and_other_reported() -> None:
     kept, refused = assign_names("mcp_a_", ["x.y", "x_y", "z"], taken=["mcp_a_z"])
     assert kept == {"mcp_a_x_y": "x.y"}
     assert set(refused) == {"x_y", "z"}
 
 
 @given(st.lists(st.text(max_size=150), max_size=20))
-def test_every_tool_is_kept_under_a_portable_name_or_told(tools: list[str]) -> None:
+def test_every_tool_gets_portable_name_or_reason(tools: list[str]) -> None:
     kept, refused = assign_names("mcp_a_", tools)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in kept)
     assert len(set(kept.values())) == len(kept)

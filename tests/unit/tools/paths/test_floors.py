@@ -46,7 +46,7 @@ def test_credentials_are_neither_read_nor_written(path: str) -> None:
         "Library/LaunchAgents/x.plist",
     ],
 )
-def test_what_runs_by_itself_is_read_but_not_written(path: str) -> None:
+def test_autostart_files_are_readable_but_not_writable(path: str) -> None:
     assert not is_secret(path.split("/"))
     assert is_protected(path.split("/"))
 
@@ -57,17 +57,17 @@ def test_other_names_are_open(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["etc/passwd", "usr/bin/x", "proc/self/mem", "dev/sda"])
-def test_the_system_is_protected_from_the_top_only(path: str) -> None:
+def test_system_is_protected_from_the_top_only(path: str) -> None:
     assert is_protected(path.split("/"), is_absolute=True)
     assert not is_protected(path.split("/"))
 
 
-def test_a_name_folds_to_what_the_coarsest_file_system_sees() -> None:
+def test_names_fold_like_most_lenient_file_system() -> None:
     assert folded_name(".GIT . .") == ".git"
     assert folded_name(".git::$INDEX_ALLOCATION") == ".git"
 
 
-def test_of_perdures_own_folder_only_the_records_of_flows_may_be_read_and_written() -> None:
+def test_only_flow_records_of_perdure_folder_are_open() -> None:
     assert not is_protected((".perdure", "records", "f", "plan.md"))
     assert is_secret((".perdure",))
     assert is_secret((".perdure", "key"))

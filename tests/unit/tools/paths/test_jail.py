@@ -81,7 +81,7 @@ def read(root: Path, path: str) -> bytes:
         "in/../../file.txt",  # as the kernel reads it: up from where the link leads
     ],
 )
-def test_a_path_that_stays_inside_is_opened(root: Path, path: str) -> None:
+def test_path_that_stays_inside_is_opened(root: Path, path: str) -> None:
     assert read(root, path) == b"inside"
 
 
@@ -90,13 +90,13 @@ def test_links_that_stay_inside_are_followed(root: Path, path: str) -> None:
     assert read(root, path) == b"deep inside"
 
 
-def test_an_absolute_path_inside_is_opened(root: Path) -> None:
+def test_absolute_path_inside_is_opened(root: Path) -> None:
     assert read(root, f"{root}/file.txt") == b"inside"
     assert read(root, f"/{root}//a/../file.txt") == b"inside"
     assert read(root, f"{root}/a/up/file.txt") == b"inside"
 
 
-def test_a_root_that_is_a_link_is_known_by_both_names(root: Path, tmp_path: Path) -> None:
+def test_root_that_is_a_link_is_known_by_both_names(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root)
     link = tmp_path / "link"
     for path in ("file.txt", f"{link}/file.txt", f"{root}/file.txt", "in-absolute/up/file.txt"):
@@ -193,7 +193,7 @@ def test_no_path_leads_out(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["..", "out-file", "/etc/passwd", "a/../..", "\0", "in/../../.."])
-def test_what_leads_out_is_a_denial(root: Path, path: str) -> None:
+def test_path_leading_outside_is_denied(root: Path, path: str) -> None:
     with pytest.raises(ToolDenied), Jail(root, "tool").open_path(path):
         pass
 
@@ -217,13 +217,13 @@ def test_what_leads_out_is_a_denial(root: Path, path: str) -> None:
         ("in", "is a directory"),
     ],
 )
-def test_what_is_no_file_is_an_error_that_says_why(root: Path, path: str, reason: str) -> None:
+def test_missing_or_special_file_error_has_reason(root: Path, path: str, reason: str) -> None:
     with pytest.raises(ToolError, match=reason) as caught, Jail(root, "tool").file(path):
         pass
     assert not isinstance(caught.value, ToolDenied)
 
 
-def test_a_file_is_not_a_directory(root: Path) -> None:
+def test_file_is_not_a_directory(root: Path) -> None:
     with (
         pytest.raises(ToolError, match="is not a directory"),
         Jail(root, "tool").directory("file.txt"),
@@ -231,12 +231,12 @@ def test_a_file_is_not_a_directory(root: Path) -> None:
         pass
 
 
-def test_a_missing_root_is_an_error(tmp_path: Path) -> None:
+def test_missing_root_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="No such file"), Jail(tmp_path / "no", "tool").file("x"):
         pass
 
 
-def test_the_names_of_a_directory_are_those_the_links_resolve_to(root: Path) -> None:
+def test_directory_names_have_links_resolved(root: Path) -> None:
     with Jail(root, "tool").directory("in/../up/in") as found:
         assert found.names == ("a", "b")
         assert os.stat("file.txt", dir_fd=found.descriptor).st_size == len(b"deep inside")
@@ -273,7 +273,7 @@ def socket_at(path: Path) -> Generator[None]:
 
 
 @pytest.mark.parametrize("special_at", [pipe_at, socket_at])
-def test_a_special_file_is_refused_without_waiting(
+def test_special_file_is_refused_without_waiting(
     root: Path,
     special_at: Callable[[Path], AbstractContextManager[None]],
     monkeypatch: pytest.MonkeyPatch,
@@ -286,7 +286,7 @@ def test_a_special_file_is_refused_without_waiting(
                 read(root, path)
 
 
-def test_a_device_is_refused() -> None:
+def test_device_is_refused() -> None:
     with pytest.raises(ToolError, match="not a regular file"):
         read(Path("/dev"), "null")
 
@@ -322,7 +322,7 @@ def replaced_by_link(place: Path, target: Path) -> Callable[[], None]:
     return act
 
 
-def test_a_file_swapped_for_a_link_never_leads_out(root: Path, outside: Path) -> None:
+def test_file_swapped_for_a_link_never_leads_out(root: Path, outside: Path) -> None:
     place = root / "swapped.txt"
 
     def be_a_file() -> None:
@@ -341,7 +341,7 @@ def test_a_file_swapped_for_a_link_never_leads_out(root: Path, outside: Path) ->
     assert contents <= {b"inside", b"refused"}
 
 
-def test_a_directory_swapped_for_a_link_never_leads_out(root: Path, outside: Path) -> None:
+def test_directory_swapped_for_a_link_never_leads_out(root: Path, outside: Path) -> None:
     (root / "dir").mkdir()
     (root / "dir" / "secret.txt").write_bytes(b"inside")
 
@@ -436,7 +436,7 @@ def test_names_that_only_look_alike_are_read(tmp_path: Path, path: str) -> None:
     assert read(tmp_path, path) == b"text"
 
 
-def test_the_root_itself_may_have_any_name(tmp_path: Path) -> None:
+def test_root_itself_may_have_any_name(tmp_path: Path) -> None:
     root = tmp_path / ".perdure" / "work"
     root.mkdir(parents=True)
     (root / "file.txt").write_bytes(b"text")

@@ -50,7 +50,7 @@ async def ran(spec: ToolSpec, work: Path, scratch: Path, scope: Scope, **args: o
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_what_is_written_there_is_found_there_and_not_in_the_work(
+async def test_scratch_files_are_separate_from_workspace(
     work: Path, scratch: Path, scope: Scope
 ) -> None:
     place = {"path": "~scratch/notes/a.txt", "content": "the sea"}
@@ -63,7 +63,7 @@ async def test_what_is_written_there_is_found_there_and_not_in_the_work(
 
 
 @pytest.mark.parametrize("path", ["~scratch/../x", "~scratch/link/x", "~scratch/.ssh/x"])
-def test_nothing_leads_out_of_it_or_past_the_floors(work: Path, scratch: Path, path: str) -> None:
+def test_scratch_paths_cannot_leave_or_pass_floors(work: Path, scratch: Path, path: str) -> None:
     make_scratch(scratch.parent / scratch.name)
     (scratch / "link").symlink_to(work)
     (work / "x").write_text("mine")
@@ -71,16 +71,14 @@ def test_nothing_leads_out_of_it_or_past_the_floors(work: Path, scratch: Path, p
         raise AssertionError("it was reached")
 
 
-def test_without_one_the_name_is_a_name_like_any_other(work: Path) -> None:
+def test_scratch_name_is_ordinary_without_scratch_directory(work: Path) -> None:
     (work / "~scratch").mkdir()
     with Jail(work, "tool").directory("~scratch") as found:
         assert found.names == ("~scratch",)
 
 
 @pytest.mark.parametrize("is_link", [True, False])
-def test_a_place_that_is_not_the_persons_own_is_not_used(
-    work: Path, scratch: Path, *, is_link: bool
-) -> None:
+def test_foreign_scratch_place_is_not_used(work: Path, scratch: Path, *, is_link: bool) -> None:
     if is_link:
         scratch.parent.symlink_to(work)
     else:
@@ -93,7 +91,7 @@ def test_a_place_that_is_not_the_persons_own_is_not_used(
     assert list(work.iterdir()) == []
 
 
-def test_every_session_has_its_own_in_every_process(work: Path) -> None:
+def test_scratch_directory_is_stable_per_session(work: Path) -> None:
     one = scratch_of("sqlite:////a.db", "default", "s")
     assert one == scratch_of("sqlite:////a.db", "default", "s")
     others = [("sqlite:////b.db", "default", "s"), ("sqlite:////a.db", "x", "s")]
@@ -103,7 +101,7 @@ def test_every_session_has_its_own_in_every_process(work: Path) -> None:
     assert below("~scratches/a") is None
 
 
-def test_it_is_deleted_whole_and_a_link_in_its_place_is_left(work: Path, scratch: Path) -> None:
+def test_remove_scratch_deletes_folder_but_not_link_target(work: Path, scratch: Path) -> None:
     (make_scratch(scratch) / "a").write_text("x")
     remove_scratch(scratch)
     assert not scratch.exists()

@@ -49,11 +49,11 @@ def test_without_recursion_only_the_directory_itself_is_listed(root: Path) -> No
     assert paths_in(root, "a", is_recursive=False) == ["y", "z.txt"]
 
 
-def test_git_can_be_listed_when_it_is_what_was_asked_for(root: Path) -> None:
+def test_git_folder_can_be_listed_explicitly(root: Path) -> None:
     assert paths_in(root, ".git", is_recursive=True) == ["objects", "objects/1"]
 
 
-def test_an_entry_says_what_it_is(root: Path) -> None:
+def test_entry_says_what_it_is(root: Path) -> None:
     with Jail(root, "tool").directory(".") as start:
         kinds = {e.name: (e.kind, e.is_secret) for e in entries_below(start, is_recursive=False)}
     assert kinds == {
@@ -68,19 +68,19 @@ def test_an_entry_says_what_it_is(root: Path) -> None:
     }
 
 
-def test_what_is_secret_below_a_directory_is_secret_when_the_walk_begins_there(root: Path) -> None:
+def test_secrets_stay_secret_when_walk_starts_inside(root: Path) -> None:
     (root / ".git" / "config").write_text("url = https://token@host")
     with Jail(root, "tool").directory(".git") as start:
         secret = [e.name for e in entries_below(start, is_recursive=True) if e.is_secret]
     assert secret == ["config"]
 
 
-def test_a_walk_ends_at_its_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_ends_at_its_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "MAX_VISITED", 3)
     assert len(paths_in(root, is_recursive=True)) == 3
 
 
-def test_a_directory_that_cannot_be_opened_is_listed_and_passed_over(
+def test_directory_that_cannot_be_opened_is_listed_and_passed_over(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(parent: int, name: str) -> int:
@@ -115,17 +115,17 @@ def test_a_directory_that_cannot_be_opened_is_listed_and_passed_over(
         ("**/**/**/b", "a/a/a/b", True),
     ],
 )
-def test_a_glob_fits(pattern: str, path: str, fits: bool) -> None:
+def test_glob_fits(pattern: str, path: str, fits: bool) -> None:
     assert matches(pattern, tuple(path.split("/"))) is fits
 
 
-def test_a_glob_made_to_be_slow_is_not() -> None:
+def test_hostile_glob_is_fast() -> None:
     assert not matches("*a" * 60 + "b", ("a" * 255,))
     assert not matches("**/" * 60 + "b", ("a",) * 60)
     assert not matches("**/a*/" * 30 + "b", ("a",) * 64)
 
 
-def test_a_glob_of_many_parts_is_compared_up_to_the_limit() -> None:
+def test_glob_of_many_parts_is_compared_up_to_the_limit() -> None:
     assert matches("**/" * 300 + "b", ("a", "b"))
     assert not matches("**/a/" * 199 + "b", ("a",) * 64)
     with pytest.raises(LimitExceeded, match=r"limits\.glob_characters = 1,000"):
