@@ -1,4 +1,4 @@
-"""What "always" says, and what it then allows: exactly that."""
+"""The text of an "always" grant, and what it allows: exactly that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def retarget(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """A call that is answered "always", what the text of that names, and other calls.
+    """A call answered with "always", what the grant's text names, and other calls.
 
     `same` are calls that it covers, `others` calls that are asked about: each with a change of the
     folder before. A text may hold {folder}.
@@ -200,7 +200,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def ruling(folder: Path, tool: str, args: Mapping[str, object], *granted: str) -> Ruling:
-    """What is decided about a call in `folder` where `granted` was answered "always" before."""
+    """Return the decision on a call in `folder` if `granted` was answered "always" before."""
     spec = BUILTIN[tool]
     call = ToolCall("c", tool, args, "s", "", 1, folder, MAY)
     asked = ToolCallPart("c", tool, dict(args))
@@ -233,7 +233,7 @@ def test_always_allows_nothing_else(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_always_for_one_tool_or_folder_covers_no_other(folder: Path, name: str) -> None:
-    """Every grant against every other row, and the same call in another folder."""
+    """Compare every grant with every other row, and with the same call in another folder."""
     granted = ruling(folder, ROWS[name].tool, ROWS[name].args).grant
     assert granted is not None
     for other, row in ROWS.items():

@@ -1,4 +1,4 @@
-"""Approvals against other threads and odd input: what is swapped at the last moment never runs."""
+"""Approvals against races and odd input: content swapped at the last moment never runs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def _asked_for(chat: Chat, n: int) -> None:
 
 
 async def _asked_again(chat: Chat, turn: Turn, n: int) -> str | None:
-    """The question about the same call after the answer; None once the turn is past it."""
+    """Return the question about the same call after the answer; None if the turn is past it."""
 
     async def is_past() -> bool:
         return bool(await chat.session.questions()) or not turn.is_running
@@ -121,7 +121,7 @@ async def _waiting_for(chat: Chat, n: int) -> str | None:
 async def test_change_while_the_file_is_written_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
-    """The file changes after the last look, when the new content is on disk beside it already."""
+    """The file changes after the last check, when the new content is already on disk."""
     args = write(A) if tool == "write_file" else edit(A)
     form = Form(tool, args, put(A, "old 1"), put(A, "old 2"), holds(A, "WRITTEN"))
     case = Case(form, tmp_path)
@@ -235,7 +235,7 @@ async def test_deeply_nested_arguments_are_shown_and_asked_about(tmp_path: Path)
 
 
 async def test_question_holds_no_credential_and_is_still_bound(tmp_path: Path) -> None:
-    """A credential in a name, the content and the file: shown by its hash, and compared by it."""
+    """A credential in a name, the content and the file: shown and compared by its hash."""
     key, other = "ghp_" + "a1B2c3D4" * 5, "ghp_" + "z9Y8x7W6" * 5
     args = {"path": "l", "content": f"token={key}\n"}
     before = all_of(put(key, f"old {key}\n"), put(other, f"old {key}\n"), link("l", key))

@@ -57,7 +57,7 @@ def careful(**permissions: Any) -> Agent:
 
 
 def tempted(bait: Bait) -> ScriptedModel:
-    """A model that does what the file wants, whoever asks it."""
+    """A model that does what the file wants."""
     calls = [
         ScriptedCall(name, json.dumps(args), id=f"t{n}")
         for n, (name, args) in enumerate((write(bait), command(bait)))
@@ -71,7 +71,7 @@ def place(tmp_path: Path, form: Form) -> Bait:
 
 
 async def is_obeyed(store: Store, session: str, bait: Bait, agent: Agent) -> str | None:
-    """Why the session got more than `agent` allows; None where it did not."""
+    """Return why the session has more permissions than `agent`; None if it has not."""
     runtime = Runtime(store, [agent], models=tempted(bait))
     try:
         chat = await asyncio.wait_for(runtime.resume(session, agent), 20)
@@ -91,7 +91,7 @@ async def is_obeyed(store: Store, session: str, bait: Bait, agent: Agent) -> str
 
 
 async def settled(chat: Chat) -> None:
-    """The turn is over, or waits for a person."""
+    """Wait until the turn is over, or waits for a person."""
     assert chat.turn is not None
     for _ in range(400):
         if not chat.is_running or await chat.questions():
@@ -100,7 +100,7 @@ async def settled(chat: Chat) -> None:
 
 
 def wider(chat: Chat, agent: Agent) -> str | None:
-    """What of the chat's agent is more than `agent` has."""
+    """Return the permissions of the chat's agent that exceed those of `agent`."""
     ours, theirs = agent.permissions, chat.agent.permissions
     if SCOPES.index(theirs.scope) > SCOPES.index(ours.scope):
         return "scope"
@@ -136,7 +136,7 @@ async def test_imported_file_gives_no_authority(tmp_path: Path) -> None:
 
 
 async def not_local(store: Store, session: str, form: Form, bait: Bait) -> list[str]:
-    """What a session that was received took from its file after all."""
+    """Return what a received session took from its file."""
     runtime = Runtime(store, models=tempted(bait))
     try:
         chat = await runtime.resume(session, careful())
@@ -151,7 +151,7 @@ async def not_local(store: Store, session: str, form: Form, bait: Bait) -> list[
 
 
 async def test_grown_import_gives_no_authority(tmp_path: Path) -> None:
-    """A file that was imported, and one of the user's own, come again with a call at the end."""
+    """Import a grown file, and a grown copy of the user's own, with a call at the end."""
     bait = Bait.under(tmp_path / "bait")
     long = FORMS[0].log("s", bait)
     short = Log(long.stream, long.header, long.entries[:1])
@@ -194,7 +194,7 @@ def address_in(folder: Path, backend: str) -> str:
 async def foreign(
     address: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Store]:
-    """The store at `address`, opened by another user."""
+    """Open the store at `address` as another user."""
     own = os.environ["XDG_DATA_HOME"]
     monkeypatch.setenv("XDG_DATA_HOME", str(folder / "theirs"))
     async with perdure.open(address) as store:
@@ -242,7 +242,7 @@ async def test_received_database_gives_no_authority(
 async def test_trusted_store_gives_no_more_than_the_agent_of_today(
     backend: str, tmp_path: Path
 ) -> None:
-    """A program trusts the store: what its log says was allowed counts, its agent's limits hold."""
+    """A program trusts the store: grants in its log count, its agent's limits apply."""
     address = address_in(tmp_path, backend)
     through: list[str] = []
     async with perdure.open(address) as store:
@@ -279,7 +279,7 @@ async def test_workspace_that_another_program_wrote_is_not_obeyed(tmp_path: Path
 async def test_session_put_among_the_users_own_is_not_obeyed(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user's store: another user adds sessions, and lines to the user's own session."""
+    """Another user adds sessions, and lines to the user's own session."""
     address, bait = address_in(tmp_path, backend), Bait.under(tmp_path / "bait")
     wide = Permissions(scope="full", approval="auto", allowed_command_globs=("touch *",))
     agent = Agent("helper", model=MODEL, tools=TOOLS, permissions=wide, instructions=SAID)
@@ -403,7 +403,7 @@ def test_trusting_a_store_puts_it_in_force_as_it_is(tmp_path: Path) -> None:
 
 
 async def test_imported_question_is_neither_listed_nor_answered(tmp_path: Path) -> None:
-    """A question waits for a person only where a turn acts on the answer."""
+    """A question is listed only if a turn acts on the answer."""
     place = tmp_path / "asked.jsonl"
     ledger = TurnStarted(1, "helper")
     asked = Question(topic="approval", text="May it?", choices=("allow", "deny"))

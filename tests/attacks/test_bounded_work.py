@@ -1,4 +1,4 @@
-"""Files, templates, servers and lines made to stall perdure or fill its memory: none gets through.
+"""Files, templates, servers and lines that try to stall perdure or fill its memory.
 
 Each ends within seconds and says which limit it exceeds, or why it is refused.
 """
@@ -48,14 +48,14 @@ from tests.fakes.web_server import Request, Response, WebServer
 SERVER = str(Path(__file__).resolve().parents[1] / "fakes" / "hostile_mcp_server.py")
 GIGABYTE = 1 << 30
 QUICK_S = 5.0
-"""Of the processor: other processes take no part in it."""
+"""Processor time: independent of other processes."""
 STALL_S = 60.0
-"""For what may wait without end: no busy machine takes as long."""
+"""Timeout for operations that could block forever."""
 
 
 @pytest.fixture(autouse=True)
 def usual() -> Generator[None]:
-    """The built-in limits after each test."""
+    """Restore the built-in limits after each test."""
     yield
     use_input_limits(InputLimits())
 
@@ -89,7 +89,7 @@ def read_skill(place: Path) -> object:
     place.rename(folder / "SKILL.md")
     shelf = SkillShelf(home)
     if not shelf.names():
-        raise ConfigError("it is no skill")  # what is no regular file is none
+        raise ConfigError("it is no skill")  # anything but a regular file is rejected
     raise ConfigError("; ".join(shelf.faults()))
 
 
@@ -134,7 +134,7 @@ def planted(kind: str, folder: Path) -> Path:
         place.symlink_to("/dev/tty")
     else:
         with place.open("wb") as file:
-            file.truncate(GIGABYTE)  # takes no room on the disk
+            file.truncate(GIGABYTE)  # a sparse file takes no space on disk
     return place
 
 

@@ -1,4 +1,4 @@
-"""Whatever a program's own functions do, the turn that called them ends, and the next begins."""
+"""A turn ends, and the next one starts, whatever the program's own functions do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Unprintable(Exception):
 
 
 def broken(value: msgspec.Struct, **fields: object) -> object:
-    """`value` with fields that are not what they are declared as."""
+    """Return `value` with fields of wrong types."""
     for name, given in fields.items():
         msgspec.structs.force_setattr(value, name, given)
     return value
@@ -83,14 +83,14 @@ ALL = [*RAISED, *NONSENSE]
 
 
 def does(behaviour: object) -> Any:
-    """What a callback gives that behaves so."""
+    """Return a callback's result for `behaviour`."""
     if any(behaviour is each for each in RAISED):
         raise behaviour()  # type: ignore[operator]  # it makes an exception
     return behaviour
 
 
 async def over(chat: Chat, theatre: Theatre, said: str) -> None:
-    """Have a turn run, which must end."""
+    """Run a turn, which must end."""
     turn = chat.send(said)
     try:
         await asyncio.wait_for(turn.settled(), WITHIN_S)

@@ -181,7 +181,7 @@ async def test_file_on_the_floor_is_neither_read_nor_written(
     (home / "link").symlink_to(place)
     tools = Tools(home, Permissions(scope=scope, approval="auto"))
     names = [path, f"./{path}", "link"] + ([str(place)] if scope == "full" else [])
-    for name in names:  # where it is missing, it is not made
+    for name in names:  # missing files are not created
         run = await tools.run(write_file, path=name, content="x", create_dirs=True)
         assert run.outcome == "refused"
         assert not place.exists()

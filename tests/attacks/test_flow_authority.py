@@ -1,4 +1,4 @@
-"""Received flows have no authority: folders of A-Society's, and stores with flows and documents.
+"""Received flows have no authority: A-Society folders, and stores with flows and documents.
 
 Each claims a consent, or a role's turn in the middle of a call. It is run by agents of today that
 may do everything their flow's consent allows, with a model that does what the file wants.
@@ -68,7 +68,7 @@ def consent_of(grant: dict[str, Any], bait: Bait) -> dict[str, Any]:
 
 
 def runtime(store: Store, bait: Bait, *ids: str) -> Runtime:
-    """Agents of today, which only the flow's consent holds back."""
+    """Current agents, restricted only by the flow's consent."""
     allowed = Permissions(scope="full", approval="auto", allowed_command_globs=("touch *",))
     agents = [Agent(id, model=MODEL, tools=TOOLS, permissions=allowed) for id in ids]
     calls = [
@@ -82,7 +82,7 @@ def runtime(store: Store, bait: Bait, *ids: str) -> Runtime:
 async def is_obeyed(
     store: Store, flow: str, workspace: Path, bait: Bait, *ids: str, replies: bool = False
 ) -> str | None:
-    """Why a flow did what nobody here has allowed; None where it did not."""
+    """Return why a flow did something that was not allowed here; None if it did not."""
     started = runtime(store, bait, *ids)
     async with Flows(started) as flows:
         found = await flows.open(flow, workspace=workspace)
@@ -105,7 +105,7 @@ async def is_obeyed(
 
 
 async def settled(store: Store, running: asyncio.Future[Any], bait: Bait) -> None:
-    """The flow waits for a person, or is done."""
+    """Wait until the flow waits for a person, or is done."""
     for _ in range(600):
         asked = [q for q in await store.questions() if q.question.topic == "approval"]
         if running.done() or bait.is_taken or asked:
@@ -152,7 +152,7 @@ async def check_continued(store: Store) -> None:
 
 
 async def begin(store: Store, work: Path, mode: ConsentMode, *more: SideBody) -> None:
-    """A flow whose only node is at work, as its attacker's log has it. Its record came along."""
+    """A flow whose only node runs, as in its attacker's log, with its record."""
     (work / "record" / ".flow").write_text("f")
     session = StreamId("f__developer")
     started = FlowStarted("p", str(work), str(work / "record"), SOLO, ("build",), mode)
@@ -196,7 +196,7 @@ async def test_no_received_flow_is_obeyed(
 async def test_no_received_document_is_obeyed(
     mode: ConsentMode, has_agent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A workflow document was begun by somebody else, with agents of their own."""
+    """A workflow document started by another user, with their agents."""
     bait, work = Bait.under(tmp_path / "bait"), tmp_path / "work"
     work.mkdir()
     address = f"sqlite:///{tmp_path}/received.db"

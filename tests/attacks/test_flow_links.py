@@ -1,4 +1,4 @@
-"""A project that somebody else made leads no flow out of its folders, and to no file on the floors.
+"""A foreign project leads no flow out of its folders, or to a file on the floors.
 
 Each case prepares a workspace with real links. Then a flow is begun in it, and all that it reads
 for its roles is read. A case is through when text from outside, or of a file that no tool reads, is
@@ -88,7 +88,7 @@ def hard_link(name: str, target: str) -> Callable[[Path], None]:
 
 
 def reading(path: str) -> Callable[[Path], None]:
-    """Make `path` what a role has to have read."""
+    """Make `path` a required reading of the role."""
 
     def prepare(world: Path) -> None:
         made(world / "work" / "a-docs" / "index.yaml", INDEX.format(path=path))
@@ -150,7 +150,7 @@ CASES: dict[str, Callable[[Path], None]] = {
 
 
 def all_that_is_read(work: Path) -> str:
-    """Everything that a flow reads in `work`, and what it says of the rest."""
+    """Return everything that a flow reads in `work`, and its errors."""
     record = work / "rec"
     library, shelf = Library(work), SkillShelf(work)
     begun = Begun(StreamId("f"), work, record, "work", "no-access")

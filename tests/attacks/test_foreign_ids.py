@@ -1,4 +1,4 @@
-"""Files that claim the id of a session which was imported from another file: none is merged."""
+"""Files that claim the id of a session imported from another file: none is merged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LINES = {
     "codex": codex_file("rollout.jsonl"),
 }
 SAVED_WHOLE = {"operator, legacy", "opencode"}
-"""Files whose program writes all of them anew, so that only what they hold can be compared."""
+"""Formats whose programs rewrite whole files, so that only the content can be compared."""
 
 
 def forged(value: Any) -> Any:
@@ -116,7 +116,7 @@ def documents(content: bytes) -> Iterator[tuple[str, list[Any]]]:
 
 
 async def import_genuine(content: bytes) -> tuple[MemoryStore, StreamId]:
-    """A store with the session of `content`, in which something was said since."""
+    """A store with the session of `content`, extended since."""
     store = empty_store()
     stream = (await imported(store, content)).session
     entries = (new_tree(user("added here")), new_tree(assistant("too")))
@@ -125,7 +125,7 @@ async def import_genuine(content: bytes) -> tuple[MemoryStore, StreamId]:
 
 
 async def is_merged(genuine: bytes, hostile: bytes) -> str | None:
-    """What is wrong after `hostile` was imported into a store that knows `genuine`."""
+    """Return what is wrong after `hostile` was imported into a store that has `genuine`."""
     store, stream = await import_genuine(genuine)
     before = await store.state(stream), await store.entries(stream), await store.aliases(stream)
     try:

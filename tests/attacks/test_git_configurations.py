@@ -236,7 +236,7 @@ def through_include_of_itself(scene: Scene) -> None:
 
 
 def through_the_persons_own_filter(scene: Scene) -> None:
-    """The person's own program would be run with a file of the repository as its input."""
+    """The user's own program would run with a file of the repository as input."""
     git(scene.repository, "config", "--global", "filter.evil.clean", str(scene.program))
 
 
@@ -290,7 +290,7 @@ async def test_key_from_elsewhere_runs_nothing(scene: Scene, case: str) -> None:
 
 
 def promisor(scene: Scene, url: str, **more: str) -> None:
-    """Make `url` where missing objects come from, and an object missing."""
+    """Make `url` the source of missing objects, and remove an object."""
     scene.configure("core.repositoryFormatVersion", "1")
     scene.configure("extensions.partialClone", "origin")
     scene.configure("remote.origin.promisor", "true")
@@ -411,7 +411,7 @@ async def test_all_keys_that_are_overridden_together_run_nothing(scene: Scene) -
 
 
 def test_every_documented_key_is_judged() -> None:
-    """What this git documents is allowed or overridden, but for what includes other files."""
+    """Every key this git documents is allowed or overridden, except includes of other files."""
     documented = subprocess.run(
         ["git", "help", "-c"], check=True, capture_output=True, text=True
     ).stdout.split("\n")

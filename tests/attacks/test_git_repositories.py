@@ -178,7 +178,7 @@ def ignored_by_a_file_outside(scene: Scene) -> None:
 
 
 def index_names_a_file_outside(scene: Scene) -> None:
-    """git add refuses such a name; the bytes of an index do not."""
+    """``git add`` rejects such a name, but an index can contain it."""
     rename_in_index(scene, "aa/outside/secret.txt", "../outside/secret.txt")
 
 
@@ -201,7 +201,7 @@ def rename_in_index(scene: Scene, harmless: str, name: str) -> None:
 
 
 def submodule_with_a_monitor(scene: Scene) -> None:
-    """Git asks about a submodule with a git of its own, which reads the submodule's keys."""
+    """Git runs a second git for a submodule, which reads the submodule's keys."""
     sub = initialized(scene.repository / "sub")
     git(scene.repository, "add", "sub")
     scene.write(".gitmodules", '[submodule "sub"]\n\tpath = sub\n\turl = ./x\n\tignore = none\n')
@@ -218,7 +218,7 @@ def history_by_grafts(scene: Scene) -> None:
 
 
 def credential_in_a_diff(scene: Scene) -> None:
-    """A file that no tool reads is not shown by git either."""
+    """A file that tools may not read is not shown by git either."""
     scene.write(".env", "A=1\n")
     git(scene.repository, "add", "--force", ".env")
     scene.write(".env", f"A={SECRET}\n")
@@ -279,7 +279,7 @@ def git_file_to_a_folder_with_a_secret(scene: Scene) -> None:
 def test_branch_of_a_workspace_is_no_text_from_outside(
     scene: Scene, prepare: Callable[[Scene], None]
 ) -> None:
-    """The branch stands in prompts; it is read without git."""
+    """The branch is part of prompts; it is read without git."""
     assert git_ref_of(scene.repository) == "main"
     prepare(scene)
     assert git_ref_of(scene.repository) is None

@@ -1,4 +1,4 @@
-"""A staged handoff whose file changes: nothing passes that the person did not approve."""
+"""A staged handoff whose file changes: only the approved content is handed over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def staged(tmp_path: Path) -> tuple[FlowStage, Flow, Path]:
 
 
 def linked(file: Path) -> None:
-    """Put a link to another file of the folder in its place."""
+    """Replace it with a link to another file of the folder."""
     (file.parent / "other.md").write_text(EVIL)
     file.unlink()
     file.symlink_to("other.md")
@@ -62,7 +62,7 @@ async def test_change_before_the_approval_is_asked_again(
     assert (again.topic, again.text != before.text) == ("handoff-approval", True)
     assert again.question != before.question
     assert (await flow.state()).run.completed_handoffs == ()
-    with pytest.raises(FlowRefusal):  # the old question takes no answer any more
+    with pytest.raises(FlowRefusal):  # the old question accepts no answer any more
         await stage.store.answer(before.question, "approve", by="me")
     assert again.question is not None
     await stage.store.answer(again.question, "approve", by="me")

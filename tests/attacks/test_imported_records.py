@@ -1,4 +1,4 @@
-"""Record folders of imported flows: nothing outside is read into one, or written from one."""
+"""Record folders of imported flows: nothing outside is read into or written from one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def names(folder: Path, pattern: str) -> list[str]:
-    """The names of what is in `folder` that match `pattern`."""
+    """Return the names in `folder` that match `pattern`."""
     return [path.name for path in folder.glob(pattern)]
 
 
@@ -105,7 +105,7 @@ OUTSIDE: dict[str, dict[str, str]] = {
 
 
 def holds_secret(folder: Path) -> bool:
-    """Whether the store in `folder` has the text of another project."""
+    """Return True if the store in `folder` has the text of another project."""
     return any(SECRET.encode() in path.read_bytes() for path in folder.glob("store.db*"))
 
 

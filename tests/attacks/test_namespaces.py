@@ -1,4 +1,4 @@
-"""Nothing of one namespace is seen, changed or found from another, by any call of any store.
+"""No call of any store shows, changes or finds anything of another namespace.
 
 The matrix is every public method of every backend, with ids of the other namespace. A method that
 is added and not listed here fails the test. That the matrix sees a leak is shown first, on a
@@ -65,7 +65,7 @@ FILES = {
     "backups": "a backup of a file holds all namespaces: its place is the file's",
     "position": "a number",
 }
-"""Methods that are about the file, and why they are not in the matrix."""
+"""Methods about the file, and why they are not in the matrix."""
 
 Call = Callable[[Any, StreamId], Awaitable[object]]
 
@@ -88,7 +88,7 @@ def forking(stream: StreamId) -> Commit:
 
 
 def replaying(_: StreamId) -> Commit:
-    """A commit of our own under the other namespace's idempotency key."""
+    """Commit with the other namespace's idempotency key."""
     return msgspec.structs.replace(writing(StreamId("own")), idempotency_key=f"key {WORD}")
 
 
@@ -227,7 +227,7 @@ def _lease(stream: StreamId) -> Lease:
 
 
 class Two:
-    """Two namespaces of one store: ours, nearly empty, and the other, full of `WORD`."""
+    """Two namespaces of one store: `ours`, nearly empty, and the other, full of `WORD`."""
 
     def __init__(self, ours: Any, theirs: Any) -> None:
         self.ours = ours
@@ -254,7 +254,7 @@ class Two:
 
 @pytest.fixture
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
-    """The backend that the test names by its parameter."""
+    """The backend named by the test's parameter."""
     name = cast("str", request.param)
     server = request.getfixturevalue("postgres") if name == "postgres" else None
     return Backend(name, tmp_path, ManualClock(), server)
@@ -271,7 +271,7 @@ async def two(backend: Backend) -> AsyncIterator[Two]:
 
 
 async def told(call: Call, store: Any, stream: StreamId) -> str:
-    """All that `call` gives or raises, as text."""
+    """Return everything that `call` returns or raises, as text."""
     try:
         found = await call(store, stream)
     except PerdureError as error:
@@ -280,7 +280,7 @@ async def told(call: Call, store: Any, stream: StreamId) -> str:
 
 
 async def leaks_of(two: Two, tried: list[str]) -> list[str]:
-    """The calls of `two.ours` that tell something of the other namespace, in words."""
+    """Return the calls of `two.ours` that reveal something of the other namespace."""
     methods = {
         name for name, _ in inspect.getmembers(two.ours, callable) if not name.startswith("_")
     }
@@ -455,7 +455,7 @@ async def test_public_call_with_ids_of_another_namespace_finds_nothing(two: Two)
     for name, calls in PUBLIC.items():
         for number, call in enumerate(calls):
             known = (await told(call, store, FIRST)).replace(f"/home/{WORD}", "")
-            known = known.replace(f"subject='{WORD}'", "")  # as it was asked for
+            known = known.replace(f"subject='{WORD}'", "")  # it repeats the argument
             known = known.replace(f"alias-{WORD}", "alias")
             invented = (await told(call, store, NOBODY)).replace(NOBODY, FIRST)
             invented = invented.replace(NOBODY[:3], FIRST[:3])
@@ -497,14 +497,14 @@ def test_command_with_ids_of_another_namespace_shows_nothing_of_it(
     tried = 0
     leaks: list[str] = []
     for number, command in enumerate(ordered()):
-        typed = MARK.replace("\0", "")  # what is typed may be repeated
+        typed = MARK.replace("\0", "")  # typed text may be repeated
         words = [word.replace(typed, "") for word in line_of(command, tmp_path, number)]
         plain = '{"name": "asks", "sequence": [{"text": "hi"}]}'
         (tmp_path / "asks.yaml").write_text(plain, encoding="utf-8")
         for extra in ([], ["--json"]):
             capsys.readouterr()
             if main([*words, "--namespace", "ours", *extra]) == USAGE:
-                continue  # it has no such option, or no namespace
+                continue  # no such option, or no namespace
             said = "".join(capsys.readouterr())
             tried += 1
             if "OWN" in said:

@@ -1,4 +1,4 @@
-"""No path leads out, reads a credential or writes what is protected; nor while links are swapped.
+"""No path leads outside, reads a credential or writes protected files, even with swapped links.
 
 The corpora are one path a line; ``\\0`` and the escapes of surrogates in them are those characters.
 """
@@ -49,7 +49,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path, outside: Path) -> Path:
-    """A workspace with everything in it that a path could use to get out."""
+    """A workspace with everything that a path could use to escape."""
     folder = tmp_path / "root"
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "file.txt").write_text("inside")
@@ -120,7 +120,7 @@ async def test_9_31_no_path_is_read(root: Path, outside: Path, path: str) -> Non
 
 @pytest.mark.parametrize("path", [*PATHS, *WRITES])
 async def test_9_31_no_path_is_written(root: Path, outside: Path, path: str) -> None:
-    """What is there stays as it is; a name that only looks strange may become a file inside."""
+    """Existing files do not change; an odd name may become a file inside."""
     before, out = state_of(root.parent), state_of(outside)
     place = given(path, root, outside)
     tools = Tools(root)
@@ -176,7 +176,7 @@ async def test_no_tier_opens_what_is_protected(root: Path, path: str) -> None:
 
 @contextmanager
 def swapping(*states: Callable[[], None]) -> Generator[None]:
-    """Meanwhile a thread goes from state to state."""
+    """A thread switches between states during the test."""
     is_over = threading.Event()
 
     def swap() -> None:

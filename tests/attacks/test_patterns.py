@@ -35,7 +35,7 @@ from tests.fakes.hostile_patterns import growth, patterns, seconds_of, texts_for
 
 LENGTH = 2_000
 MOST_GROWTH = 9.0
-"""Four is linear, sixteen quadratic; the machine that measures has other work too."""
+"""Four is linear, sixteen quadratic; the machine has other work too."""
 
 OF_OURS = {
     ("perdure.tools.docstring", "_ENTRY"),  # reads docstrings of the program itself

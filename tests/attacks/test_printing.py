@@ -25,11 +25,11 @@ CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ud800-\udfff]"
 )
 OF_RICH = re.compile(r"\x1b\[(?:\?25[lh]|\d*[AKJ]|[\d;]*m)|\r")
-"""What rich writes to draw a bar of progress; the marker's own codes are looked for before."""
+"""Control codes of rich's progress bar; the marker's own codes are checked before."""
 
 
 class Terminal:
-    """Standard streams that are a pseudo-terminal, and what was written to it."""
+    """Standard streams as a pseudo-terminal, and what was written to it."""
 
     def __init__(self) -> None:
         self._master, slave = pty.openpty()
@@ -46,7 +46,7 @@ class Terminal:
             return
 
     def written(self) -> str:
-        """All of it, once nothing more can come."""
+        """Return everything written, once the other side is closed."""
         self.stream.close()
         self._reader.join(20)
         os.close(self._master)
@@ -100,7 +100,7 @@ def marked_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def said_by(
     words: list[str], monkeypatch: pytest.MonkeyPatch, errors: io.TextIOBase | None = None
 ) -> str:
-    """What `perdure` with `words` writes to a terminal, stdout and stderr together.
+    """Return what `perdure` with `words` writes to a terminal, stdout and stderr together.
 
     With `errors`, stderr goes there instead.
     """
@@ -113,7 +113,7 @@ def said_by(
 
 
 def leaks_in(said: str) -> list[str]:
-    """The control characters in `said` that are not of our own making, each with its place."""
+    """Return the control characters in `said` that perdure did not write, with positions."""
     found = [said[max(0, at - 40) : at + 20] for at in places(said, OWN)]
     for code in CODES:
         said = said.replace(code, "")

@@ -1,4 +1,4 @@
-"""Programs, for real: they end when they must, with all they started, and see nothing of ours."""
+"""Real programs: they end on time with all their children, and inherit nothing of perdure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_whole_group_is_killed_when_time_is_up(tmp_path: Path) -> None:
         )
         assert f"killed: no end within {limit_s:g} s" in run.output.text
         if place.exists() and place.read_text():
-            break  # on a busy machine it may be killed before it has begun
+            break  # on a busy machine it may be killed before it starts
     child = int(place.read_text())
 
     async def is_gone() -> bool:

@@ -1,4 +1,4 @@
-"""What a provider or its client says names the key: nobody is shown it, and no log keeps it."""
+"""A key in an error of a provider or its client is neither shown nor logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question ends with its turn, however the turn ends, and nobody can answer it afterwards."""
+"""A question ends with its turn, and cannot be answered afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Ending = Callable[[Chat], Awaitable[object]]
 
 
 async def asked(store: perdure.Store) -> str:
-    """The id of the only open question, once there is one."""
+    """Return the id of the only open question, once there is one."""
 
     async def is_asked() -> bool:
         return bool(await store.questions())

@@ -76,7 +76,7 @@ def said(content: bytes) -> Plant:
 
 
 def changed(**facts: object) -> Plant:
-    """A manifest that says something else, of the right type or not."""
+    """A manifest with other values, of the right type or not."""
 
     def plant(folder: Path, _: Path) -> None:
         manifest = msgspec.to_builtins(read_manifest(folder)) | facts

@@ -1,4 +1,4 @@
-"""Secrets in every form they stand in: masked for onlookers, and replaced in redacted exports."""
+"""Secrets in every form: masked in output, and replaced in redacted exports."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_redacted_export_holds_no_secret_in_any_format(tmp_path: Path) -> 
             whole = await export_session(store.backend, session.id, format, ExportSelection())
             shown = html.unescape(whole.content.decode())
             there = [name for name, _, secret in tried if json.dumps(secret)[1:-1] in shown]
-            assert len(there) > 100, format  # what is looked for can be found
+            assert len(there) > 100, format  # the expected text is present
             clean = await export_session(
                 store.backend, session.id, format, ExportSelection(redact=("secrets",))
             )
@@ -59,7 +59,7 @@ async def test_redacted_export_holds_no_secret_in_any_format(tmp_path: Path) -> 
 
 
 def test_lock_error_masks_command_line_of_holder(tmp_path: Path) -> None:
-    """The holder's arguments are those of any program: an address with a password among them."""
+    """The holder's arguments are those of any program, including an address with a password."""
     place = tmp_path / "lock"
     place.touch()
     holding = (

@@ -1,4 +1,4 @@
-"""Secrets: planted in every field, and none comes out where somebody looks.
+"""Secrets in every field: none is shown anywhere.
 
 A secret of the configuration is put in at the last moment and taken out of all that comes back.
 What a model or a person wrote stays in the log, which is theirs, and is masked in what onlookers
@@ -124,7 +124,7 @@ async def test_tool_that_fails_with_the_secret_in_its_error_does_not_show_it() -
 async def test_nothing_of_a_session_holds_a_secret_of_the_configuration(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Log, events and context of a whole turn; the tool tried to give it away in every way."""
+    """Check log, events and context of a turn whose tool tries to leak the secret."""
     monkeypatch.setenv("PERDURE_SECRET_API", VALUE)
 
     @tool(effect="read")
@@ -157,7 +157,7 @@ def test_no_object_shows_a_secret() -> None:
 
 
 def every_field(spec_name: str, planted: str) -> list[dict[str, Any]]:
-    """Arguments of a tool with `planted` in each of its fields, one at a time, and as a field."""
+    """Return arguments with `planted` in each field, one at a time, and as a field."""
     plain: dict[str, dict[str, Any]] = {
         "write_file": {"path": "a.txt", "content": "x"},
         "edit_file": {"path": "a.txt", "old_text": "x", "new_text": "y"},

@@ -1,4 +1,4 @@
-"""A received folder of session files: nothing outside it is read, written, removed or waited for.
+"""A received folder of session files: nothing outside it is read, written, removed or awaited.
 
 Each form plants something into a good folder the way a sender could: a link, a pipe, a device, a
 socket, a hard link, a record that names a path. Then everything is done that users do. What lies
@@ -73,7 +73,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
 
 
 def link(name: str, target: str) -> Plant:
-    """A symbolic link in the folder to something outside; what had the name goes."""
+    """Create a symbolic link in the folder to something outside, replacing what had the name."""
 
     def plant(folder: Path, outside: Path) -> None:
         make_room(folder / name)
@@ -122,7 +122,7 @@ def hard_linked_feed(folder: Path, outside: Path) -> None:
 
 
 def erasure_of(path: str) -> Plant:
-    """A record of an erasure that is not finished, of a file anywhere."""
+    """A record of an unfinished erasure, of a file anywhere."""
 
     def plant(folder: Path, outside: Path) -> None:
         certificate: dict[str, object] = {
@@ -144,11 +144,11 @@ def erasure_of(path: str) -> Plant:
 
 
 def catalogue_of(path: str) -> Plant:
-    """A list of the search index that names a part and a session anywhere."""
+    """A search index list that names a part and a session anywhere."""
 
     def plant(folder: Path, outside: Path) -> None:
         name = path.replace("OUT", str(outside))
-        os.mkfifo(outside / "pipe")  # whoever reads it waits
+        os.mkfifo(outside / "pipe")  # reading it blocks
         files = IndexFiles(Folder(folder, is_synced=False), "operator")
         found = files.catalogue()
         assert found is not None
@@ -208,7 +208,7 @@ FORMS: dict[str, Plant] = {
 
 
 async def use(folder: Path) -> tuple[list[PerdureError], Verification | None]:
-    """Do everything once; what was refused, and what verify says."""
+    """Run every operation once; return what was refused, and the result of verify."""
     refused: list[PerdureError] = []
     verified: Verification | None = None
     try:

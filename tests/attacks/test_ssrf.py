@@ -1,4 +1,4 @@
-"""No request reaches the inside: by its URL, by what a name resolves to, or by what comes back.
+"""No request reaches internal hosts: by its URL, by name resolution, or by a response.
 
 The corpus is one URL a line; ``\\t`` and ``\\n`` in it are those characters. Only
 ``https://allowed.example`` is allowed, and whatever the name resolves to, a server waits on
@@ -38,7 +38,7 @@ INSIDE = (
 
 
 class Way:
-    """From a tool to the network, with a name server of the test's own on it."""
+    """A tool with a real network stack and the test's own name server."""
 
     def __init__(self, names: DnsServer) -> None:
         self.names = names
@@ -104,14 +104,14 @@ async def test_name_without_an_address_is_an_error() -> None:
 
 
 async def test_rebinding_name_is_resolved_once_per_request() -> None:
-    """Rebinding: public when it is checked, inside when it is connected to."""
+    """Rebinding: public at the check, internal at the connection."""
     async with WebServer(lambda r: Response(body=b"inside")) as server:
         way = await way_with(lambda name, times: ["192.0.43.8"] if times == 1 else ["127.0.0.1"])
         destination = destination_of(f"https://{HOST}:{server.port}/")
-        with pytest.raises(EgressError):  # nobody answers there, or no route leads there
+        with pytest.raises(EgressError):  # no server there, or no route
             await way.fetch(HttpRequest(destination=destination, timeout_s=0.5))
         assert way.names.asked == [HOST]
-        with pytest.raises(EgressDenied):  # the second request resolves anew, and is refused
+        with pytest.raises(EgressDenied):  # the second request resolves again, and is denied
             await way.fetch(HttpRequest(destination=destination, timeout_s=60))
         way.names.close()
     assert server.connections == 0

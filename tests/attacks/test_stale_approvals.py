@@ -1,4 +1,4 @@
-"""Approvals with something changed between the question and the run: none of them runs.
+"""Approvals with a change between the question and the run: none of them runs.
 
 Every form changes real files between the moment a person is asked and the moment the tool runs.
 The call must not take effect; a new question shows what holds now.
@@ -82,7 +82,7 @@ def link(name: str, target: str) -> Change:
 
 
 def unchanged_times(name: str, text: str) -> Change:
-    """Write `text` and put the times back, as somebody would who wants it not to be seen."""
+    """Write `text` and restore the times, to hide the change."""
 
     def make(folder: Path) -> None:
         path = folder / name
@@ -94,7 +94,7 @@ def unchanged_times(name: str, text: str) -> Change:
 
 
 def swapped(name: str) -> Change:
-    """Put another folder of the same content in the place of `name`."""
+    """Replace `name` with another folder of the same content."""
 
     def make(folder: Path) -> None:
         old = folder / name
@@ -333,7 +333,7 @@ FORMS: Mapping[str, Form] = {
 
 
 class Case:
-    """One session in a folder, whose model asks for the call of a form again and again."""
+    """One session in a folder, whose model requests the call of a form repeatedly."""
 
     def __init__(self, form: Form, tmp_path: Path, hooks: Hooks | None = None) -> None:
         self.form = form
@@ -348,7 +348,7 @@ class Case:
         self.place = Workspace(working_dir=str(self.folder))
 
     async def asked(self) -> Chat:
-        """The session, once its turn waits for a person."""
+        """Wait until the session's turn waits for a person."""
         chat = await self.stage.runtime(self.agent).start(self.agent, id="s", workspace=self.place)
         chat.send("go")
         await self.questions(chat, 1)
@@ -371,7 +371,7 @@ class Case:
         return bool(await self.all_of("turn_finished"))
 
     async def does_not_run(self, chat: Chat) -> None:
-        """Nothing was done; the call was asked again, or is doomed, and a denial ends it."""
+        """Check that nothing was done: the call was asked again or refused; a denial ends it."""
         asked = await self.questions(chat, 2)
         assert not self.form.effect(self.folder)
         if self.form.is_doomed:
@@ -414,7 +414,7 @@ async def test_change_while_no_process_runs_is_asked_again(tmp_path: Path, name:
 
 @pytest.mark.parametrize("name", FORMS)
 async def test_change_between_intent_and_run_is_asked_again(tmp_path: Path, name: str) -> None:
-    """A hook is asked when the intent is in the log already: the last moment before the run."""
+    """The hook runs when the intent is already in the log: the last moment before the run."""
     form = FORMS[name]
     hooks = Hooks()
     has_changed: list[bool] = []
@@ -446,7 +446,7 @@ async def test_always_does_not_cover_the_change(tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize("name", FORMS)
 async def test_unchanged_call_runs_once_it_is_allowed(tmp_path: Path, name: str) -> None:
-    """The control: without a change the same call runs, and is asked about once."""
+    """Control: without a change the same call runs, and is asked once."""
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()

@@ -115,7 +115,7 @@ def changed(name: str, folder: Path) -> None:
 
 
 def is_done(name: str, folder: Path) -> bool:
-    """Whether the call took effect."""
+    """Return True if the call took effect."""
     if name == "command":
         return (folder / "ran").exists()
     return (folder / "a.txt").exists() and (folder / "a.txt").read_text() == "WRITTEN"
@@ -163,7 +163,7 @@ async def kinds(store: Store) -> list[str]:
 
 
 async def resumed(store: Store, name: str, count: int) -> str:
-    """Resume here, and wait until `count` questions were asked in all; the id of the open one."""
+    """Resume here, and wait until `count` questions were asked; return the id of the open one."""
     agent, models = stage(name)
     runtime = Runtime(store, [agent], models=models)
     await runtime.resume("s", agent)
@@ -177,7 +177,7 @@ async def resumed(store: Store, name: str, count: int) -> str:
 async def test_process_stopped_before_the_answer_and_killed_after_it(
     tmp_path: Path, name: str
 ) -> None:
-    """The process that asked is stopped, the answer comes, the file changes, kill -9."""
+    """The asking process is stopped, the answer arrives, the file changes, kill -9."""
     folder, database = tmp_path / "work", str(tmp_path / "s.db")
     folder.mkdir()
     (folder / "go.sh").write_text("true\n")
@@ -199,7 +199,7 @@ async def test_process_stopped_before_the_answer_and_killed_after_it(
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_process_killed_between_intent_and_run(tmp_path: Path, name: str) -> None:
-    """Nobody knows whether it ran; "retry" runs only what was approved, as it was."""
+    """The outcome is unknown; "retry" runs only the approved call, unchanged."""
     folder, database = tmp_path / "work", str(tmp_path / "s.db")
     folder.mkdir()
     (folder / "go.sh").write_text("true\n")
@@ -225,7 +225,7 @@ async def test_process_killed_between_intent_and_run(tmp_path: Path, name: str) 
 
 
 async def _has(store: Store, kind: str, count: int) -> bool:
-    """Whether the session holds `count` entries of `kind`, or its turn is over."""
+    """Return True if the session has `count` entries of `kind`, or its turn is over."""
     found = await kinds(store)
     return found.count(kind) >= count or "turn_finished" in found
 

@@ -1,4 +1,4 @@
-"""Programs that an approved command starts through another one: they are bound like the command."""
+"""Programs that an approved command starts indirectly are bound like the command."""
 
 from __future__ import annotations
 

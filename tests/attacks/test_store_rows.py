@@ -171,7 +171,7 @@ def received(whole: Path, path: Path, form: str) -> Path:
 
 
 class Calls:
-    """Makes calls one after the other; `refused` says which ended in an error of ours."""
+    """Runs calls one after the other; `refused` lists those that raised a perdure error."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []
@@ -184,7 +184,7 @@ class Calls:
 
 
 async def use(path: Path) -> list[str]:
-    """Do everything once; what was refused. Anything else that is raised is passed on."""
+    """Run every operation once; return the refused ones. Other errors are passed on."""
     do, address = Calls(), f"sqlite:///{path}"
     await do("use", use_store(path, do))
     await do("backup", back_up(address, path.with_name("backup")))
@@ -264,7 +264,7 @@ FAILED_BEFORE = (
     "erasure-not-json",
     "retention-not-json",
 )
-"""Each hung, ran out of memory or ended in a traceback before rows were checked."""
+"""Rows that caused a hang, a memory error or a traceback before rows were checked."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ids that match only in part, at every call of the library that takes an id: none gets through."""
+"""Partial ids at every call of the library that takes an id: none is accepted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def opened(
 
 
 def near(id: str) -> Iterator[str]:
-    """Texts that are not `id` and that a careless lookup takes for it."""
+    """Texts that are not `id` but that a careless lookup accepts."""
     yield from (id[:length] for length in range(len(id)))
     yield from (id.upper(), f"{id} ", f" {id}", f"{id}\n", f"{id}\0", f"{id}*", f"{id}0")
     yield from (f"{id[:-1]}{each}" for each in ("%", "_", "?", "*", "\uff10", "\u0660"))
@@ -95,7 +95,7 @@ async def append(backend: SessionStore, stream: StreamId, *entries: object) -> N
 
 
 async def get_through(store: Store, calls: dict[str, Call], forms: list[str]) -> list[str]:
-    """The calls and forms that were not refused; the log must be as it was."""
+    """Return the calls and forms that were not refused; the log must not change."""
     before = await snapshot(store)
     through: list[str] = []
     for name, call in calls.items():

@@ -1,4 +1,4 @@
-"""However often a branch is compacted: what leaves the context was given to the summary, whole."""
+"""Repeated compactions: every message that leaves the context was summarized completely."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fakes.tree_log import TreeLog
 
 
 def contents_of(window: ContextWindow) -> Counter[bytes]:
-    """What is said in a window, the summary left out."""
+    """Return the messages of a window, without the summary."""
     said = emit(window)
     shown = said.messages[1:] if said.has_summary else said.messages
     return counted([each.message for each in shown])

@@ -1,4 +1,4 @@
-"""Any workflow document that can be run, run: it completes with its outputs, or says why not."""
+"""Any runnable workflow document: it completes with its outputs, or says why not."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.fakes.documents import documents
 from tests.fakes.flow_stage import FlowStage
 
 OPENER = '{{run.id}} {{inputs.a}} {{run.outputs["n0"]}}'
-"""What every agent answers: nothing of it may ever be filled in."""
+"""The answer of every agent: it must never be filled in."""
 
 
 async def run(
     workflow: Workflow, inputs: dict[str, object], refused: str | None, folder: Path
 ) -> tuple[FlowState, dict[str, object], dict[str, list[str]], int]:
-    """Where the flow ended, what came out, what was said to its agents, and what waits."""
+    """State and outputs of the flow, the prompts of its agents, and open waits."""
     rules = [Reply(steps=(Say(OPENER),))]
     if refused is not None:
         said = When(user_contains=f"Do {refused}.")
@@ -69,7 +69,7 @@ def test_document_completes_or_names_wait_reason(
 
 
 def _check(node: AgentNode, text: str, inputs: dict[str, object]) -> None:
-    """What openers an answer or an input holds are there as they were said."""
+    """Placeholders in an answer or input stay unchanged."""
     prompt = node.prompt_template or ""
     if "run.outputs" in prompt and "| " not in prompt:
         assert OPENER in text

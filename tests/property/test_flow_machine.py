@@ -73,21 +73,21 @@ from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, signal
 T = TypeVar("T")
 
 MOST_TURNS = 120
-"""Of one flow, at its end of one round; after them every role only asks."""
+"""Answers per flow at its end; after them every role only asks."""
 
 MOST_ROUNDS = 6
-"""Of answering and going on at the end, for each node and the looking back."""
+"""Rounds of answers at the end, for each node and the improvement."""
 
 Death = tuple[int, Moment]
-"""How many commits a process lives, and how it ends."""
+"""Number of commits a process lives, and how it ends."""
 
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 
 READ = ("owner", "developer", "writer", FEEDBACK_ROLE)
-"""Roles whose feeds somebody reads."""
+"""Roles whose feeds are read."""
 
 LONGEST_S = 30
-"""Of one thing that happens: a flow that never stands still is stopped then."""
+"""Steps per event; a flow that never stops is aborted then."""
 
 WHOM = (*ROLES, STRANGER, "owner-intake", "n0", "n1", "n2", "n3", "end")
 EDITS = ("mended", "broken", "shrunk", "grown", "recast", "cut", "joined", "watched")
@@ -95,7 +95,7 @@ ANSWERS = ("go on", "approve", "decline", "parallel", "none", "grant", "default"
 
 
 class FlowWorld(FlowMachine):
-    """One flow; each rule is something that happens to it."""
+    """One flow; each rule is an event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,12 +104,12 @@ class FlowWorld(FlowMachine):
         self.has_stopped = False
         self.breaks = asyncio.Event()
         self.asked: list[EntryId] = []
-        """All that ever waited for an answer."""
+        """Everything that ever waited for an answer."""
         self.points: dict[str, str] = {}
         self.items: dict[str, dict[str, FeedItem]] = {role: {} for role in READ}
-        """The feeds of roles as somebody has them who reads now and then."""
+        """The feeds of roles as read by an occasional reader."""
         self.broken: str | None = None
-        """What did not hold first; all that comes after may only follow from it."""
+        """The first violation; later ones may only be its consequences."""
 
     def teardown(self) -> None:
         try:
@@ -119,7 +119,7 @@ class FlowWorld(FlowMachine):
             self.let_go()
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. Raises: AssertionError, before all else for what is broken."""
+        """Return the result of `work`. Raises: AssertionError; earlier violations first."""
         try:
             return self.loop.run_until_complete(asyncio.wait_for(work, LONGEST_S))
         except TimeoutError:
@@ -132,7 +132,7 @@ class FlowWorld(FlowMachine):
             raise AssertionError(self.broken) from error
 
     def holds(self, is_so: object, broken: str) -> None:
-        """Raise, unless `is_so`, and remember it: who catches it meanwhile does not hide it."""
+        """Raise unless `is_so`, and remember it, in case the error is caught."""
         if self.broken is None and not is_so:
             self.broken = broken
             self.breaks.set()
@@ -140,7 +140,7 @@ class FlowWorld(FlowMachine):
             raise AssertionError(self.broken)
 
     async def state(self) -> FlowState:
-        """Where the flow stands, read from its whole log."""
+        """Return the flow's state, read from its whole log."""
         entries = await self.store.entries(FLOW)
         return flow_state((entry, body_of(entry)) for entry in entries)
 
@@ -164,17 +164,17 @@ class FlowWorld(FlowMachine):
         ),
     )
     def run(self, seed: int, mood: str, deaths: Sequence[Death | None]) -> None:
-        """Processes run the flow, of which each may die at a commit."""
+        """Processes run the flow; each may die at a commit."""
         self.done(self.all_work(random.Random(seed), in_mood(mood), *deaths, meddled=True))
 
     @rule(seed=st.integers(0, 2**32), mood=st.sampled_from((*MOODS,)))
     def go_on(self, seed: int, mood: str) -> None:
-        """A process runs the flow as far as it goes."""
+        """A process runs the flow as far as possible."""
         self.run(seed, mood, (None,))
 
     @rule(place=st.integers(0, 5), is_let=st.booleans(), seed=st.integers(0, 2**32))
     def answer_and_go_on(self, place: int, is_let: bool, seed: int) -> None:
-        """A person answers all that waits but one thing, and a process runs the flow.
+        """A person answers all questions but one, and a process runs the flow.
 
         Now and then they also say something to who waits for a handoff.
         """
@@ -189,7 +189,7 @@ class FlowWorld(FlowMachine):
     async def all_work(
         self, chance: random.Random, answer: Answer, *deaths: Death | None, meddled: bool = False
     ) -> None:
-        """Until nobody can go on, or all processes died; one that does not, without `deaths`."""
+        """Wait until no process can continue, or all died; one that blocks, without `deaths`."""
         processes = [self.process(*(death or (None, "before"))) for death in deaths or (None,)]
         running = {
             self._running(process, chance, answer, meddled=meddled): process
@@ -281,7 +281,7 @@ class FlowWorld(FlowMachine):
 
     @rule(place=st.integers(0, 99), words=st.sampled_from(ANSWERS))
     def answer_what_waited(self, place: int, words: str) -> None:
-        """An answer to a question that may be answered, or that nobody asks any more."""
+        """Answer a question, whether it is open or already closed."""
         self.done(self._answered(place, words))
 
     async def _answered(self, place: int, words: str) -> None:
@@ -319,7 +319,7 @@ class FlowWorld(FlowMachine):
 
     @rule(kind=st.sampled_from(EDITS), place=st.integers(0, 29))
     def edit(self, kind: str, place: int) -> None:
-        """Somebody edits the workflow file; what it draws may not be possible."""
+        """Edit the workflow file; the result may be invalid."""
         now = self.oracle.graph
         if kind == "broken":
             (self.folder / WORKFLOW).write_text("workflow: [")
@@ -343,7 +343,7 @@ class FlowWorld(FlowMachine):
 
     @rule(place=st.integers(0, 29))
     def starve(self, place: int) -> None:
-        """Somebody edits away what a node waits for, and all go on: nothing may ever come to it."""
+        """Edit away what a node waits for, and continue: nothing may ever reach it."""
         now, awaited = self.oracle.graph, self.oracle.awaited()
         if not awaited:
             self.run(place, "waiting", (None,))
@@ -365,7 +365,7 @@ class FlowWorld(FlowMachine):
         place=st.integers(0, 29),
     )
     def meanwhile(self, kind: str, place: int) -> None:
-        """Something of which the flow takes little notice."""
+        """An event with little influence on the flow."""
         if kind == "health":
             self.is_healthy = place % 2 == 0
         elif kind == "read":
@@ -392,7 +392,7 @@ class FlowWorld(FlowMachine):
             self.has_stopped = False
 
     def everybody_does_as_they_should(self) -> None:
-        """Go on with roles that do their work and people who answer: then the flow ends."""
+        """Continue with working roles and answering people: the flow must end."""
         self.is_healthy = True
         self.draw(self.done(self.state()).graph)
         chance = random.Random(0)
@@ -413,7 +413,7 @@ class FlowWorld(FlowMachine):
         self.feeds_that_were_read_now_and_then_are_whole()
 
     def feeds_that_were_read_now_and_then_are_whole(self) -> None:
-        """Whoever read pages of a feed at any times has what is read at once at the end."""
+        """A feed read in pages at any times equals the feed read at once at the end."""
         for role, items in self.items.items():
             self.done(self._read(role, None))
             whole = self.done(RoleFeed(self.store, FLOW, role).read())
@@ -429,7 +429,7 @@ class FlowWorld(FlowMachine):
     # ------------------------------------------------------------ what roles answer
 
     async def _answer(self, role: str, chance: random.Random, answer: Answer) -> str:
-        """How the turn that `role` has ends."""
+        """Return how the turn of `role` ends."""
         state = await self.follow()
         self.turns += 1
         self.serial += 1
@@ -444,7 +444,7 @@ class FlowWorld(FlowMachine):
     # ------------------------------------------------------------ what holds
 
     async def follow(self) -> FlowState:
-        """Hold every new entry of the log against the rules; where the flow then stands."""
+        """Check every new entry of the log against the rules; return the flow's state."""
         self.holds(True, "")
         try:
             async for _, body in self.told():

@@ -1,4 +1,4 @@
-"""Whatever is appended to a session, by whomever, its followed window is the one in the log."""
+"""A followed window equals the one in the log, whatever is appended to the session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ S = StreamId("s")
 
 
 class Course:
-    """A session, what happens to it, and a window that follows."""
+    """A session, its events, and a window that follows."""
 
     def __init__(self, stage: Stage, session: Session) -> None:
         self.stage = stage
@@ -46,7 +46,7 @@ class Course:
         self.followed.follow(added)
 
     async def lead(self, *entries: NewEntry) -> None:
-        """Append as the owner of the turn, where this process still is."""
+        """Append as the owner of the turn, if this process still is."""
         assert self.lease is not None
         write = Write(stream=S, entries=entries, lease=self.lease)
         await self.stage.memory.commit(Commit(writes=(write,), at=0))
@@ -133,7 +133,7 @@ def test_window_is_followed_through_any_changes(
         stage = Stage()
         taken = Course(stage, await stage.store.create(id=S))
         for happens, message, at, is_looked_at in course:
-            with suppress(TurnOpen, LeaseHeld):  # nobody moves the leaf beside a turn
+            with suppress(TurnOpen, LeaseHeld):  # the leaf cannot be moved during a turn
                 await happens(taken, message, at)
             await taken.follow()
             if is_looked_at:

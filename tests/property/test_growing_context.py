@@ -1,4 +1,4 @@
-"""A conversation that was extended entry by entry is sent as the window it stands for would be."""
+"""A conversation extended entry by entry is sent like the window it represents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def assert_same(
 def followed(
     before: Conversation, leaf: EntryId | None, entry: Entry, window: ContextWindow
 ) -> Conversation:
-    """What whoever follows a branch has after `entry`; one that is pinned is told anew."""
+    """Return a follower's conversation after `entry`; a pinned entry needs a new one."""
     found = None
     is_next = entry.parent_id == leaf and entry.kind in LENGTHENING
     if is_next and entry.id not in window.pins:

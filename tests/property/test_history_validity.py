@@ -1,4 +1,4 @@
-"""Whatever is in the log, what the model is sent breaks no provider's rule and loses no words."""
+"""For any log, the messages sent to a model violate no provider's rule and lose no text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real sessions of roles under chance: tools that ask, models that choose, stops, answers, kills.
+"""Real sessions of roles with random tools, models, stops, answers and kills.
 
 What ``test_flow_machine`` drives with roles of its own is driven here with the runtime's: every
 turn is a real one, with tools that a person has to allow. What a flow's log may say is judged by
@@ -71,11 +71,11 @@ T = TypeVar("T")
 
 OFFERED = ("scripted:flow", "scripted:other")
 QUIET = 120
-"""Turns of the event loop without a commit, after which a flow comes no further alone."""
+"""Turns of the event loop without a commit after which a flow is stuck."""
 
 MOST_ROUNDS = 25
 MOST_CALLS = 300
-"""Of models; after them every role only asks."""
+"""Limit of model calls; after them every role only asks."""
 
 
 class ChanceModel:
@@ -85,7 +85,7 @@ class ChanceModel:
         self._world = world
 
     def info(self, model: str) -> ModelInfo:
-        """Nothing is known."""
+        """Return no information."""
         return ModelInfo(model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -98,16 +98,16 @@ class ChanceModel:
 
 
 class RoleClock(HastyClock):
-    """A clock on which who sleeps long is awake later than who sleeps for a moment."""
+    """A clock that wakes long sleepers later than short ones."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let the others have some turns."""
+        """Let other tasks run."""
         for _ in range(10 + min(300, round(seconds * 60))):
             await asyncio.sleep(0)
 
 
 class RoleWorld(FlowMachine):
-    """One flow; each rule is something that happens to it."""
+    """One flow; each rule is an event."""
 
     def __init__(self) -> None:
         super().__init__(RoleClock())
@@ -128,7 +128,7 @@ class RoleWorld(FlowMachine):
             self.let_go()
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives."""
+        """Return the result of `work`."""
         return self.loop.run_until_complete(asyncio.wait_for(work, 60))
 
     # ------------------------------------------------------------ what happens
@@ -162,7 +162,7 @@ class RoleWorld(FlowMachine):
         moment=st.sampled_from(("before", "after", "asked")),
     )
     def run(self, seed: int, mood: str, dies_at: int | None, moment: Moment) -> None:
-        """A process runs the flow beside the one that did last."""
+        """A process runs the flow next to the previous one."""
         self.done(self._ended([*self.running][:-1]))
         self.chance, self.answer = random.Random(seed), in_mood(mood)
         self.done(self._run(self.process(dies_at, moment)))
@@ -178,7 +178,7 @@ class RoleWorld(FlowMachine):
         await self.settled()
 
     async def settled(self) -> None:
-        """Let all processes go on until nothing moves, and let go of those that ended."""
+        """Run all processes until nothing changes, and release those that ended."""
         quiet, at = 0, -1
         while self.running and quiet < QUIET:
             await asyncio.sleep(0)
@@ -249,7 +249,7 @@ class RoleWorld(FlowMachine):
 
     @rule()
     def kill(self) -> None:
-        """All processes end at once, in the middle of what they do."""
+        """All processes end at once, in the middle of their work."""
         self.done(self._killed())
 
     async def _killed(self) -> None:
@@ -258,7 +258,7 @@ class RoleWorld(FlowMachine):
         await self._ended(list(self.running))
 
     async def everybody_does_as_they_should(self) -> None:
-        """Go on with roles that do their work and people who answer: the flow ends."""
+        """Continue with working roles and answering people: the flow ends."""
         self.answer, self.calls = good_answer, 0
         await self._killed()
         state = await self.follow()
@@ -296,7 +296,7 @@ class RoleWorld(FlowMachine):
     # ------------------------------------------------------------ what models answer
 
     async def reply(self, request: ModelRequest) -> Reply:
-        """What the model says: a tool call or two first, now and then, then how the turn ends."""
+        """Return the model's answer: sometimes first a tool call or two, then the turn's end."""
         chance, situation = self.chance, situation_of(request)
         self.calls += 1
         is_good = self.answer is good_answer
@@ -328,7 +328,7 @@ class RoleWorld(FlowMachine):
     # ------------------------------------------------------------ what holds
 
     async def follow(self) -> FlowState:
-        """Hold every new entry of the flow's log against the rules; where it then stands."""
+        """Check every new entry of the flow's log against the rules; return the flow's state."""
         async for _ in self.told():
             pass
         return await self._flow().state()
@@ -399,7 +399,7 @@ def _is_at_work(state: FlowState, node: str, role: str) -> bool:
 
 
 def _was_free(modes: Sequence[tuple[int, object]], since: int, until: int) -> bool:
-    """Whether at any time from `since` to `until` files could be written unasked."""
+    """Return True if files could be written without approval at any time in the interval."""
     mode, found = "no-access", False
     for at, body in modes:
         if at > until:

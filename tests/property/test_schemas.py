@@ -1,4 +1,4 @@
-"""What fits a published schema is read, and what is read fits: documents made from the schemas.
+"""Documents generated from the published schemas: accepted if and only if they match.
 
 What a schema cannot say is said here, in `UNSAID`: rules about the text of commands, hosts and
 addresses, and settings that contradict each other.
@@ -35,7 +35,7 @@ UNSAID = (
     *("there is no node", "a second", "the default of a", "on their way round"),
     *("needs window_size", "window_size needs"),
 )
-"""Faults of documents that fit."""
+"""Faults that matching documents may have."""
 
 BOUNDARIES = st.sampled_from([-1, 0, 1, 2, 86_400, 86_401, 2**63 - 1, 2**63, 10**30, 0.5, 2.5])
 ANYTHING = st.sampled_from(
@@ -59,7 +59,7 @@ def fits(name: str, data: object) -> bool:
 
 
 def made_for(root: Schema, place: Schema) -> st.SearchStrategy[Any]:
-    """Values that fit `place`, but for what stands beside its properties."""
+    """Return values that match `place`, apart from what is next to its properties."""
     for key in ("anyOf", "oneOf"):
         if key in place and "properties" not in place:
             forms = cast("list[Schema]", place[key])
@@ -166,7 +166,7 @@ def changed(draw: st.DrawFn, documents: st.SearchStrategy[Any]) -> Any:
 
 
 def judged(name: str, data: object, faults: str | None) -> None:
-    """Hold what the reader says, None for nothing, against the schema called `name`."""
+    """Compare the reader's error, None for none, with the schema called `name`."""
     if faults is None:
         told = [error.message for error in checker_of(name).iter_errors(data)]
         assert not told, (told, data)
@@ -201,7 +201,7 @@ def test_workflows_are_accepted_iff_schema_matches(data: Any) -> None:
 
 
 def without_nothing(data: Any) -> Any:
-    """`data` as TOML can say it."""
+    """Return `data` as TOML can represent it."""
     if isinstance(data, dict):
         fields = cast("dict[str, Any]", data)
         return {k: without_nothing(v) for k, v in fields.items() if v is not None}
@@ -252,7 +252,7 @@ def test_settings_are_accepted_iff_schema_matches(data: dict[str, Any], name: st
     ],
 )
 def test_generated_values_can_match_schema(name: str, key: str) -> None:
-    """Else the tests above would test nothing."""
+    """Otherwise the tests above would test nothing."""
     root = schema_named(name)
     # One in hundreds of agents has servers of its own accord: here each must.
     top = root["$defs"][root["$ref"].split("/")[-1]] if "$ref" in root else root

@@ -1,4 +1,4 @@
-"""The index of a file against a plain scan: on random logs both find the same, always.
+"""The index of a file against a plain scan: both find the same in random logs.
 
 "Always" is: whenever the index was brought up to date in between, after it was built anew, and for
 the part of the log that it does not hold yet.
@@ -193,7 +193,7 @@ def test_words_have_correct_positions(text: str) -> None:
 
 @given(st.text() | texts)
 def test_splitting_words_is_idempotent(text: str) -> None:
-    """Whatever is copied from a hit into a query finds it again."""
+    """Text copied from a hit into a query finds the hit again."""
     for term in terms(text):
         assert terms(term) == [term]
 

@@ -1,4 +1,4 @@
-"""The context within a budget is that of the whole branch, whatever happened in the session."""
+"""The context within a budget equals that of the whole branch, for any session."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ TURNS = (
     (says("let me look", calls("look", "look")), says("it is red and it is blue")),
     (says(calls("look")), says(calls("look")), says("nothing " * 12)),
 )
-"""What the model says in the turns of a session, one after the other."""
+"""The model's answers in the turns of a session, in order."""
 
 ALL = 2**31
-"""Entries read at first, so that no session has more."""
+"""Entries read at first: at least as many as any session has."""
 
 
 @tool(effect="read")
@@ -43,7 +43,7 @@ async def look() -> str:
 
 
 class Course:
-    """A session in which anything happens, under an agent."""
+    """A session with random events, under an agent."""
 
     def __init__(self, runtime: Runtime, chat: Chat) -> None:
         self.runtime = runtime
@@ -55,12 +55,12 @@ class Course:
         return self.chat.session
 
     async def entry(self, at: int) -> EntryId | None:
-        """An entry of the tree, counted from the newest."""
+        """Return an entry of the tree, counted from the newest."""
         found = await self.session.tree_entries()
         return found[-1 - at % len(found)].id if found else None
 
     async def say(self, at: int) -> None:
-        """Append exchanges, some with what a provider would have reported."""
+        """Append exchanges, some with reported usage."""
         for n in range(at % 7):
             self.number += 1
             usage = Usage(self.number * 40) if at % 3 == 0 or n % 4 == 1 else None

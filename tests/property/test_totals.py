@@ -1,4 +1,4 @@
-"""What a session has spent is the sum of its ledger, whatever happens to its turns."""
+"""A session's spending is the sum of its ledger, for any turns."""
 
 from __future__ import annotations
 
