@@ -1,10 +1,10 @@
-"""Commits: what is asked of the server to carry one out, and what to do when others write too.
+"""Commits: the statements of a commit, and what happens when others write concurrently.
 
-A handle remembers where the streams it wrote stand. While it is the only writer a commit is one
-round trip: everything is decided here, and ``perdure.append`` checks in the server that the
-stream still stands where this process believes (same hash, same epoch) before it changes anything.
-When it does not, and for several streams, the rows of the streams are locked first, in the order
-of their ids, and then read; what is refused is only ever refused by what was read under lock.
+A handle caches the state of the streams it wrote. While it is the only writer, a commit is one
+round trip: this process decides everything, and ``perdure.append`` checks in the server that the
+stream matches the cached state (same hash, same epoch) before it changes anything. Otherwise, and
+for several streams, the rows of the streams are first locked, in the order of their ids, and then
+read; a commit is only rejected based on rows read under lock.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from perdure.stores.postgres.rows import stream_of as stream_of_row
 from perdure.stores.protocol import Commit, CommitResult, Lease, Write
 
 MOST_STANDING = 1_000
-"""Streams a handle remembers between commits."""
+"""Number of streams that a handle caches between commits."""
 
 ATTEMPTS = 5
-"""How often a commit is begun anew after a deadlock or a race for its key."""
+"""Attempts of a commit after a deadlock or a race for its key."""
 
 _CREATE: LiteralString = "SELECT perdure.create_stream(" + "%s, " * 12 + "%s)"
 
@@ -101,7 +101,7 @@ WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.kind = %s
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A commit with what was prepared for it: fingerprint, a salt per entry, blobs by name."""
+    """A commit with its prepared parts: fingerprint, a salt per entry, blobs by name."""
 
     commit: Commit
     asked: bytes
@@ -110,21 +110,21 @@ class Request:
 
     @property
     def key(self) -> bytes | None:
-        """What stands for the idempotency key in the database."""
+        """The database form of the idempotency key."""
         key = self.commit.idempotency_key
         return (
             None if key is None else hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
         )
 
     def salts_of(self, number: int) -> bytes:
-        """The salts for the entries of write `number`."""
+        """Return the salts for the entries of write `number`."""
         before = sum(len(write.entries) for write in self.commit.writes[:number])
         count = len(self.commit.writes[number].entries)
         return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
 
 
 class Appender:
-    """Carries out the commits of one handle."""
+    """Runs the commits of one handle."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -133,11 +133,11 @@ class Appender:
         self._left: dict[StreamId, bytes] = {}
 
     def forget(self, stream: StreamId) -> None:
-        """What is remembered of `stream` is out of date."""
+        """Drop the cached state of `stream`."""
         self._standing.pop(stream, None)
 
     def record_lease(self, lease: Lease) -> None:
-        """This handle took `lease`: what it believes of the stream holds under another epoch."""
+        """Record the acquired `lease`: the cached state now has another epoch."""
         stream = self._standing.get(lease.stream)
         if stream is not None:
             state = msgspec.structs.replace(stream.state, epoch=lease.epoch)
@@ -145,9 +145,9 @@ class Appender:
             self._standing[lease.stream] = led
 
     async def append(self, request: Request) -> CommitResult:
-        """Carry out `request` as ``SessionStore.commit`` promises.
+        """Carry out `request` as specified by ``SessionStore.commit``.
 
-        Commits to one stream through this handle are made in the order they were asked for.
+        Commits to one stream through this handle run in the order of their calls.
         """
         writes = request.commit.writes
         if len(writes) == 1:
@@ -175,10 +175,10 @@ class Appender:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    # -- one stream, as this handle believes it stands
+    # -- one stream, from the cached state
 
     async def _believing(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
-        """The entries, when the stream stood where this handle believed; None when it may not."""
+        """Return the entries if the stream matched the cached state; None if it may not."""
         stream = self._standing.pop(write.stream, None)
         if stream is None or not write.entries:
             return None
@@ -201,7 +201,7 @@ class Appender:
         except NotLookedUp:
             pass
         except PerdureError:
-            return None  # to be refused only by how the stream really stands
+            return None  # reject only based on the stored state
         try:
             async with self._db.connection() as db:
                 return await self._share(db, request, 0, stream)
@@ -216,7 +216,7 @@ class Appender:
             await self._db.ask_once(*statements)
 
     async def _creating(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
-        """The entries of a new stream; None where that takes more than one look."""
+        """Return the entries of a new stream; None if that takes more than one read."""
         if write.create is None or request.key is not None:
             return None
         async with self._db.connection() as db:
@@ -237,7 +237,7 @@ class Appender:
     # -- any streams, locked
 
     async def append_locked(self, db: Connected, request: Request) -> list[Share]:
-        """The shares of a commit to streams that are locked in this transaction already."""
+        """Return the shares of a commit to streams that this transaction has already locked."""
         for write in request.commit.writes:
             self.forget(write.stream)
         return [await self._carry_out(db, request, n) for n in range(len(request.commit.writes))]
@@ -257,7 +257,7 @@ class Appender:
         return CommitResult(tuple(share.entries for share in shares))
 
     async def _lock(self, db: Connected, request: Request) -> CommitResult | None:
-        """Lock every stream that is written to; the first time's entries if the key is known."""
+        """Lock every written stream; return the first commit's entries if the key is known."""
         ids = sorted(write.stream for write in request.commit.writes if write.create is None)
         statements = [Statement(LOCK, (self._db.namespace, ids))]
         if request.key is not None:
@@ -304,7 +304,7 @@ class Appender:
             await run_statements(db, ns, statements)
 
     async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
-        """The share of write `number`, what it asks for looked up."""
+        """Return the share of write `number`, after reading what it needs."""
         write, facts = request.commit.writes[number], Facts()
         named = [new.parent for new in write.entries if isinstance(new.parent, str)]
         if named:
@@ -316,7 +316,7 @@ class Appender:
             except NotLookedUp as unknown:
                 await look_up(db, self._db.namespace, stream, facts, unknown)
 
-    # -- what is remembered
+    # -- cached states
 
     def _remember(self, stream: Stream) -> None:
         id_ = stream.state.header.id
@@ -327,7 +327,7 @@ class Appender:
         self._left[id_] = stream.state.hash
 
     def _remember_if_alone(self, share: Share) -> None:
-        """Believe in the stream again only when nobody else wrote since this handle last did."""
+        """Cache the stream's state again only if no other handle wrote since this one last did."""
         id_ = share.before.state.header.id
         left = self._left.get(id_)
         self._left[id_] = share.after.state.hash
@@ -357,7 +357,7 @@ async def _look_up_nodes(
 
 
 async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
-    """A stream as it stands. Raises: SessionNotFound."""
+    """Return the current row of a stream. Raises: SessionNotFound."""
     (rows,) = await run_statements(db, namespace, [ask_streams(namespace, [stream])])
     if not rows:
         raise SessionNotFound(stream)
@@ -367,7 +367,7 @@ async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
 async def create_in(
     db: Connected, namespace: str, header: StreamHeader, above_epoch: int = 0
 ) -> Stream:
-    """A new stream, still empty.
+    """Create a stream without entries.
 
     Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent, Erased.
     """
@@ -379,11 +379,10 @@ async def create_in(
 async def copy_in(
     db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None
 ) -> Stream:
-    """A new stream, still empty, as it is in another store.
+    """Create a stream without entries, copied from another store.
 
-    `genesis` is given where it does not follow from the header. What it was forked from may have
-    been erased since.
-    Raises: as `create_in`, but for Erased.
+    `genesis` is given if it does not follow from the header. Its origin may have been erased since.
+    Raises: as `create_in`, except Erased.
     """
     created = await _born(db, namespace, header, is_copy=True)
     if genesis is not None:
@@ -397,7 +396,7 @@ async def copy_in(
 async def _born(
     db: Connected, namespace: str, header: StreamHeader, above: int = 0, *, is_copy: bool = False
 ) -> Stream:
-    """The stream as it is before its first entry; nothing is written yet."""
+    """Return the state of a stream before its first entry; writes nothing."""
     if header.fork is None:
         state = msgspec.structs.replace(initial_state(header, genesis_hash(header)), epoch=above)
         return Stream(state, None, None, None, 0)
@@ -407,7 +406,7 @@ async def _born(
 def statements_of(
     namespace: str, share: Share, request: Request, key: bytes | None
 ) -> list[Statement]:
-    """All that one share is, the append first."""
+    """Return the statements of one share, the append first."""
     ns, id_ = namespace, share.before.state.header.id
     statements = [Statement(_APPEND, _append_values(ns, share, request, key))]
     statements += [Statement(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]
@@ -418,14 +417,14 @@ def statements_of(
 
 
 def keeping(namespace: str, digest: str, content: bytes) -> Statement:
-    """Keeps a content, unless it is kept already."""
+    """Return the statement that stores a content, unless it is stored already."""
     return Statement(_KEEP_BLOB, (namespace, digest, content))
 
 
 async def _create_fork(
     db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
 ) -> Stream:
-    """Nothing of the origin is locked: what a fork takes of it is fixed, or is as of now."""
+    """Create a fork. Locks nothing of the origin: what a fork inherits is fixed, or current."""
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]
     asks = [
@@ -433,7 +432,7 @@ async def _create_fork(
         ask_nodes(ns, of, wanted),
         Statement(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
     ]
-    if fork.scope == "tree":  # of a path, its leaf knows how many it has
+    if fork.scope == "tree":  # for scope "path" its leaf has the count
         asks.append(Statement(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)))
     rows, nodes, chain, *later = await run_statements(db, ns, asks)
     if not rows:
@@ -459,7 +458,7 @@ async def _create_fork(
 async def _asked_for_new(
     db: Connected, namespace: str, stream: StreamId, statements: list[Statement]
 ) -> None:
-    """Ask what makes `stream`. Raises: SessionExists."""
+    """Query what creating `stream` needs. Raises: SessionExists."""
     try:
         await run_statements(db, namespace, statements)
     except errors.UniqueViolation:
@@ -481,7 +480,7 @@ def _append_values(
 
 
 def _or_none(seq: int | None) -> int:
-    """A seq as ``perdure.append`` takes it."""
+    """Return a seq in the form that ``perdure.append`` expects."""
     return -1 if seq is None else seq
 
 

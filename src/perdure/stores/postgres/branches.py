@@ -1,7 +1,7 @@
-"""What a stream sees, and its branches: statements that functions of the schema answer.
+"""Entries that a stream sees, and its branches: statements that call functions of the schema.
 
 A branch is a chain of runs (see ``migrations/0001_log.sql``); a run is one range of the key, so
-reading the end of a branch costs what is returned plus two look-ups per run, in one round trip.
+reading the end of a branch costs the result plus two look-ups per run, in one round trip.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from perdure.stores.postgres.rows import (
 )
 
 _FREQUENT = frozenset({"model_called", "model_finished", "tool_started", "tool_finished"})
-"""Kinds that the index entry_note leaves out."""
+"""Kinds that the index entry_note omits."""
 
 HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
 
-# The nodes among places, if the stream sees them. Its own it sees all: none is beyond its head.
+# The nodes at the given places that the stream sees. It sees all of its own: none is beyond its
+# head.
 _NODES_SEEN: LiteralString = f"""
 SELECT {NODE_COLUMNS}
 FROM unnest(%s::text[], %s::bigint[]) AS p (stream, seq)
@@ -54,7 +55,7 @@ WHERE namespace = %s AND stream = %s AND seq = %s
 
 _BRANCH: LiteralString = "SELECT * FROM perdure.branch(%s, %s, %s, %s, %s, %s::bigint)"
 
-# Of what a stream sees; `ask_nodes` beside it says whether it does.
+# Does not check visibility; `ask_nodes` in the same round trip does.
 _BRANCH_TO: LiteralString = """
 SELECT b.* FROM perdure.entry AS e CROSS JOIN LATERAL perdure.branch(
     %s, e.stream, e.seq, greatest(e.depth + 1 - %s::bigint, 0), %s, %s::bigint
@@ -84,7 +85,7 @@ _WITH_STATE: LiteralString = """(
     WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s AND l.run IS NOT NULL OFFSET 0
 ) AS l"""
 
-# What the branch to an entry has inherited, as entries.
+# The entries that the branch to an entry has inherited.
 _INHERITED: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, w.which
 FROM {_WITH_STATE}
@@ -116,7 +117,7 @@ CROSS JOIN unnest(%s::text[], %s::text[], %s::bigint[]) AS p (id, stream, seq)
 WHERE s.namespace = %s AND s.id = %s AND perdure.sees(%s, s.id, s.head, p.stream, p.seq)
 """
 
-# Each entry once, however near the places are to each other.
+# Each entry once, even if the places are close to each other.
 _AROUND: LiteralString = f"""
 WITH p AS (
     SELECT e.stream, e.seq, e.depth
@@ -155,7 +156,7 @@ FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin
 """
 
-# As _LINEAGE, and only as many as are asked for: the server reads no further.
+# As _LINEAGE, but only as many as requested: the server reads no further.
 _NEAREST_KIN: LiteralString = """
 WITH RECURSIVE kin (stream, upto, leaf, is_path, origin, origin_head) AS (
     SELECT s.id, s.head, b.origin_leaf, coalesce(b.is_path, false), b.origin, b.origin_head
@@ -208,14 +209,14 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 
 
 _AT_ONCE = 100
-"""Streams whose tree entries are asked for in one round trip."""
+"""Number of streams whose tree entries are read in one round trip."""
 
 
 # ---------------------------------------------------------------- statements
 
 
 def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -> Statement:
-    """The places on their branches of those tree entries of `references` that `stream` sees."""
+    """Query the branch places of those tree entries of `references` that `stream` sees."""
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, namespace, stream, namespace, stream, MAX_SEQ)
@@ -223,7 +224,7 @@ def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -
 
 
 def ask_state(namespace: str, state: EntryId | None) -> Statement:
-    """The row that a node names."""
+    """Query the row that a node names."""
     stream, seq = _place(state)
     return Statement(_STATE_OF, (namespace, stream, seq))
 
@@ -234,7 +235,7 @@ def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statem
 
 
 def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Statement:
-    """The side entries of `kinds` in the own logs of all sessions."""
+    """Query the side entries of `kinds` in the own logs of all sessions."""
     sql = _FREQUENT_NOTES_OF_ALL if _FREQUENT.intersection(kinds) else _NOTES_OF_ALL
     return Statement(sql, (list(kinds), namespace))
 
@@ -249,7 +250,7 @@ def _ask_newest(namespace: str, leaf: EntryId, limit: int | None) -> Statement:
 
 
 def _place(reference: EntryId | None) -> tuple[str, int]:
-    """Stream and seq of an id; a place where nothing is for None, so that it can be asked for."""
+    """Return stream and seq of an id; for None a place without an entry, so it can be queried."""
     return (place_of(reference) if reference is not None else None) or ("", -1)
 
 
@@ -257,7 +258,7 @@ def _place(reference: EntryId | None) -> tuple[str, int]:
 
 
 async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:
-    """The stream's head, and the entry of that id, in either lane, if the stream sees it.
+    """Return the stream's head, and the entry of that id, in either lane, if the stream sees it.
 
     Raises: SessionNotFound.
     """
@@ -274,7 +275,7 @@ async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[in
 async def visible_ids(
     db: Database, stream: StreamId, references: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Those of `references` that the stream sees."""
+    """Return those of `references` that the stream sees."""
     places = {each: place for each in references if (place := place_of(each)) is not None}
     streams, seqs = [place[0] for place in places.values()], [p[1] for p in places.values()]
     head, rows = await db.ask(
@@ -289,7 +290,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    """Return those of `references` on the branch to `leaf`, and `reach` neighbors per side."""
     ns, places = db.namespace, [place for each in references if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)
@@ -304,7 +305,7 @@ async def around(
 
 
 async def lineage(db: Database, stream: StreamId) -> list[Row]:
-    """The stream and what it was forked from, in turn: id, seq it is shared up to, leaf, is_path.
+    """Return the stream and its origins in turn: id, last shared seq, leaf, is_path.
 
     Raises: SessionNotFound.
     """
@@ -315,7 +316,7 @@ async def lineage(db: Database, stream: StreamId) -> list[Row]:
 
 
 async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list[Entry]:
-    """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
+    """Return the newest `limit` visible tree entries, in log order, a fork's origin first."""
     if limit is not None:
         values = (db.namespace, stream, db.namespace, _AT_ONCE)
         (nearest,) = await db.ask(Statement(_NEAREST_KIN, values))
@@ -345,7 +346,7 @@ async def _tree_of(db: Database, kin: Iterable[Row], limit: int | None) -> list[
 
 
 async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-    """The side entries of `kinds` the stream sees, in order, a fork's origin first."""
+    """Return the visible side entries of `kinds`, in order, a fork's origin first."""
     head, rows = await db.ask(
         Statement(HEAD, (db.namespace, stream)), _ask_notes(db.namespace, stream, kinds)
     )
@@ -360,7 +361,7 @@ async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[En
 async def branch(
     db: Database, stream: StreamId, leaf: EntryId, limit: int | None, kind: str | None
 ) -> list[Entry]:
-    """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
+    """Return the entries from the root to `leaf`, optionally only `kind` and the newest `limit`."""
     ns, reach = db.namespace, MAX_SEQ if limit is None or kind is not None else limit
     head, nodes, rows = await db.ask(
         Statement(HEAD, (ns, stream)),
@@ -375,10 +376,10 @@ async def branch(
 
 
 async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides.
+    """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
 
     With `limit` its end (``fold.end_of``).
-    One round trip; two where a compaction is in force, some more where one was taken back.
+    One round trip; two with an active compaction, some more after an undone one.
     """
     ns, at, reach = db.namespace, _place(leaf), MAX_SEQ if limit is None else limit
     head, nodes, taken_back, named, rows = await db.ask(
@@ -419,9 +420,9 @@ def _is_about(row: Row) -> bool:
 async def _branch_state(
     db: Database, leaf: Node, undone: frozenset[EntryId]
 ) -> tuple[BranchState, frozenset[EntryId]]:
-    """The compaction in force, the model change and the thinking change.
+    """Return the active compaction, the model change and the thinking change.
 
-    Beside them, the compactions after the one in force: they hide nothing.
+    Also returns the compactions after the active one: they hide nothing.
     """
     state = await _state(db, leaf.state)
     compaction, before = state.compaction, state.before
@@ -463,9 +464,9 @@ WHERE e.namespace = %s AND e.stream = %s AND e.seq = %s
 async def _window_rows(
     db: Database, leaf: Node, state: BranchState, rows: list[Row], reach: int
 ) -> tuple[int, list[Row]]:
-    """How many entries the window has, and the rows of the newest `reach` of them.
+    """Return the size of the window, and the rows of its newest `reach` entries.
 
-    `rows` are those where no compaction is in force, if they are known already.
+    `rows` are the rows without an active compaction, if already known.
     """
     size = leaf.depth + 1
     floor = max(size - reach, 0)

@@ -1,8 +1,8 @@
-"""A namespace of a database: the pool of its connections, and statements run through them.
+"""A namespace of a database: its connection pool, and statements run through it.
 
-A connection is set up once (role, timeouts, planner); the namespace is set anew in every
-transaction, so that no connection carries one from a caller to the next. Statements that are asked
-together are sent together and answered in one round trip.
+A connection is configured once (role, timeouts, planner); the namespace is set in every
+transaction, so that no connection carries one from a caller to the next. Statements of one call are
+sent together and answered in one round trip.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from perdure.stores.postgres.rows import Contents, Numbers, Row, Salts, Texts, k
 from perdure.stores.protocol import Durability
 
 CONNECTIONS = 8
-"""The most connections of one handle, but for the one that waits for changes."""
+"""Maximum number of connections per handle, not counting the one that waits for changes."""
 
 LOOK_S = 60.0
-"""How long the pool does not see the connection that is at hand, whose age it looks at."""
+"""Maximum time that the cached connection bypasses the pool, which checks its age."""
 
 CONNECT_S = 10
 WAIT_S = 15.0
@@ -50,14 +50,14 @@ STATEMENT_S = 60
 IDLE_IN_TRANSACTION_S = 10
 
 CLOSING_S = 2.0
-"""How long closing waits for calls under way, before it has the server cancel them."""
+"""How long closing waits for running calls before it cancels them on the server."""
 
 _OTHER_LOOP = (
     "it was opened in another event loop; open it again in this one, or use perdure.blocking, "
     "whose handles work in every thread"
 )
 
-# A server that vanished without a word is noticed within half a minute.
+# A server that disappears silently is noticed within half a minute.
 _DEFAULTS = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
@@ -67,8 +67,8 @@ _DEFAULTS = {
 
 _SET_NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
 
-# Plans of prepared statements outlive the moment they were made at, when a table may have been
-# empty: only plans through an index are good ones here. A timeout that somebody configured stays.
+# Cached plans of prepared statements may stem from a time when a table was empty: only plans with
+# an index are good here. A timeout that an administrator configured stays.
 _SET_UP: LiteralString = """
 SELECT set_config('role', coalesce(%s, current_user), false),
     set_config('synchronous_commit', %s, false),
@@ -115,16 +115,16 @@ Connected = AsyncConnection[Row]
 
 
 class _PooledConnection(AsyncConnection[Row]):
-    """Keeps a cursor, which remembers how the values of its last statement are sent."""
+    """Reuses one cursor, which remembers how the values of its last statement are sent."""
 
     @cached_property
     def shared_cursor(self) -> AsyncCursor[Row]:
-        """Always the same cursor; what it tells is gone with its next statement."""
+        """Return the shared cursor; its results are lost with its next statement."""
         return self.cursor()
 
 
 class Database:
-    """One namespace of one database, until it is closed. Used from the event loop that opens it.
+    """One namespace of one database, until it is closed. Use it on the event loop that opens it.
 
     Units: `lock_timeout_s` seconds, the longest wait for a lock.
     """
@@ -154,7 +154,7 @@ class Database:
         self._looked_at = 0.0
 
     async def open(self, max_connections: int) -> None:
-        """Look at the database, bring its schema up to date and connect.
+        """Inspect the database, migrate its schema and connect.
 
         Raises: NotAStore, StoreTooNew, StoreReadOnly, StoreUnavailable.
         """
@@ -191,7 +191,7 @@ class Database:
         return (self._role, commit, statement, self._lock_ms, idle)
 
     async def connect_apart(self) -> Connected:
-        """A connection outside the pool, which the caller has to close."""
+        """Open a connection outside the pool; the caller must close it."""
         db = await AsyncConnection.connect(
             self._conninfo, autocommit=True, connect_timeout=CONNECT_S
         )
@@ -203,7 +203,7 @@ class Database:
         return db
 
     def connect_blocking(self) -> Connection[Row]:
-        """A connection for a thread, in a transaction that sees one moment of the namespace."""
+        """Open a connection for a thread, in a transaction with one snapshot of the namespace."""
         db = psycopg.connect(self._conninfo, connect_timeout=CONNECT_S)
         set_types(db)
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -216,9 +216,9 @@ class Database:
     # -- using it
 
     async def ask(self, *statements: Statement) -> list[list[Row]]:
-        """The answers to `statements`, asked at once; asked again if the connection was lost.
+        """Run `statements` in one round trip; retry if the connection is lost.
 
-        For reading only, and for what may be done twice.
+        Only for reads and idempotent statements.
         """
         try:
             return await self.ask_once(*statements)
@@ -228,20 +228,20 @@ class Database:
         return await self.ask_once(*statements)
 
     async def ask_once(self, *statements: Statement) -> list[list[Row]]:
-        """The answers to `statements`, asked at once, in a transaction of their own."""
+        """Run `statements` in one round trip, in their own transaction."""
         async with self.connection() as db:
             return await run_statements(db, self.namespace, statements)
 
     async def carry_out(self, statement: Statement) -> None:
-        """Do what `statement` says, in a transaction of its own; it answers nothing."""
+        """Run a `statement` without a result in its own transaction."""
         async with self._lent() as db:
             await db.shared_cursor.execute(*statement)
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connected]:
-        """A connection of the pool; what goes wrong with it is told in the store's words.
+        """Lend a connection of the pool; its errors are mapped to store errors.
 
-        Raises: StoreUnavailable once the store is closed; else what ``faults`` says.
+        Raises: StoreUnavailable once the store is closed; else as ``faults`` maps them.
         """
         async with self._lent() as db, db:
             yield db
@@ -283,10 +283,10 @@ class Database:
     async def _give_back(
         self, pool: AsyncConnectionPool[_PooledConnection], db: _PooledConnection
     ) -> None:
-        """Keep `db` at hand, unless somebody waits for one.
+        """Cache `db`, unless another call waits for one.
 
-        The pool lends what was given back longest ago: then each process of the server that works
-        for this handle reads, plans and keeps the same as the others.
+        The pool lends the connection that was returned longest ago; then every server process of
+        this handle would read, plan and cache the same as the others.
         """
         now = time.monotonic()
         is_due = now - self._looked_at > LOOK_S
@@ -299,14 +299,14 @@ class Database:
         await pool.putconn(db)
 
     async def _drain(self, pool: AsyncConnectionPool[_PooledConnection]) -> None:
-        """The other connections have most likely been lost too."""
+        """Close the other connections, which are most likely lost too."""
         db, self._at_hand = self._at_hand, None
         await pool.drain()
         if db is not None:
             await pool.putconn(db)
 
     async def _lock_reason(self) -> str:
-        """Say who held the lock that a call waited for in vain, as far as the server tells."""
+        """Name the owner of the lock after a lock timeout, as far as the server reports it."""
         row: Row | None = None
         with suppress(psycopg.Error):
             async with await AsyncConnection.connect(
@@ -326,7 +326,7 @@ class Database:
         self._usable()
 
     def check_loop(self) -> bool:
-        """Whether this is the process that opened it. Raises: StoreUnavailable in another loop."""
+        """Whether this process opened it. Raises: StoreUnavailable in another loop."""
         if self._process.is_this and running_loop() is not self._loop:
             raise StoreUnavailable(self.address, _OTHER_LOOP)
         return self._process.is_this
@@ -339,9 +339,9 @@ class Database:
         return self._pool
 
     async def close(self) -> None:
-        """Wait for the calls under way, then close every connection.
+        """Wait for running calls, then close every connection.
 
-        What the server has not answered after `CLOSING_S` is cancelled there: it waits for a lock.
+        Calls without an answer after `CLOSING_S` are cancelled on the server: they wait for a lock.
         """
         if self._is_closed:
             return
@@ -370,9 +370,9 @@ class Database:
 async def run_statements(
     db: Connected, namespace: str, statements: Sequence[Statement]
 ) -> list[list[Row]]:
-    """The answers to `statements` in `namespace`, asked at once.
+    """Run `statements` in `namespace` in one round trip.
 
-    Outside of a transaction they are one by themselves: all of them took effect, or none.
+    Outside of a transaction they form one: all of them take effect, or none.
     """
     async with db.pipeline():
         await db.execute(_SET_NAMESPACE, (namespace,))
@@ -381,7 +381,7 @@ async def run_statements(
 
 
 class _ArrayDumper(Dumper):
-    """Arrays of one element type in PostgreSQL's binary form: a fifth of the driver's own time."""
+    """Dumps arrays of one element type in binary form: a fifth of the driver's own time."""
 
     format = Format.BINARY
     element_oid = 0
@@ -393,12 +393,12 @@ class _ArrayDumper(Dumper):
         return b"".join([head, *self.elements(obj)])
 
     def elements(self, obj: Any) -> list[bytes]:
-        """Each as its length and its bytes, not yet joined: they may be large."""
+        """Yield the length and bytes of each element, not joined: they may be large."""
         return [part for each in obj for part in (pack(">i", len(each)), each)]
 
 
 _AT_ONCE = 100
-"""Numbers that are packed in one call, whose format Python remembers."""
+"""Numbers packed per call, in a format that Python caches."""
 
 
 class _NumbersDumper(_ArrayDumper):
@@ -435,7 +435,7 @@ class _SaltsDumper(_ContentsDumper):
 
 
 def set_types(db: AdaptContext) -> None:
-    """Send numbers as bigint and texts as text, so that a statement is prepared once."""
+    """Send numbers as bigint and strings as text, so that a statement is prepared once."""
     db.adapters.register_dumper(int, Int8BinaryDumper)
     db.adapters.register_dumper(str, StrBinaryDumper)
     db.adapters.register_dumper(list, ListBinaryDumper)
@@ -446,9 +446,9 @@ def set_types(db: AdaptContext) -> None:
 
 
 def conninfo_of(address: str) -> str:
-    """What libpq is given for a ``postgresql:`` or ``postgres:`` address.
+    """Return the libpq connection string for a ``postgresql:`` or ``postgres:`` address.
 
-    Raises: ConfigError when it is none.
+    Raises: ConfigError for another address.
     """
     try:
         chosen = conninfo_to_dict(address)
@@ -463,7 +463,7 @@ def conninfo_of(address: str) -> str:
 
 
 def public_address(conninfo: str) -> str:
-    """The address without its password, as errors and lists may show it."""
+    """Return the address without its password, for errors and lists."""
     told: dict[str, Any] = conninfo_to_dict(conninfo)
     user = f"{told['user']}@" if told.get("user") else ""
     host = str(told.get("host", ""))

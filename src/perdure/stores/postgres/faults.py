@@ -1,8 +1,8 @@
-"""What PostgreSQL's errors mean to a caller of the store: one table, nothing of psycopg passes it.
+"""Map PostgreSQL's errors to store errors, in one table; no psycopg error leaves the store.
 
-Some conditions are no faults: the store's own functions raise `STALE` when a stream moved on
-between reading and writing, `TAKEN` when an idempotency key is there already, `ERASED` or `GONE`
-when the origin of a fork was erased or removed, and `OVER_QUOTA`.
+Some conditions are not faults: the store's own functions raise `STALE` if a stream changed between
+reading and writing, `TAKEN` if an idempotency key exists already, `ERASED` or `GONE` if the origin
+of a fork was erased or removed, and `OVER_QUOTA`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
     (errors.DiskFull, lambda store, _: StoreFull(store)),
     (errors.DataCorrupted, StoreCorrupt),
     (errors.IndexCorrupted, StoreCorrupt),
-    (errors.UndefinedTable, StoreCorrupt),  # the program's SQL is fixed: the schema is not
+    (errors.UndefinedTable, StoreCorrupt),  # the program's SQL is fixed: the schema has changed
     (errors.UndefinedColumn, StoreCorrupt),
     (errors.UndefinedFunction, StoreCorrupt),
     (
@@ -75,7 +75,7 @@ MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
     ),
     (errors.InvalidCatalogName, _in_its_words),
 )
-"""Class of psycopg's error -> what it means, given the store and the server's own words."""
+"""psycopg error class -> store error, given the store and the server's message."""
 
 
 REFUSALS: dict[str, Callable[[str], PerdureError]] = {
@@ -83,11 +83,11 @@ REFUSALS: dict[str, Callable[[str], PerdureError]] = {
     OVER_QUOTA: QuotaExceeded,
     GONE: SessionNotFound,
 }
-"""Condition of the store's own functions that is for the caller -> what it is, given its words."""
+"""Condition raised by the store's own functions -> error for the caller, given its message."""
 
 
 def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
-    """What `error`, met while using `store`, is to a caller."""
+    """Map `error`, raised while using `store`, to a store error."""
     words = _words_of(error)
     refusal = REFUSALS.get(error.sqlstate or "")
     if refusal is not None:
@@ -99,7 +99,7 @@ def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """The connection is gone, or the server is going away; another one may work."""
+    """Whether the connection is lost, or the server is shutting down; another one may work."""
     if isinstance(error, PoolClosed | PoolTimeout | TooManyRequests):
         return False
     state = error.sqlstate or ""
@@ -109,19 +109,19 @@ def is_lost(error: psycopg.Error) -> bool:
 
 
 def state_of(error: BaseException | None) -> str | None:
-    """The condition that the server named, if it is the server's error."""
+    """Return the SQLSTATE of a server error."""
     return error.sqlstate if isinstance(error, psycopg.Error) else None
 
 
 def is_worth_another(error: BaseException | None) -> bool:
-    """Nothing was written, and the same may go well now."""
+    """Whether a retry may succeed; nothing was written."""
     return state_of(error) in (STALE, TAKEN) or isinstance(
         error, errors.DeadlockDetected | errors.SerializationFailure
     )
 
 
 def _words_of(error: psycopg.Error) -> str:
-    """The first line of what the server said, else of what the driver says."""
+    """Return the first line of the server's message, or else of the driver's."""
     primary = error.diag.message_primary
     words = primary or str(error).strip() or type(error).__name__
     return words.splitlines()[0].rstrip(".")

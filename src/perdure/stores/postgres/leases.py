@@ -1,6 +1,6 @@
 """Leases and partial answers: each is one statement that checks and changes the stream's row.
 
-Time is the server's, which all hosts share; a handle that was given a clock uses that instead.
+Time is the server's, which all hosts share, unless the handle has its own clock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UPDATE perdure.stream SET owner = NULL, until = 0
 WHERE namespace = %s AND id = %s AND epoch = %s AND epoch > 0
 """
 
-# Locked, so that the end of the turn comes before it or after it and takes it away.
+# Locked, so that the end of the turn comes either before it, or after it and deletes it.
 _PUT_PARTIAL: LiteralString = """
 INSERT INTO perdure.partial
 SELECT s.namespace, s.id, %s, %s FROM (
@@ -50,7 +50,7 @@ _HOLDER: LiteralString = """
 SELECT owner, until, epoch, is_erased FROM perdure.stream WHERE namespace = %s AND id = %s
 """
 
-# A lease that runs longer than the longest is none (``access.lease_term``).
+# A lease longer than the maximum is invalid (``access.lease_term``).
 _OPEN_TURNS: LiteralString = f"""
 SELECT s.id, s.info, b.header,
     CASE WHEN s.until - {_NOW} BETWEEN 1 AND 86400000
@@ -70,7 +70,7 @@ async def acquire(
     now: int | None,
     dead_owner: str | None,
 ) -> Lease:
-    """The lease of a stream for an owner, for so many milliseconds, if it is free.
+    """Acquire the lease of a stream for an owner, for `ttl_ms` milliseconds, if it is free.
 
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
@@ -84,11 +84,11 @@ async def acquire(
             raise Erased(stream)
         if holder[0] is not None:
             raise LeaseHeld(stream, holder[0], holder[1])
-        # It was given back between the two statements.
+        # It was released between the two statements.
 
 
 async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lease:
-    """Hold `lease` for longer. Raises: LeaseLost, SessionNotFound."""
+    """Extend `lease`. Raises: LeaseLost, SessionNotFound."""
     values = (
         lease.owner,
         now,
@@ -104,13 +104,13 @@ async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lea
 
 
 async def release(db: Database, lease: Lease) -> None:
-    """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
+    """Release `lease`; do nothing if another owner took it. Raises: SessionNotFound."""
     values = (db.namespace, lease.stream, lease.epoch)
     await _change(db, lease.stream, Statement(_RELEASE, values))
 
 
 async def open_turns(db: Database, now: int | None) -> list[OpenTurn]:
-    """What ``NamespaceReader.open_turns`` promises."""
+    """Implement ``NamespaceReader.open_turns``."""
     db.check_usable()
     (rows,) = await db.ask(Statement(_OPEN_TURNS, (now, db.namespace)))
     return [
@@ -120,10 +120,9 @@ async def open_turns(db: Database, now: int | None) -> list[OpenTurn]:
 
 
 async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> None:
-    """Keep what has arrived of an answer, while a turn is open. Raises: LeaseLost.
+    """Store the received part of an answer while a turn is open. Raises: LeaseLost.
 
-    At durability "normal", whatever the handle's: a part of an answer that a power cut takes is
-    asked for again.
+    Always durability "normal": a part of an answer lost in a power cut is requested again.
     """
     values = (seq, content, db.namespace, lease.stream, lease.epoch)
     _, holder = await _change(db, lease.stream, Statement(_NORMAL), Statement(_PUT_PARTIAL, values))
@@ -132,7 +131,7 @@ async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> N
 
 
 async def _change(db: Database, stream: StreamId, *statements: Statement) -> tuple[list[Row], Row]:
-    """The answer to the last of `statements`, and who holds the stream after it."""
+    """Return the result of the last of `statements`, and the lease owner after it."""
     db.check_usable()
     if not is_text(stream):
         raise SessionNotFound(stream)

@@ -1,4 +1,4 @@
-"""What is kept beside a log for lists and the inbox, in the transaction that changes the log."""
+"""Data for lists and the inbox, updated in the transaction that changes the log."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _INBOX = frozenset(INBOX_KINDS)
 
 
 def folder_key(cwd: str | None) -> bytes | None:
-    """What stands for a folder in the index: PostgreSQL cannot hold, or index, every text."""
+    """Return the index key of a folder: PostgreSQL cannot store, or index, every text."""
     if cwd is None:
         return None
     return hashlib.sha256(cwd.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def listing(namespace: str, stream: Stream) -> Statement:
-    """Keeps where lists find the stream."""
+    """Return the statement that updates the list row of the stream."""
     info = stream.state.info
     values = (*_place(info), info.created_at, namespace, info.id)
     return Statement(_LIST, values)
 
 
 def first_listing(namespace: str, stream: Stream) -> list[Statement]:
-    """Keeps where lists find a new stream, and by which parts of its name."""
+    """Return the statements that add a new stream and its name parts to the lists."""
     return [listing(namespace, stream), *listed_new(namespace, stream.state.info)]
 
 
 def kept_beside(namespace: str, share: Share) -> list[Statement]:
-    """Keeps what `share` changes of lists and of the inbox; mostly nothing."""
+    """Return the statements for changes of `share` to lists and the inbox; mostly none."""
     after = share.after
     moved = _place(share.before.state.info) != _place(after.state.info)
     found = [listing(namespace, after)] if moved else []
@@ -68,7 +68,7 @@ def kept_beside(namespace: str, share: Share) -> list[Statement]:
 
 
 def forgetting(namespace: str, stream: str, seqs: tuple[int, int]) -> Statement:
-    """Takes the questions of entries that are erased out of the inbox."""
+    """Return the statement that removes the questions of erased entries from the inbox."""
     return Statement(_FORGET, (namespace, stream, *seqs))
 
 

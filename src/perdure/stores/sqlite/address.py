@@ -22,7 +22,7 @@ async def open_sqlite(
     key: StoreKey | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> SqliteStore:
-    """The store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
+    """Open the store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
 
     Raises: ConfigError for another address or durability; else as `SqliteStore.open`.
     """
@@ -39,9 +39,9 @@ async def open_sqlite(
 
 
 def path_of(address: str) -> Path:
-    """The file an address names.
+    """Return the file that an address names.
 
-    Raises: ConfigError when it names none.
+    Raises: ConfigError if it names none.
     """
     name = address.removeprefix(SCHEME)
     if name == address or not name:

@@ -1,9 +1,9 @@
-"""What the writer does inside a transaction: commits, leases, partial answers.
+"""Commits, leases and partial answers inside a writer's transaction.
 
-Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so what they
-read cannot change under them, by this process or another. They check before they write: a commit
-of one stream that is refused has changed nothing. One of several streams takes effect stream by
-stream, so that a later one sees the earlier; the writer gives it a savepoint.
+Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so no other
+connection or process changes what they read. They check before they write: a rejected commit to
+one stream has changed nothing. A commit to several streams is applied stream by stream, so that a
+later stream sees the earlier ones; the writer uses a savepoint for it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ INSERT INTO stream (namespace, id, kind, origin, parent, created_at, head, leaf,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)
 """
 
-# Most commits of a turn change nothing of what lists are sorted by, and leave that index alone.
+# Most commits of a turn change no column that lists are sorted by, and skip that index.
 _MOVE_STREAM = """
 UPDATE stream SET head = ?, leaf = ?, tip = ?, hash = ?, open_turn = ?, messages = ? WHERE no = ?
 """
@@ -116,7 +116,7 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.conten
 
 
 def append(tables: Tables, request: Request) -> CommitResult:
-    """Carry out `request` as ``SessionStore.commit`` promises."""
+    """Carry out `request` as specified by ``SessionStore.commit``."""
     commit, key = request.commit, request.commit.idempotency_key
     if key is not None:
         replayed = _replay(tables, key, request)
@@ -134,7 +134,7 @@ def append(tables: Tables, request: Request) -> CommitResult:
 
 
 def namespace_number(tables: Tables, name: str) -> int:
-    """The number of a namespace, which gets one now if it has none."""
+    """Return the number of a namespace; assign one if it has none."""
     number = tables.value("SELECT no FROM namespace WHERE name = ?", name)
     if number is None:
         number = tables.value("INSERT INTO namespace (name) VALUES (?) RETURNING no", name)
@@ -192,7 +192,7 @@ def _append_to_one(
 
 
 def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[PackedContent]) -> None:
-    """Keep those of `blobs` that are not kept already."""
+    """Store those of `blobs` that are not stored yet."""
     for blob in blobs:
         tables.run(_KEEP_BLOB, (namespace, *blob))
 
@@ -201,7 +201,7 @@ def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[PackedContent]) -
 
 
 def create_stream(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
-    """A new stream, still empty.
+    """Create a stream without entries.
 
     Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
     """
@@ -232,7 +232,7 @@ def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
 
 
 def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
-    """The stream's chain after the commit that holds entry `head`; its genesis hash for -1."""
+    """Return the stream's chain after the commit with entry `head`; genesis hash for -1."""
     if head == stream.state.head:
         return stream.state.hash
     found = tables.value(_HASH_AT, stream.no, head) if head > EMPTY else None
@@ -289,7 +289,7 @@ def _insert_stream(
 
 
 def _info_values(info: SessionInfo) -> tuple[object, ...]:
-    """What of a session's info its entries change often, but for their number."""
+    """Return the info values of a session that its entries change often, except counts."""
     return (info.updated_at, info.title, info.first_text, info.turns)
 
 
@@ -297,7 +297,7 @@ def _info_values(info: SessionInfo) -> tuple[object, ...]:
 
 
 def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, share: Share) -> Stream:
-    """Seal what was admitted, and write it; the stream as it then stands."""
+    """Seal and write the planned entries; return the new state of the stream."""
     sealed: list[tuple[Entry, bytes, bytes]] = []
     lines: list[bytes] = []
     prepared = zip(share.write.entries, share.salts, share.digests, strict=True)
@@ -319,7 +319,7 @@ def write_admission(
     at: int,
     chain: bytes,
 ) -> Stream:
-    """Write what was admitted, each entry with its salt and digest; the stream as it then stands.
+    """Write the planned entries with salts and digests; return the new state of the stream.
 
     `chain` is its hash after this commit.
     """
@@ -350,7 +350,7 @@ def write_admission(
 
 
 class _Growth:
-    """Places in runs and on branches for the entries of one write, one after the other."""
+    """Assign run and branch positions to the entries of one write, in order."""
 
     def __init__(self, tables: Tables, stream: Stream, first: int) -> None:
         self.tip = stream.tip
@@ -363,7 +363,7 @@ class _Growth:
             self._nodes[stream.state.leaf] = stream.leaf
 
     def row(self, entry: Entry, salt: bytes | None, digest: bytes) -> tuple[object, ...]:
-        """The row of the next entry."""
+        """Return the row of the next entry."""
         n, seq, name = self._n, entry.seq, entry.kind
         self._n = n + 1
         kind = self._tables.kind_numbers.get(name) or _kind_number(self._tables, name)
@@ -388,7 +388,7 @@ class _Growth:
         )
 
     def leaf(self, reference: EntryId | None) -> Node | None:
-        """The tree entry the stream goes on from."""
+        """The current leaf of the stream."""
         return None if reference is None else self._node(reference)
 
     def _node(self, reference: EntryId | None) -> Node:
@@ -416,7 +416,7 @@ def _kind_number(tables: Tables, name: str) -> int:
 
 
 def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int:
-    """The state of a branch once it goes on with an entry of `kind` at position `n`."""
+    """Return the branch state after an entry of `kind` at position `n`."""
     values = None
     if inherited is not None:
         values = tables.row(
@@ -438,7 +438,7 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
 def acquire_lease(
     tables: Tables, namespace: str, stream: StreamId, wanted: LeaseRequest, now: int
 ) -> Lease:
-    """The lease with the next epoch, if it is free, has run out or is the dead owner's.
+    """Acquire the lease with the next epoch, if it is free, expired or the dead owner's.
 
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
@@ -451,21 +451,21 @@ def acquire_lease(
 
 
 def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lease:
-    """Hold `lease` for longer. Raises: LeaseLost."""
+    """Extend `lease`. Raises: LeaseLost."""
     row = _require_lease(tables, namespace, lease)
     _write_lease(tables, namespace, row.with_lease(lease.epoch, lease.owner, until))
     return Lease(lease.stream, lease.owner, lease.epoch, until)
 
 
 def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
-    """Give `lease` back; nothing happens when it was taken over. Raises: SessionNotFound."""
+    """Release `lease`; do nothing if another owner took it. Raises: SessionNotFound."""
     row = standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
         _write_lease(tables, namespace, row.with_lease(lease.epoch, None, 0))
 
 
 def _leading(row: Stream, wanted: LeaseRequest, now: int) -> tuple[Stream, Lease]:
-    """`row` once it is led as `wanted`, with the next epoch. Raises: LeaseHeld."""
+    """Return `row` with the lease `wanted` and the next epoch. Raises: LeaseHeld."""
     stream = row.state.header.id
     if row.owner is not None and row.owner != wanted.dead_owner and is_running(row.until, now):
         raise LeaseHeld(stream, row.owner, row.until)
@@ -474,13 +474,13 @@ def _leading(row: Stream, wanted: LeaseRequest, now: int) -> tuple[Stream, Lease
 
 
 def _write_lease(tables: Tables, namespace: str, row: Stream) -> None:
-    """Write down who leads `row`."""
+    """Write the lease owner of `row`."""
     tables.run(_LEAD, (row.state.epoch, row.owner, row.until, row.no))
     remember(tables, namespace, row)
 
 
 def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:
-    """Keep what has arrived of an answer, while a turn is open. Raises: LeaseLost."""
+    """Store the received part of an answer while a turn is open. Raises: LeaseLost."""
     row = _require_lease(tables, namespace, lease)
     if row.state.open_turn is not None:
         tables.run(_UPSERT_PARTIAL, (row.no, seq, content))

@@ -1,8 +1,8 @@
-"""What a stream sees, and its branches, read run by run.
+"""Entries that a stream sees, and its branches, read run by run.
 
 A branch is a chain of runs (see ``migrations/0001_log.sql``); a run is one range of the index on
-(stream, seq). So reading the end of a branch costs what is returned plus one step per run, and how
-long the branch is before that does not matter. A fork's first run goes on in its origin.
+(stream, seq). So reading the end of a branch costs the result plus one step per run, independent
+of the length of the branch. A fork's first run continues in its origin.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _LAST_FREQUENT_KIND = 31
 
 
 class Fork(NamedTuple):
-    """Where a stream was forked: origin's number, its head then, position of the leaf."""
+    """Fork point of a stream: the origin's number, its head at the time, position of the leaf."""
 
     origin: int
     head: int
@@ -81,7 +81,7 @@ class Fork(NamedTuple):
 
 
 def runs(tables: Tables, leaf: Node) -> Iterator[Node]:
-    """The branch to `leaf`, backwards: of each run, its last entry that is on the branch."""
+    """Yield the runs of the branch to `leaf`, backwards: of each its last entry on the branch."""
     last: Node | None = leaf
     while last is not None:
         yield last
@@ -108,7 +108,7 @@ def _before_run(tables: Tables, last: Node) -> Node | None:
 
 
 def is_on_branch(tables: Tables, sought: Node, leaf: Node) -> bool:
-    """`sought` is `leaf` or comes before it on its branch."""
+    """Whether `sought` is `leaf` or comes before it on its branch."""
     for last in runs(tables, leaf):
         if (last.stream, last.run) == (sought.stream, sought.run):
             return sought.seq <= last.seq
@@ -120,7 +120,7 @@ def is_on_branch(tables: Tables, sought: Node, leaf: Node) -> bool:
 def branch(
     tables: Tables, leaf: Node, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
+    """Return the entries from the root to `leaf`, optionally only `kind` and the newest `limit`."""
     number = None if kind is None else tables.kind_number(kind)
     if kind is not None and number is None:
         return []
@@ -134,13 +134,13 @@ def branch(
             rows = tables.rows(_RUN_OF_KIND, last.stream, last.run, last.seq, number, left)
         found += [tables.entry(stream, row) for row in rows]
         if limit is not None and len(found) >= limit:
-            break  # before the run above is looked for
+            break  # before the previous run is looked up
     found.reverse()
     return found
 
 
 def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
-    """Those of `nodes` on the branch to `leaf`, with up to `reach` entries of their runs around."""
+    """Return those of `nodes` on the branch to `leaf`, with up to `reach` run neighbors."""
     by_run: dict[tuple[int, int], list[Node]] = {}
     for node in sorted(set(nodes), key=lambda each: each.seq):
         by_run.setdefault((node.stream, node.run), []).append(node)
@@ -173,7 +173,7 @@ def _around_in_run(tables: Tables, last: Node, nodes: list[Node], reach: int) ->
 
 
 def fork_of(tables: Tables, stream: int) -> Fork | None:
-    """Where a stream was forked, None for one that was not."""
+    """Return the fork point of a stream; None if it is not a fork."""
     row = tables.row(_FORK, stream)
     if row is None or row[0] is None:
         return None
@@ -181,7 +181,7 @@ def fork_of(tables: Tables, stream: int) -> Fork | None:
 
 
 def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, Fork | None]]:
-    """The stream with its head, then its origin with the seq it is shared up to, and so on."""
+    """Yield the stream with its head, then its origin with the last shared seq, and so on."""
     upto = head
     while True:
         fork = fork_of(tables, stream)
@@ -194,7 +194,7 @@ def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, 
 
 
 def is_seen(tables: Tables, stream: int, head: int, place: tuple[int, int]) -> bool:
-    """The stream, with its own log up to `head`, sees the entry at `place`, if one is there."""
+    """Whether the stream, with its own log up to `head`, sees an entry at `place`."""
     return _is_seen_by(tables, lineage(tables, stream, head), place)
 
 
@@ -216,14 +216,14 @@ def _is_seen_by(
 def visible_ids(
     tables: Tables, stream: int, head: int, references: Iterable[EntryId]
 ) -> frozenset[EntryId]:
-    """Those of `references` that the stream sees."""
+    """Return those of `references` that the stream sees."""
     kin = list(lineage(tables, stream, head))
     places = ((reference, tables.place(stream, reference)) for reference in references)
     return frozenset(name for name, place in places if place and _is_seen_by(tables, kin, place))
 
 
 def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry | None:
-    """The entry of that id, in either lane, if the stream sees it."""
+    """Return the entry of that id, in either lane, if the stream sees it."""
     place = tables.place(stream, reference)
     if place is None or not is_seen(tables, stream, head, place):
         return None
@@ -231,7 +231,7 @@ def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry 
 
 
 def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | None:
-    """The tree entry of that id, if the stream sees it."""
+    """Return the tree entry of that id, if the stream sees it."""
     place = tables.place(stream, reference)
     if place is None or not is_seen(tables, stream, head, place):
         return None
@@ -239,7 +239,7 @@ def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | 
 
 
 def tree(tables: Tables, stream: int, head: int, limit: int | None = None) -> list[Entry]:
-    """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
+    """Return the newest `limit` visible tree entries, in log order, a fork's origin first."""
     newest: list[Entry] = []
     for near, upto, fork in lineage(tables, stream, head):
         name = tables.stream_id(near)
@@ -257,7 +257,7 @@ def tree(tables: Tables, stream: int, head: int, limit: int | None = None) -> li
 
 
 def notes(tables: Tables, stream: int, head: int, kinds: Sequence[str]) -> list[Entry]:
-    """The side entries of `kinds` the stream sees, in order, a fork's origin first."""
+    """Return the visible side entries of `kinds`, in order, a fork's origin first."""
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
     if not numbers:
         return []
@@ -280,9 +280,9 @@ def _notes_of(kind: int) -> str:
 
 
 def with_note_index(sql: str, kind: int) -> str:
-    """`sql`, which ends in a condition on ``entry AS e``, by the index of notes if `kind` is in it.
+    """Make `sql`, which ends in a condition on ``entry AS e``, use the notes index if possible.
 
-    SQLite uses a partial index only where the condition itself says that it holds.
+    SQLite uses a partial index only if the condition itself implies the index condition.
     """
     return f"{sql} AND e.kind > {_LAST_FREQUENT_KIND}" if kind > _LAST_FREQUENT_KIND else sql
 
@@ -291,7 +291,7 @@ def with_note_index(sql: str, kind: int) -> str:
 
 
 def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`, without reading what it hides.
+    """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
 
     With `limit` its end (``fold.end_of``).
     """
@@ -323,9 +323,9 @@ def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None
 def _branch_state(
     tables: Tables, leaf: Node, undone: frozenset[EntryId]
 ) -> tuple[tuple[int | None, int | None, int | None], frozenset[EntryId]]:
-    """Positions of the compaction in force, the model change and the thinking change.
+    """Return positions of the active compaction, the model change and the thinking change.
 
-    Beside them, the compactions after the one in force: they hide nothing.
+    Also returns the compactions after the active one: they hide nothing.
     """
     if leaf.state is None:
         return (None, None, None), frozenset()
@@ -339,7 +339,7 @@ def _branch_state(
         if before is None:
             return (None, model, thinking), frozenset(passed)
         known, (compaction, _, _, before) = before, _state(tables, before)
-        if before is not None and before >= known:  # each state is made of an earlier one
+        if before is not None and before >= known:  # each state is derived from an earlier one
             raise apsw.CorruptError(f"the inherited state {known} is made of itself")
     return (compaction, model, thinking), frozenset(passed)
 

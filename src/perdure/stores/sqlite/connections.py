@@ -1,9 +1,9 @@
-"""From a path to connections: what the file is, whether it may be written, how it is set up.
+"""From a path to connections: inspect the file, check write access, configure connections.
 
-A file that is no store, is damaged, or was written by a newer perdure is left as it is, to the
-byte: its header is read before SQLite may change anything, and a connection copies no write-ahead
-log into the database on closing until the schema is known. The header is read through SQLite's own
-file layer, since closing a file in any other way drops the locks this process holds on it.
+A file that is not a store, is damaged, or has a newer schema is left byte-identical: its header is
+read before SQLite may change anything, and connections do not checkpoint the write-ahead log on
+closing until the schema is known. The header is read through SQLite's own file layer, because
+closing a file in any other way drops the locks that this process holds on it.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema, harden
 CACHE_KIB = 4_096
 LOG_LIMIT_BYTES = 16 * 2**20
 CLOSING_LIMIT_S = 2.0
-"""How long a store that is being closed waits for a lock of another process."""
+"""How long closing a store waits for a lock of another process."""
 
 BUSY_WAIT_S = (0.00003, 0.0002)
-"""Short beside a commit: whoever sleeps longer leaves the file to nobody (decision 11)."""
+"""Short compared to a commit: longer sleeps leave the file unused (decision 11)."""
 
 LOOKS = 20
-"""At a file that changes while it is judged; to make a store writes it less often than that."""
+"""Retries if the file changes during the check; creating a store writes fewer times."""
 
 LOG_FILES = ("-wal", "-shm")
-"""How the names of the files end that SQLite keeps beside an open database."""
+"""Suffixes of the files that SQLite keeps beside an open database."""
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -74,9 +74,9 @@ class LockWait:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A database file as it was found. `is_immutable`: nobody can write it, not even its locks.
+    """A database file as found. `is_immutable`: no process can write it, not even its locks.
 
-    `identity` tells it from a file that takes its name later. `wait` is shared by its connections.
+    `identity` distinguishes it from a later file of the same name. Its connections share `wait`.
     """
 
     path: Path
@@ -88,7 +88,7 @@ class Site:
 
 
 class Patience:
-    """Waits for other connections in steps of random length, so that many do not march in step."""
+    """Busy handler: wait in steps of random length, so that many waiters do not retry in step."""
 
     def __init__(self, seed: bytes, limit: LockWait | float) -> None:
         self._wait = limit if isinstance(limit, LockWait) else LockWait(limit)
@@ -96,7 +96,7 @@ class Patience:
         self._since = 0.0
 
     def __call__(self, attempt: int) -> bool:
-        """Wait a little; False when that has lasted long enough."""
+        """Wait briefly; return False after the time limit."""
         now = time.monotonic()
         if attempt == 0:
             self._since = now
@@ -111,10 +111,10 @@ def open_site(
     key: StoreKey | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Site:
-    """The store at `path`, its schema up to date.
+    """Return the store at `path`, its schema up to date.
 
     Raises: NotAStore, StoreCorrupt, StoreTooNew; KeyMissing, KeyWrong, StoreNotEncrypted;
-    StoreReadOnly when it cannot be brought up to date; StoreUnavailable.
+    StoreReadOnly if it cannot be migrated; StoreUnavailable.
     """
     site = locate_site(path, key=key)
     site.wait.shorten(lock_timeout_s)
@@ -123,9 +123,9 @@ def open_site(
 
 
 def prepare(site: Site, seed: bytes) -> None:
-    """Bring the schema of the store at `site` up to date, that of an empty file too.
+    """Migrate the store at `site` to the current schema; also initializes an empty file.
 
-    Raises: as `opened`.
+    Raises: as `open_site`.
     """
     db: Connection | None = None
     try:
@@ -141,14 +141,14 @@ def prepare(site: Site, seed: bytes) -> None:
 
 
 def connection(site: Site, seed: bytes) -> Connection:
-    """A connection with everything set that is set per connection.
+    """Open a connection with all per-connection settings.
 
-    Raises: apsw.Error; KeyMissing or KeyWrong when the key was changed since the store was opened;
-    StoreUnavailable when another file has taken its place.
+    Raises: apsw.Error; KeyMissing or KeyWrong if the key was changed since the store was opened;
+    StoreUnavailable if another file has taken its place.
     """
     db = bare_connection(site, seed)
     try:
-        db.pragma("schema_version")  # the first look at the file, after whoever had it alone
+        db.pragma("schema_version")  # the first read of the file, after any exclusive lock
         if identity_of(site.path) != site.identity:
             raise StoreUnavailable(str(site.path), "its file was replaced; open it again")
         check_version(site, db)
@@ -162,14 +162,14 @@ def connection(site: Site, seed: bytes) -> Connection:
     db.pragma("cache_size", -CACHE_KIB)
     db.pragma("temp_store", "MEMORY")
     db.pragma("secure_delete", "ON")
-    db.pragma("fullfsync", "ON")  # means something on macOS only
+    db.pragma("fullfsync", "ON")  # only has an effect on macOS
     db.pragma("checkpoint_fullfsync", "ON")
     db.pragma("journal_size_limit", LOG_LIMIT_BYTES)
     return db
 
 
 def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureError:
-    """What `error` means to whoever opens `site`: also that the key is not the file's."""
+    """Map `error` to a store error for `site`, including a wrong key."""
     if not isinstance(error, apsw.NotADBError):
         return meaning_of(error, site.path, system_errno)
     header = _header(site.path)
@@ -181,7 +181,7 @@ def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureErro
 
 
 def identity_of(path: Path) -> tuple[int, int]:
-    """What tells the file at `path` from another of its name."""
+    """Return what distinguishes the file at `path` from another file of the same name."""
     try:
         found = path.stat()
     except FileNotFoundError as error:
@@ -190,7 +190,7 @@ def identity_of(path: Path) -> tuple[int, int]:
 
 
 def bare_connection(site: Site, seed: bytes) -> Connection:
-    """A connection that can read the file, or will say so, and waits for others; nothing else."""
+    """Open a connection that can read the file or raises, and waits for locks; no more."""
     if site.is_immutable:
         db = _immutable_connection(site.path, site.key)
     else:
@@ -203,7 +203,7 @@ def bare_connection(site: Site, seed: bytes) -> Connection:
 
 
 def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
-    """Reads without locks and leaves no file beside it; right while nobody writes."""
+    """Open a connection without locks or extra files; correct only while nothing writes."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     db = cast("Connection", apsw.Connection(path.absolute().as_uri() + "?immutable=1", flags=flags))
     harden(db)
@@ -215,15 +215,15 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 
 
 def locate_site(path: Path, *, key: StoreKey | None) -> Site:
-    """The file at `path` as it is; its schema is not looked at yet.
+    """Inspect the file at `path`, without its schema.
 
-    Raises: as `opened`.
+    Raises: as `open_site`.
     """
     remove_dead_copy(path)
     _check_beside(path)
     if path.is_dir():
         raise NotAStore(str(path), "it is a folder")
-    if path.exists() and not path.is_file():  # a device is as empty as a new file, and everybody's
+    if path.exists() and not path.is_file():  # a device is as empty as a new file, and shared
         raise NotAStore(str(path), "it is not a file but a device or a pipe")
     if not path.exists():
         raise NotAStore(str(path), "no such file")
@@ -236,7 +236,7 @@ def locate_site(path: Path, *, key: StoreKey | None) -> Site:
 
 
 def _check_file(path: Path, key: StoreKey | None) -> None:
-    """Refuse what is no store of ours; not for what it was while another process made it one."""
+    """Reject a file that is not our store; retry if another process is just creating one."""
     for look in count(1):
         found = _state(path)
         try:
@@ -249,7 +249,7 @@ def _check_file(path: Path, key: StoreKey | None) -> None:
 
 
 def _state(path: Path) -> tuple[bytes, int]:
-    """The header of the file, and when somebody last wrote to it."""
+    """Return the header of the file, and the time of its last write."""
     try:
         return _header(path), path.stat().st_mtime_ns
     except FileNotFoundError as error:
@@ -272,7 +272,7 @@ def _check_header(path: Path, header: bytes, key: StoreKey | None) -> None:
 
 
 def _too_short(path: Path, header: bytes) -> PerdureError:
-    """What to raise for a file without a whole header: a new store is never seen without one."""
+    """Return the error for a file without a whole header: a new store always has one."""
     has_log = path.with_name(path.name + "-wal").exists()
     if header and not has_log and not header.startswith(_MAGIC[: len(header)]):
         return NotAStore(str(path), _NO_DATABASE)
@@ -306,7 +306,7 @@ def _header(path: Path) -> bytes:
 
 
 def _has_tables(path: Path) -> bool:
-    """Something is in the database."""
+    """Whether the database contains any table."""
     if _has_log(path):
         return True
     try:
@@ -320,7 +320,7 @@ def _has_tables(path: Path) -> bool:
 
 
 def _check_first_page(path: Path, key: StoreKey | None) -> None:
-    """Find damage before SQLite makes its files beside it; not while somebody has it open."""
+    """Detect damage before SQLite creates its files; skipped while another process has it open."""
     if _is_in_use(path):
         return
     try:
@@ -339,7 +339,7 @@ def _is_in_use(path: Path) -> bool:
 
 
 def _check_beside(path: Path) -> None:
-    """Refuse a link, a pipe or a folder in the place of a file that SQLite opens beside it."""
+    """Reject a link, a pipe or a folder in place of a file that SQLite opens beside it."""
     for end in BESIDE:
         with suppress(FileNotFoundError):
             try:
@@ -351,12 +351,12 @@ def _check_beside(path: Path) -> None:
 def _has_log(path: Path) -> bool:
     try:
         return path.with_name(path.name + "-wal").stat().st_size > 0
-    except FileNotFoundError:  # whoever closes the store last removes it
+    except FileNotFoundError:  # the last process that closes the store removes it
         return False
 
 
 def check_version(site: Site, db: Connection) -> int:
-    """Return the version of a store's schema, which holds what perdure made and nothing else.
+    """Return the version of a store's schema, and check that it contains only what perdure created.
 
     The write-ahead log may be newer than the header, so both are checked.
     Raises: NotAStore, StoreTooNew, StoreSchemaForeign.
@@ -369,7 +369,7 @@ def check_version(site: Site, db: Connection) -> int:
 
 
 def check_version_number(path: Path, version: int) -> None:
-    """Refuse a schema newer than this program. Raises: StoreTooNew."""
+    """Reject a schema newer than this program. Raises: StoreTooNew."""
     if version > latest_version():
         raise StoreTooNew(str(path), version, latest_version())
 
@@ -392,12 +392,12 @@ def _bring_up_to_date(db: Connection, site: Site) -> None:
 
 
 def _use_log(db: Connection, site: Site) -> None:
-    """Make it a database with a write-ahead log; for ever, so this happens once."""
+    """Switch the database to write-ahead logging; permanent, so done once."""
     patience = Patience(b"", site.wait)
     for attempt in count():
         try:
             mode = db.pragma("journal_mode", "WAL")
-        except apsw.BusyError:  # SQLite does not ask the busy handler here
+        except apsw.BusyError:  # SQLite does not call the busy handler here
             if not patience(attempt):
                 raise
         else:

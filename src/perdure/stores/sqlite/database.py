@@ -1,7 +1,7 @@
-"""A database file that is open in this process: shared by all handles on it, whatever namespace.
+"""An open database file, shared by all handles of this process, for all namespaces.
 
-One writer, a few readers, one watcher; they start when first needed and end with the last handle.
-A process that was forked from this one may not use any of it: threads and locks stayed behind.
+One writer, a few readers, one watcher; they start on first use and end with the last handle.
+A forked child process cannot use it: threads and locks stay in the parent.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Database:
 
     @property
     def is_replaced(self) -> bool:
-        """Another file has the name of this one."""
+        """Whether another file has taken the name of this one."""
         return _identity(self.path) not in (self.site.identity, None)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child, and once it is closed; NotAsyncio."""
+        """Raises: StoreUnavailable in a forked child, and after closing; NotAsyncio."""
         self.process.check()
         running_loop()
         if self._is_closed:
@@ -95,7 +95,7 @@ class Database:
         *,
         is_composite: bool = False,
     ) -> T:
-        """Do `work` in a transaction on the writer's thread; returns once it is committed."""
+        """Run `work` in a transaction on the writer's thread; return after the commit."""
         self.check_usable()
         if not self.site.is_writable:
             raise StoreReadOnly(str(self.path))
@@ -103,9 +103,9 @@ class Database:
         return await writer.run(work, durability, is_composite=is_composite)
 
     async def read(self, work: Callable[[Tables], T], *, is_durable: bool = True) -> T:
-        """Do `work` on a reader's thread; it sees one moment of the database throughout.
+        """Run `work` on a reader's thread, in one snapshot of the database.
 
-        `is_durable`: what it saw is on the disk when this returns.
+        `is_durable`: on return, everything it read is on disk.
         """
         self.check_usable()
         is_synced = is_durable and self.site.is_writable
@@ -114,9 +114,9 @@ class Database:
         )
 
     async def truncate_log(self) -> bool:
-        """Copy all of the write-ahead log into the database, and leave its file empty.
+        """Copy all of the write-ahead log into the database, and empty the log file.
 
-        False when somebody went on reading an older moment for `TRUNCATE_LIMIT_S`.
+        Return False if a connection kept reading an older snapshot for `TRUNCATE_LIMIT_S`.
         """
         self.check_usable()
         return await asyncio.to_thread(self._truncate_log)
@@ -135,12 +135,12 @@ class Database:
         return True
 
     def watch(self, namespace: str, stream: StreamId | None) -> Changes:
-        """Wake-ups after commits to `stream`; None: to any of the namespace."""
+        """Return the wake-ups after commits to `stream`; None: to any of the namespace."""
         self.check_usable()
         return self._watcher.watch(namespace, stream)
 
     def close(self) -> None:
-        """Finish what is under way and let go of the file. Blocks."""
+        """Finish pending work and close the file. Blocks."""
         self._is_closed = True
         self.site.wait.shorten(CLOSING_LIMIT_S)
         self._watcher.close()
@@ -157,9 +157,9 @@ class Database:
 
     @contextmanager
     def _looking(self) -> Generator[Look]:
-        """What was committed, by whichever process.
+        """Return what commits of any process wrote since the last poll.
 
-        Whether anything was is read from shared memory, not from the disk.
+        Detects new commits in shared memory, without reading the disk.
         """
         db = self._connect()
         try:
@@ -185,7 +185,7 @@ class Database:
             try:
                 result = work(tables)
             finally:
-                if tables.db.in_transaction:  # else what went wrong ended it already
+                if tables.db.in_transaction:  # otherwise the error ended it already
                     tables.run("ROLLBACK")
             if is_synced:
                 reader.log.catch_up()
@@ -204,7 +204,7 @@ class Database:
 
 
 class _Reader:
-    """What a reader's thread reads with."""
+    """The connection and state of a reader's thread."""
 
     def __init__(self, db: Connection, doubt: LogDoubt, path: Path) -> None:
         self.tables = Tables(db)
@@ -224,7 +224,7 @@ class _Readers:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
 
     async def run(self, work: Callable[[_Reader], T]) -> T:
-        """Do `work` on one of the threads."""
+        """Run `work` on one of the threads."""
         loop = running_loop()
         return await loop.run_in_executor(self._pool, self._with_reader, work)
 
@@ -242,13 +242,13 @@ class _Readers:
                 self._give_up(reader.tables.db)
 
     def _give_up(self, db: Connection) -> None:
-        """Close a connection on which something still reads: it would never see a later moment."""
+        """Close a connection with an unfinished read: it would never see later commits."""
         self._local.reader = None
         self._opened.remove(db)
         db.close(force=True)
 
     def close(self) -> None:
-        """Let reads under way end, then close the connections. Blocks."""
+        """Wait for running reads, then close the connections. Blocks."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         for db in self._opened:
             db.close()
@@ -279,10 +279,10 @@ def attach(
     key: StoreKey | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> Database:
-    """The open database at `path`, opened now if this process has not yet. Blocks.
+    """Return the open database at `path`; open it if this process has not yet. Blocks.
 
-    The shortest `lock_timeout_s` of its handles counts for all of them.
-    Raises: as `opening.opened`.
+    The shortest `lock_timeout_s` of its handles applies to all of them.
+    Raises: as `connections.open_site`.
     """
     path = path.absolute()
     with _OPEN.lock:
@@ -302,9 +302,9 @@ def attach(
 
 
 def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
-    """What `open_file` opens at `path`; anew where another file has taken the name meanwhile.
+    """Run `open_file` on `path`; retry if another file takes the name meanwhile.
 
-    A rekey, a repair or a restore put it there: what was said of the old file is true of neither.
+    A rekey, a repair or a restore replaced it: errors about the old file do not apply to the new.
     """
     for look in range(LOOKS):
         before = _identity(path)
@@ -320,7 +320,7 @@ def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells the file at `path` from another of its name; None when there is none."""
+    """Return what identifies the file at `path`; None if it is missing."""
     return identity_of(path) if path.exists() else None
 
 
@@ -331,16 +331,16 @@ def is_attached(path: Path) -> bool:
 
 
 def _other_key(site: Site, key: StoreKey | None) -> KeyMissing | KeyWrong | StoreNotEncrypted:
-    """What is wrong with `key` for a database that is open with another one, or with none."""
+    """Return the error of `key` for a database that is open with another key, or with none."""
     if site.key is None:
         return StoreNotEncrypted(str(site.path))
     return KeyMissing(str(site.path)) if key is None else KeyWrong(str(site.path))
 
 
 def detach(database: Database) -> None:
-    """Give back a handle; the last one closes the database. Blocks.
+    """Release a handle; the last one closes the database. Blocks.
 
-    In a forked child nothing is closed: SQLite would take the parent's files for its own.
+    A forked child closes nothing: SQLite would affect the parent's files.
     """
     if not database.process.is_this:
         return
@@ -360,7 +360,7 @@ def _key(path: Path) -> tuple[int, int, int]:
 
 
 def _forget_lock() -> None:
-    """A forked child: the parent may have held the lock at that moment."""
+    """In a forked child: replace the lock, which the parent may have held at the fork."""
     _OPEN.lock = threading.Lock()
 
 

@@ -1,7 +1,7 @@
-"""What SQLite's errors mean to a caller of the store: one table, nothing of apsw passes it.
+"""Map SQLite's errors to store errors, in one table; no apsw error leaves the store.
 
-``SQLITE_BUSY`` reaches nobody as such: connections wait for others with `opening.Patience`, and
-only after that does it become `StoreUnavailable`.
+Callers never see ``SQLITE_BUSY``: connections wait for others with `connections.Patience`, and
+only a timeout becomes `StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perdure.stores.access.lock_holder import holder_of_byte
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 QUOTA = "perdure quota "
-"""How the words begin with which a trigger of the schema refuses a commit."""
+"""Prefix of the message of a schema trigger that rejects a commit."""
 
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -43,10 +43,10 @@ _WAITED = "another connection kept it locked for too long; try again"
 _NO_TRANSACTION = "no transaction is active"
 
 _WRITE_LOCK_BYTE = 120
-"""In the file ``-shm``: held by the process that writes."""
+"""In the file ``-shm``: locked by the process that writes."""
 
 _ALONE_BYTE = 2**30 + 2
-"""In the database: held by a process that has it alone, for a rekey, a repair or a restore."""
+"""In the database: locked by a process with exclusive access, for a rekey, repair or restore."""
 
 _LOCKED = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 
@@ -60,7 +60,7 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.CorruptError, StoreCorrupt),
     (apsw.NotADBError, StoreCorrupt),
     (apsw.FormatError, StoreCorrupt),
-    (apsw.SQLError, StoreCorrupt),  # the program's SQL is fixed: the schema is not what it was
+    (apsw.SQLError, StoreCorrupt),  # the program's SQL is fixed: the schema has changed
     (apsw.FullError, lambda store, _: StoreFull(store)),
     (apsw.ReadOnlyError, lambda store, _: StoreReadOnly(store)),
     (apsw.PermissionsError, lambda store, _: StoreReadOnly(store)),
@@ -69,20 +69,20 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.NoMemError, _unavailable("no memory is left")),
     (apsw.ConnectionClosedError, _unavailable("it is closed")),
 )
-"""Class of SQLite's error -> what it means, given the store and SQLite's own words."""
+"""SQLite error class -> store error, given the store and SQLite's message."""
 
 
 NO_VALUES = (UnicodeDecodeError, OverflowError, TypeError, msgspec.DecodeError)
-"""What values make of reading a row that no program of ours wrote."""
+"""Errors of decoding a row that was not written by perdure."""
 
 
 def no_value(error: Exception, path: Path) -> StoreCorrupt:
-    """What one of `NO_VALUES`, met while working on rows of `path`, is to a caller."""
+    """Map one of `NO_VALUES`, raised while reading rows of `path`, to a store error."""
     return StoreCorrupt(str(path), f"a value in it is none ({error})")
 
 
 def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureError:
-    """What `error`, met while using the file `path`, is to a caller.
+    """Map `error`, raised while using the file `path`, to a store error.
 
     `system_errno` is the operating system's last error on that connection.
     """
@@ -103,7 +103,7 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
 
 
 def _lock_error(path: Path) -> StoreUnavailable:
-    """What to raise when another process kept the store locked: that process is named."""
+    """Return the error for a store locked by another process, which it names."""
     shared = path.with_name(path.name + "-shm")
     holder = holder_of_byte(shared, _WRITE_LOCK_BYTE) or holder_of_byte(path, _ALONE_BYTE)
     if holder is None:

@@ -1,6 +1,6 @@
-"""The schema's versions: numbered SQL files, each applied in one transaction with its number.
+"""Schema versions: numbered SQL files, each applied in one transaction with its number.
 
-A file that was released is never edited; a change is a new file.
+A released file is never edited; a change is a new file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ APPLICATION_ID = 0x50524455
 """``PRAGMA application_id`` of every perdure store: the letters PRDU."""
 
 _NAMES = 11
-"""The first schema with parts of names."""
+"""The first schema with name parts."""
 
 _AT_ONCE = 100_000
-"""Parts that are sorted at a time."""
+"""Number of parts that are sorted at a time."""
 
 _ALL_SESSIONS = f"""
 SELECT {INFO_COLUMNS}, s.no, s.namespace FROM stream AS s
@@ -32,25 +32,25 @@ _FOLDER = Path(__file__).parent / "migrations"
 
 @cache
 def migrations() -> dict[int, str]:
-    """Schema version -> the SQL that leads to it from the one before, in order."""
+    """Return schema version -> the SQL that leads to it from the previous one, in order."""
     files = sorted(_FOLDER.glob("*.sql"))
     return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 
 
 def latest_version() -> int:
-    """The newest schema this program knows."""
+    """Return the newest schema version this program supports."""
     return max(migrations())
 
 
 def version_of(db: Connection) -> int:
-    """The schema of an open store; 0 while it has none."""
+    """Return the schema version of an open store; 0 if it has none."""
     return int(db.pragma("user_version"))
 
 
 def migrate(db: Connection) -> None:
-    """Bring `db` to the newest schema; whoever comes second finds it done.
+    """Migrate `db` to the newest schema; do nothing if another process already did.
 
-    Durable: each step is whole or did not happen.
+    Durable: each step is applied completely or not at all.
     """
     for version, sql in migrations().items():
         db.execute("BEGIN IMMEDIATE")
@@ -68,11 +68,11 @@ def migrate(db: Connection) -> None:
 
 
 def _list_all(db: Connection) -> None:
-    """Let lists find the sessions of a file that had no parts of names before."""
+    """Add the sessions of a file without name parts to the index of lists."""
     waiting: list[tuple[int, bytes, int]] = []
     for row in [*db.execute(_ALL_SESSIONS).fetchall(), None]:
         if row is not None:
             waiting += [(row[-1], part, row[-2]) for part in parts_of(info_of_row(row))]
         if row is None or len(waiting) > _AT_ONCE:
-            db.cursor().executemany(_ADD, sorted(waiting))  # in order: each page is met once
+            db.cursor().executemany(_ADD, sorted(waiting))  # sorted: each page is visited once
             waiting.clear()

@@ -1,6 +1,6 @@
-"""Rows that belong to nothing: what damage, or a hand in the file, leaves behind.
+"""Find orphaned rows: left by damage or manual changes of the file.
 
-Of what an erasure has begun to remove, rows may stand alone until it is done: they are left out.
+Skips rows that a running erasure has yet to remove.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
 
 
 def stray_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Every row without what it belongs to, and every lease that cannot be one."""
+    """Yield every row without its parent row, and every invalid lease."""
     try:
         namespace_no = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         for number, count in tables.rows(_ENTRIES, namespace_no):

@@ -1,4 +1,4 @@
-"""Triggers that schemas 4 to 7 had while a namespace had a quota, to recognize such a file.
+"""Triggers of schemas 4 to 7 for namespaces with a quota, to recognize such files.
 
 Since schema 8 the triggers of the schema count for every namespace (``migrations/0008_lists.sql``).
 """
@@ -18,7 +18,7 @@ _OF_ENTRY = "(SELECT namespace FROM stream WHERE no = NEW.stream)"
 
 
 def _checks(of: str, *added: str) -> str:
-    """What refuses a row that takes the namespace `of` over one of the limits on what is added."""
+    """Return the checks that reject a row if namespace `of` would exceed a limit."""
     return "".join(
         f"""
     SELECT RAISE(ABORT, '{QUOTA}{what}') FROM quota

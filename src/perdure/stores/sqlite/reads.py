@@ -1,6 +1,6 @@
-"""The reads of the store: each is a function of one connection at one moment.
+"""Reads of the store: each is a function of one connection in one snapshot.
 
-``SqliteStore`` carries them out on a reader's thread. Nothing here writes.
+``SqliteStore`` runs them on a reader's thread. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ WHERE kind = 'session' AND namespace = (SELECT no FROM namespace WHERE name = ?)
 ORDER BY updated_at DESC, id DESC
 """
 
-# A received file may list a question that is closed: the log decides.
+# A received file may list a closed question: the log decides.
 _OPEN_QUESTIONS = """
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
 FROM open_question AS q CROSS JOIN entry AS e ON e.stream = q.stream AND e.seq = q.seq
@@ -118,7 +118,7 @@ WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND digest = ?
 
 
 def state(tables: Tables, namespace: str, stream: StreamId) -> StreamState:
-    """Where the stream stands."""
+    """Return the current state of the stream."""
     found = tables.stream(namespace, stream)
     return with_lease(found.state, found.owner, found.until)
 
@@ -133,7 +133,7 @@ def entries(
     kind: str | None,
     before: int | None,
 ) -> list[Entry]:
-    """The stream's own log after seq `after`, or its entries before `before`, newest first."""
+    """Return the own log after seq `after`, or entries before `before`, newest first."""
     number = _number(tables, namespace, stream)
     most = -1 if limit is None else limit
     if kind is None and before is None:
@@ -150,7 +150,7 @@ def entries(
 
 
 def entry(tables: Tables, namespace: str, stream: StreamId, reference: EntryId) -> Entry:
-    """An entry that the stream sees."""
+    """Return an entry that the stream sees."""
     number, head = _standing(tables, namespace, stream)
     found = branches.entry_seen(tables, number, head, reference)
     if found is None:
@@ -161,7 +161,7 @@ def entry(tables: Tables, namespace: str, stream: StreamId, reference: EntryId) 
 def visible_ids(
     tables: Tables, namespace: str, stream: StreamId, references: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Those of `references` that the stream sees."""
+    """Return those of `references` that the stream sees."""
     return branches.visible_ids(tables, *_standing(tables, namespace, stream), references)
 
 
@@ -174,7 +174,7 @@ def around(
     *,
     reach: int,
 ) -> list[Placed]:
-    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    """Return those of `references` on the branch to `leaf`, and `reach` neighbors per side."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
     places = [place for each in references if (place := tables.place(number, each))]
@@ -191,7 +191,7 @@ def branch(
     limit: int | None,
     kind: str | None,
 ) -> list[Entry]:
-    """The branch to `leaf`."""
+    """Return the branch to `leaf`."""
     number, head = _standing(tables, namespace, stream)
     if leaf is None:
         return []
@@ -201,7 +201,7 @@ def branch(
 def newest(
     tables: Tables, namespace: str, stream: StreamId, *, limit: int | None, kind: str | None
 ) -> tuple[StreamState, list[Entry]]:
-    """Where the stream stands, and the branch to its leaf."""
+    """Return the state of the stream, and the branch to its leaf."""
     found = tables.stream(namespace, stream)
     entries = branches.branch(tables, found.leaf, limit, kind) if found.leaf else []
     return found.state, entries
@@ -210,7 +210,7 @@ def newest(
 def context_window(
     tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None, limit: int | None
 ) -> ContextWindow:
-    """The window of the branch to `leaf`, or the newest `limit` entries of it."""
+    """Return the context window of the branch to `leaf`, or its newest `limit` entries."""
     number, head = _standing(tables, namespace, stream)
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
@@ -218,25 +218,25 @@ def context_window(
 
 
 def tree(tables: Tables, namespace: str, stream: StreamId, limit: int | None) -> list[Entry]:
-    """The newest `limit` tree entries the stream sees."""
+    """Return the newest `limit` tree entries the stream sees."""
     return branches.tree(tables, *_standing(tables, namespace, stream), limit)
 
 
 def notes(tables: Tables, namespace: str, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-    """The side entries of `kinds` the stream sees."""
+    """Return the side entries of `kinds` that the stream sees."""
     number, head = _standing(tables, namespace, stream)
     return branches.notes(tables, number, head, kinds)
 
 
 def partial(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, bytes] | None:
-    """What has arrived of an answer."""
+    """Return the received part of an answer."""
     number = _number(tables, namespace, stream)
     row = tables.row("SELECT seq, content FROM partial WHERE stream = ?", number)
     return None if row is None else (row[0], row[1])
 
 
 def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) -> EntryId:
-    """Return the entry with the whole id or foreign id `reference`."""
+    """Return the entry with the full id or foreign id `reference`."""
     number, head = _standing(tables, namespace, stream)
     found = branches.entry_seen(tables, number, head, reference)
     if found is not None:
@@ -261,7 +261,7 @@ def find_entry(tables: Tables, namespace: str, stream: StreamId, prefix: str) ->
 
 
 def aliases(tables: Tables, namespace: str, stream: StreamId) -> dict[str, EntryId]:
-    """Foreign id -> entry of the stream's own log."""
+    """Map foreign ids to entries of the stream's own log."""
     number = _number(tables, namespace, stream)
     rows = tables.rows("SELECT name, seq FROM alias WHERE stream = ? ORDER BY seq", number)
     return {name: entry_id(stream, seq) for name, seq in rows}
@@ -309,7 +309,7 @@ def _with_alias_prefix(
 def _foreign_ids(
     tables: Tables, number: int, head: int, sql: str, *values: str
 ) -> dict[str, EntryId]:
-    """Foreign id -> entry the stream sees; a fork's own count before its origin's."""
+    """Map foreign ids to visible entries; a fork's own win over its origin's."""
     found: dict[str, EntryId] = {}
     for near, _, _ in reversed(list(branches.lineage(tables, number, head))):
         for name, seq in list(tables.rows(sql, near, *values)):
@@ -319,7 +319,7 @@ def _foreign_ids(
 
 
 def _after(prefix: str) -> str:
-    """A text behind every text that begins with `prefix`."""
+    """Return a text that sorts after every text with `prefix`."""
     return prefix + "\U0010ffff" * 4
 
 
@@ -327,7 +327,7 @@ def _after(prefix: str) -> str:
 
 
 def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
-    """The stream whose id is `prefix`, or the only one that begins with it."""
+    """Return the stream with id `prefix`, or the only one whose id begins with it."""
     found: list[str] = []
     if prefix and is_text(prefix):
         found = [row[0] for row in tables.rows(_STREAMS_LIKE, namespace, prefix, _after(prefix))]
@@ -339,25 +339,25 @@ def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
 
 
 def entries_named(tables: Tables, namespace: str, alias: str) -> list[EntryId]:
-    """The entries of all streams with the foreign id `alias`."""
+    """Return the entries of all streams with the foreign id `alias`."""
     if not is_text(alias):
         return []
     return [entry_id(row[0], row[1]) for row in tables.rows(_NAMED, alias, namespace)]
 
 
 def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
-    """What ``NamespaceReader.idle_sessions`` promises."""
+    """Implement ``NamespaceReader.idle_sessions``."""
     rows = [row for each in ORIGINS["all"] for row in tables.rows(_IDLE, namespace, each, upto)]
     return [StreamId(row[1]) for row in sorted(rows, reverse=True)]
 
 
 def open_questions_of_all(tables: Tables, namespace: str) -> list[Entry]:
-    """The questions of all streams that no entry closes."""
+    """Return the questions of all streams that no entry closes."""
     return _question_entries(tables, tables.rows(_OPEN_QUESTIONS, namespace, *_asking(tables)))
 
 
 def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
-    """The questions of the stream's own log that no entry of it closes."""
+    """Return the questions of the stream's own log that no entry of it closes, in order."""
     number = _number(tables, namespace, stream)
     return _question_entries(
         tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, *_asking(tables), number)
@@ -365,7 +365,7 @@ def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Ent
 
 
 def _asking(tables: Tables) -> list[int]:
-    """The numbers of the kinds that ask and close; -1 for one that the file has no entry of."""
+    """Return the numbers of the kinds that ask and close; -1 for kinds without entries."""
     return [tables.kind_number(kind) or -1 for kind in (Question.kind, *CLOSING)]
 
 
@@ -374,7 +374,7 @@ def _question_entries(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
 
 
 def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[Entry]:
-    """The side entries of `kinds` in the own logs of all streams."""
+    """Return the side entries of `kinds` in the own logs of all streams."""
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
     found = [
         tables.entry(tables.stream_id(row[7]), _entry_part(row))
@@ -387,7 +387,7 @@ def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[E
 
 
 def feed(tables: Tables, namespace: str, after: int, limit: int) -> list[Positioned]:
-    """Entries of all streams after position `after`."""
+    """Return entries of all streams after position `after`."""
     number = tables.value(_NAMESPACE, namespace)
     return [
         Positioned(row[7], tables.entry(tables.stream_id(row[8]), _entry_part(row)))
@@ -400,12 +400,12 @@ def _entry_part(row: Row) -> Row:
 
 
 def position(tables: Tables, namespace: str) -> int:
-    """The position of the namespace's newest entry."""
+    """Return the position of the namespace's newest entry."""
     return tables.value(_POSITION, tables.value(_NAMESPACE, namespace)) or 0
 
 
 def blob(tables: Tables, namespace: str, digest: str) -> bytes:
-    """The content of that name."""
+    """Return the content with that name."""
     row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None
     if row is None:
         raise EntryNotFound(digest, namespace)
@@ -415,7 +415,7 @@ def blob(tables: Tables, namespace: str, digest: str) -> bytes:
 def info(
     tables: Tables, namespace: str, address: str, durability: str, key: StoreKey | None
 ) -> StoreInfo:
-    """What ``SessionStore.info`` promises."""
+    """Implement ``SessionStore.info``."""
     found = namespace_totals(tables, namespace)
     return StoreInfo(
         address=address,

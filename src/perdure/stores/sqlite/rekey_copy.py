@@ -1,8 +1,8 @@
-"""The copy that a rekey writes beside a store: held by its writer, removed once the writer is dead.
+"""The copy that a rekey writes beside a store: locked by its writer, removed if the writer dies.
 
-The copy may be plain where the store is encrypted. So a rekey locks its copy while it writes, and
-opening the store removes a copy that no process has locked. A plain copy does not wait for that: a
-process of its own removes it as soon as its writer is dead.
+The copy may be plain although the store is encrypted. So a rekey locks its copy while it writes,
+and opening the store removes a copy that no process has locked. A plain copy is removed sooner: a
+separate process removes it as soon as its writer is dead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from perdure.stores.regular_files import open_regular
 
 BESIDE = ("-wal", "-shm", "-journal")
-"""How the names of the files end that SQLite keeps beside a database."""
+"""Suffixes of the files that SQLite keeps beside a database."""
 
 _COPY = "-rekey"
 
@@ -30,34 +30,34 @@ from perdure.stores.sqlite.rekey_copy import remove_left_copy
 sys.stdin.buffer.read()
 remove_left_copy(Path(sys.argv[1]))
 """
-"""Reads until the writer closes the pipe or is dead, and removes what it left."""
+"""Waits until the writer closes the pipe or dies, and removes its leftovers."""
 
 _TRIES = 100
 _TRY_S = 0.01
 
 
 def unfinished_copy(path: Path) -> Path:
-    """Where a rekey of the store at `path` writes its copy."""
+    """Return where a rekey of the store at `path` writes its copy."""
     return path.with_name(path.name + _COPY)
 
 
 def remove_with_logs(path: Path) -> None:
-    """Remove a database and what SQLite keeps beside it."""
+    """Remove a database and the files that SQLite keeps beside it."""
     for name in ("", *BESIDE):
         path.with_name(path.name + name).unlink(missing_ok=True)
 
 
 @contextmanager
 def guard_copy(path: Path) -> Generator[None]:
-    """Have the copy of the store at `path` removed at once if this process is killed meanwhile.
+    """Ensure that the copy of the store at `path` is removed if this process is killed.
 
-    Where no process can be started, the copy waits for the store to be opened.
+    If no process can be started, the copy remains until the store is opened.
     """
     guard: subprocess.Popen[bytes] | None = None
     if sys.executable:
         with suppress(OSError):
             guard = subprocess.Popen(  # noqa: S603 - this Python, and words of our own
-                # -P: nothing in the folder one is in is imported
+                # -P: import nothing from the current folder
                 [sys.executable, "-P", "-c", _GUARD, str(path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -73,7 +73,7 @@ def guard_copy(path: Path) -> Generator[None]:
 
 @contextmanager
 def copy_held(path: Path) -> Generator[Path]:
-    """Make the empty copy of the store at `path`; no process removes it while the block lasts.
+    """Create the empty copy of the store at `path`, locked against removal during the block.
 
     Raises: OSError.
     """
@@ -84,7 +84,7 @@ def copy_held(path: Path) -> Generator[Path]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(file, copy):
-                continue  # who opens the store removed it before it was locked
+                continue  # another process opened the store and removed it before it was locked
             yield copy
             return
         finally:
@@ -94,7 +94,7 @@ def copy_held(path: Path) -> Generator[Path]:
 def remove_dead_copy(path: Path) -> None:
     """Remove the copy that a killed rekey of the store at `path` left, if there is one.
 
-    One that a rekey is writing stays, and so does one that this user may not remove.
+    Skips the copy of a running rekey, and one that this user may not remove.
     """
     copy = unfinished_copy(path)
     with suppress(OSError):
@@ -110,7 +110,7 @@ def remove_dead_copy(path: Path) -> None:
 def remove_left_copy(path: Path) -> None:
     """Remove the copy of a writer that is ending: it may lose its pipe before its lock.
 
-    Gives up after a second, when another rekey of the store at `path` writes the copy.
+    Gives up after a second if another rekey of the store at `path` writes the copy.
     """
     for _ in range(_TRIES):
         remove_dead_copy(path)

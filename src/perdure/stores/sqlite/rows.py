@@ -1,7 +1,7 @@
 """Rows as values: the tables of the log as one connection sees them.
 
-Everything that turns columns into values of ``session`` and ``stores.protocol`` is here, with the
-numbers that stand for names in the rows. What the columns mean is in ``migrations/0001_log.sql``.
+This module converts columns to values of ``session`` and ``stores.protocol``, and the numbers in
+the rows to names. ``migrations/0001_log.sql`` defines the columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INFO_COLUMNS = """
     s.no, s.id, s.kind, s.origin, s.created_at, s.updated_at, s.title, s.first_text, s.cwd,
     s.parent, s.messages, s.head, s.turns, s.status,
     s.open_turn"""
-"""The columns of ``stream AS s`` that `info_of_row` makes a session's info of."""
+"""The columns of ``stream AS s`` that `info_of_row` reads."""
 
 _STREAM = f"""
 SELECT {INFO_COLUMNS},
@@ -49,13 +49,13 @@ _ENTRY_AT = "SELECT seq, run, ref, at, kind, v, body, stream FROM entry WHERE n 
 _ENTRY_OF = "SELECT seq, run, ref, at, kind, v, body FROM entry WHERE stream = ? AND seq = ?"
 
 ENTRY_COLUMNS = "seq, run, ref, at, kind, v, body"
-"""The columns that `Tables.entry` makes an entry of."""
+"""The columns that `Tables.entry` reads."""
 
-# Positions of entries that retention removed are not given out again.
+# Positions of entries that retention removed are never reused.
 _NEXT = "max((SELECT coalesce(max(n), 0) FROM entry), (SELECT position FROM removed)) + 1"
 
 NEXT_POSITION = f"SELECT {_NEXT}"
-"""The position of the entry that is written next."""
+"""The position of the next entry."""
 
 NEWEST_SPAN = "SELECT namespace FROM span ORDER BY first DESC LIMIT 1"
 """The namespace of the newest span."""
@@ -68,7 +68,7 @@ FROM stream WHERE no = ?
 """  # noqa: S608 - put together from constants
 
 MOST_STANDING = 1_000
-"""Streams the writer remembers between commits."""
+"""Number of streams that the writer caches between commits."""
 
 MAX_SEQ = 2**63 - 1
 
@@ -78,7 +78,7 @@ Row = tuple[Any, ...]
 
 
 class LogConnection(Protocol):
-    """What is used of ``apsw.Connection`` for its write-ahead log."""
+    """The part of ``apsw.Connection`` used for its write-ahead log."""
 
     def data_version(self) -> int: ...
 
@@ -92,7 +92,7 @@ class LogConnection(Protocol):
 
 
 class Connection(LogConnection, Protocol):
-    """What is used of ``apsw.Connection``, whose own annotations leave parts unknown."""
+    """The part of ``apsw.Connection`` in use; its own annotations leave parts unknown."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -126,7 +126,7 @@ class Connection(LogConnection, Protocol):
 
 
 class Blob(Protocol):
-    """What is used of ``apsw.Blob``."""
+    """The part of ``apsw.Blob`` in use."""
 
     def __enter__(self) -> Self: ...
 
@@ -136,7 +136,7 @@ class Blob(Protocol):
 
 
 class Cursor(Protocol):
-    """What is used of ``apsw.Cursor``."""
+    """The part of ``apsw.Cursor`` in use."""
 
     def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
 
@@ -154,7 +154,7 @@ class Cursor(Protocol):
 
 
 class Node(NamedTuple):
-    """A tree entry's place: its position, its stream's number, and where it is on its branch."""
+    """A tree entry's location: position, stream number, and place on its branch."""
 
     n: int
     stream: int
@@ -177,7 +177,7 @@ class Stream(msgspec.Struct, frozen=True):
     until: int
 
     def with_lease(self, epoch: int, owner: str | None, until: int) -> Stream:
-        """It, once that is its lease."""
+        """Return a copy with that lease."""
         state = msgspec.structs.replace(self.state, epoch=epoch)
         return msgspec.structs.replace(self, state=state, owner=owner, until=until)
 
@@ -186,14 +186,14 @@ class Stream(msgspec.Struct, frozen=True):
 class Tables:
     """The database through one connection; used by one thread at a time.
 
-    `run` is for statements, and for reading what is read to its end at once: one cursor serves
-    them all, since making one costs as much as a statement. `rows` takes a cursor of its own.
+    `run` is for statements, and for results that are read completely: one cursor serves them all,
+    since creating one costs as much as a statement. `rows` creates its own cursor.
 
-    Numbers and the names they stand for are remembered; once committed they never change, so that
-    only a rollback makes them wrong (`forget`). `standing` and `next_n` are the writer's: streams
-    as they stand and the next position, right as long as no other connection commits, as is
-    `newest_namespace`, that of the newest span. Once one did, what was standing is `doubted`: to be
-    looked at before it is used again. `written` are the streams of this transaction.
+    Numbers and their names are cached; once committed they never change, so only a rollback
+    invalidates them (`forget`). The writer uses `standing` (stream states), `next_n` (the next
+    position) and `newest_namespace` (of the newest span), valid as long as no other connection
+    commits. After such a commit the cached streams are `doubted`: they must be checked before use.
+    `written` are the streams of this transaction.
     """
 
     db: Connection
@@ -217,14 +217,14 @@ class Tables:
         self.run, self.run_many = cursor.execute, cursor.executemany
 
     def forget(self) -> None:
-        """Forget everything that was remembered."""
+        """Clear all caches."""
         self.kinds.clear()
         self.kind_numbers.clear()
         self.stream_ids.clear()
         self.forget_standing()
 
     def forget_standing(self, *, is_doubted: bool = False) -> None:
-        """Forget how streams stand; if it `is_doubted` only, they may stand so still."""
+        """Clear the cached stream states; with `is_doubted` they may still be valid."""
         if is_doubted:
             self.doubted.update(self.standing)
         else:
@@ -235,7 +235,7 @@ class Tables:
     # -- names and numbers
 
     def kind(self, number: int) -> str:
-        """The name of a kind."""
+        """Return the name of a kind."""
         name = self.kinds.get(number)
         if name is None:
             name = self.value("SELECT name FROM kind WHERE no = ?", number)
@@ -245,7 +245,7 @@ class Tables:
         return name
 
     def kind_number(self, name: str) -> int | None:
-        """The number of a kind, None when no entry is of it."""
+        """Return the number of a kind; None if no entry has it."""
         number = self.kind_numbers.get(name)
         if number is None:
             number = self.value("SELECT no FROM kind WHERE name = ?", name)
@@ -254,7 +254,7 @@ class Tables:
         return number
 
     def stream_id(self, number: int) -> StreamId:
-        """The id of a stream."""
+        """Return the id of a stream."""
         found = self.stream_ids.get(number)
         if found is None:
             name = self.value("SELECT id FROM stream WHERE no = ?", number)
@@ -266,21 +266,21 @@ class Tables:
     # -- rows
 
     def row(self, sql: str, *values: object) -> Row | None:
-        """The first row, if there is one. To be used where there is at most one."""
+        """Return the first row, if any. Use it only for at most one row."""
         found = self.run(sql, values).fetchall()
         return found[0] if found else None
 
     def rows(self, sql: str, *values: object) -> Iterator[Row]:
-        """All rows, read as they are asked for."""
+        """Yield all rows lazily."""
         return iter(self.db.execute(sql, values))
 
     def value(self, sql: str, *values: object) -> Any:
-        """The first column of the first row; None when there is no row."""
+        """Return the first column of the first row; None if there is no row."""
         found = self.row(sql, *values)
         return None if found is None else found[0]
 
     def stream(self, namespace: str, stream: str) -> Stream:
-        """A stream as it stands.
+        """Return the current row of a stream.
 
         Raises: SessionNotFound.
         """
@@ -302,19 +302,19 @@ class Tables:
         return Stream(row[0], row[21], state, leaf, tip, owner, until)
 
     def node_at(self, n: int) -> Node:
-        """The tree entry at a position."""
+        """Return the tree entry at a position."""
         row = self.row(_NODE_AT, n)
         if row is None:
             raise apsw.CorruptError(f"the entry at position {n} is gone")
         return Node(*row)
 
     def node_of(self, stream: int, seq: int) -> Node | None:
-        """The tree entry of a stream's own log at `seq`; None when there is none."""
+        """Return the tree entry of a stream's own log at `seq`; None if there is none."""
         row = self.row(_NODE_OF, stream, seq)
         return None if row is None or row[3] is None else Node(*row)
 
     def entry(self, stream: StreamId, row: Row) -> Entry:
-        """An entry of `stream`, out of `ENTRY_COLUMNS`."""
+        """Decode an entry of `stream` from `ENTRY_COLUMNS`."""
         seq, run, ref, at, kind, v, body = row
         target = EntryId(ref) if isinstance(ref, str) else None
         if isinstance(ref, int):
@@ -325,21 +325,21 @@ class Tables:
         return Entry(stream, seq, "tree", target, None, at, name, v, body)
 
     def entry_at(self, n: int) -> Entry:
-        """The entry at a position."""
+        """Return the entry at a position."""
         row = self.row(_ENTRY_AT, n)
         if row is None:
             raise apsw.CorruptError(f"the entry at position {n} is gone")
         return self.entry(self.stream_id(row[7]), row[:7])
 
     def entry_of(self, stream: int, seq: int) -> Entry | None:
-        """The entry of a stream's own log at `seq`, in either lane."""
+        """Return the entry of a stream's own log at `seq`, in either lane."""
         row = self.row(_ENTRY_OF, stream, seq)
         return None if row is None else self.entry(self.stream_id(stream), row)
 
     def place(self, stream: int, reference: str) -> tuple[int, int] | None:
-        """Stream's number and seq of an entry id, as the stream number `stream` means it.
+        """Return stream number and seq of an entry id, in the namespace of stream number `stream`.
 
-        None when it is no id of an entry, or no such stream is in the namespace.
+        None if it is not an entry id, or the namespace has no such stream.
         """
         try:
             named, seq = entry_place(reference)
@@ -354,7 +354,7 @@ class Tables:
 
 
 def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
-    """A stream as it stands in this transaction. Raises: SessionNotFound."""
+    """Return the stream as seen by this transaction. Raises: SessionNotFound."""
     found = tables.standing.get((namespace, stream))
     if found is None:
         doubted = tables.doubted.pop((namespace, stream), None)
@@ -367,9 +367,9 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 
 
 def _still_stands(tables: Tables, stream: Stream) -> bool:
-    """Nobody touched `stream` since it was read: one look instead of reading it all again.
+    """Whether `stream` is unchanged since it was read: one query instead of reading it all again.
 
-    It tells the next position and the newest span besides, which the same commits make unknown.
+    Also reads the next position and the newest span, which other commits invalidate too.
     """
     state = stream.state
     row = tables.row(_STILL_STANDS, state.hash, state.epoch, stream.owner, stream.until, stream.no)
@@ -381,7 +381,7 @@ def _still_stands(tables: Tables, stream: Stream) -> bool:
 
 
 def remember(tables: Tables, namespace: str, stream: Stream) -> None:
-    """Let the writer know how `stream` stands."""
+    """Cache the state of `stream` for the writer."""
     if len(tables.standing) + len(tables.doubted) >= MOST_STANDING:
         tables.standing.clear()
         tables.doubted.clear()
@@ -391,14 +391,14 @@ def remember(tables: Tables, namespace: str, stream: Stream) -> None:
 
 
 def next_position(tables: Tables) -> int:
-    """The position of the entry that is written next."""
+    """Return the position of the next entry."""
     if tables.next_n is None:
         tables.next_n = int(tables.value(NEXT_POSITION))
     return tables.next_n
 
 
 def info_of_row(row: Row) -> SessionInfo:
-    """The info in a row that begins with the columns of `INFO_COLUMNS`."""
+    """Return the info of a row that begins with the columns of `INFO_COLUMNS`."""
     return SessionInfo(
         id=row[1],
         kind=row[2],
@@ -418,7 +418,7 @@ def info_of_row(row: Row) -> SessionInfo:
 
 
 def described_row(info: SessionInfo, header: bytes) -> SessionInfo:
-    """`info` with what its header says of it."""
+    """Add the fields of its header to `info`."""
     try:
         return with_description(info, _header.decode(header))
     except msgspec.MsgspecError as error:
@@ -426,7 +426,7 @@ def described_row(info: SessionInfo, header: bytes) -> SessionInfo:
 
 
 def is_text(text: str) -> bool:
-    """SQLite can hold `text`: it has no lone surrogate."""
+    """Whether SQLite can store `text`: it has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

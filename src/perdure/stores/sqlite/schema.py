@@ -1,9 +1,9 @@
-"""The schema a store must have, to the letter; a file that a stranger sent may hold more.
+"""The exact schema a store must have; a received file may contain more.
 
-A trigger of a received file runs on our writes, a view or a generated column on our reads, and a
-table of its own keeps what an erasure removed. So every connection is opened with SQLite's
-defenses on, and compares one digest of the schema with the one of its version before anything is
-read. Only where they differ is the difference looked for, to name it.
+A trigger of a received file would run on our writes, a view or a generated column on our reads, and
+an extra table could keep what an erasure removed. So every connection enables SQLite's defenses and
+compares a digest of the schema with the one of its version before reading anything else. Only if
+they differ, the schemas are compared in detail to name the difference.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ DIGESTS = {
     10: "6e7720a3ff1884623ae3447ea246d4f1",
     11: "70e1eeaf0cd1b1efab4e0592c92247ae",
 }
-"""Version -> the digest of its schema. A version that is missing here is migrated in memory."""
+"""Version -> digest of its schema. A missing version is computed by migrating in memory."""
 
 SCHEMA_STEPS = 200_000
-"""Instructions of SQLite to read the schema; ours takes 2,000."""
+"""Limit of SQLite instructions to read the schema; ours takes 2,000."""
 
 NAMED = 3
-"""Objects that a refusal names."""
+"""Number of objects named in an error."""
 
 LIMITS = (
     (apsw.SQLITE_LIMIT_SQL_LENGTH, 100_000),
@@ -48,7 +48,7 @@ LIMITS = (
     (apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 10_000),
     (apsw.SQLITE_LIMIT_WORKER_THREADS, 0),
 )
-"""What our own statements need, with room."""
+"""Limits: our own statements' needs, with a margin."""
 
 _SWITCHES = (
     (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
@@ -66,7 +66,7 @@ FROM sqlite_schema LIMIT 200
 
 
 def harden(db: Connection) -> None:
-    """Switch on SQLite's defenses; before anything is read of the file."""
+    """Enable SQLite's defenses, before anything of the file is read."""
     for switch, value in _SWITCHES:
         db.config(switch, value)
     for limit, value in LIMITS:
@@ -74,7 +74,7 @@ def harden(db: Connection) -> None:
 
 
 def check_schema(db: Connection, path: Path) -> int:
-    """The version of the schema of `db`, which holds what our migrations make and nothing else.
+    """Return the schema version of `db`; reject objects that our migrations do not make.
 
     Raises: StoreSchemaForeign, which names the first object that differs; apsw.Error.
     """
@@ -91,7 +91,7 @@ def check_schema(db: Connection, path: Path) -> int:
 
 
 def digest_of(objects: frozenset[Row]) -> str:
-    """One digest of a schema, whatever the order of its rows."""
+    """Return a digest of a schema, independent of the order of its rows."""
     digest = hashlib.blake2b(digest_size=16)
     for row in sorted(repr(row) for row in objects):
         digest.update(row.encode() + b"\0")
@@ -99,12 +99,12 @@ def digest_of(objects: frozenset[Row]) -> str:
 
 
 def objects_of(db: Connection) -> frozenset[Row]:
-    """The schema of `db` as `digest_of` takes it."""
+    """Return the schema of `db` in the form `digest_of` expects."""
     return frozenset(row[:5] for row in db.execute(_OBJECTS))
 
 
 def _read(db: Connection, path: Path) -> tuple[int, list[Row]]:
-    """Version and schema at one moment. Raises: StoreSchemaForeign where it is endless."""
+    """Read version and schema in one snapshot. Raises: StoreSchemaForeign if it is endless."""
     db.set_progress_handler(lambda: True, SCHEMA_STEPS)
     try:
         db.execute("BEGIN")
@@ -131,7 +131,7 @@ def _check_pages(db: Connection, path: Path) -> None:
 
 
 def _check_each(found: frozenset[Row], version: int, path: Path) -> None:
-    """Compare with what the migrations make; name what differs. Raises: StoreSchemaForeign."""
+    """Compare with the objects of the migrations; name differences. Raises: StoreSchemaForeign."""
     made = made_by(version)
     if found == made:
         return
@@ -162,7 +162,7 @@ def _text(value: bytes | None) -> str:
 
 @cache
 def _triggers() -> frozenset[Row]:
-    """The triggers that older schemas had while a namespace had a quota."""
+    """Return the triggers that older schemas had for namespaces with a quota."""
     return frozenset(
         (b"trigger", name.encode(), table.encode(), 0, sql.encode())
         for name, table, sql in quota_triggers()
@@ -171,7 +171,7 @@ def _triggers() -> frozenset[Row]:
 
 @cache
 def made_by(version: int) -> frozenset[Row]:
-    """What the migrations up to `version` make."""
+    """Return the objects that the migrations up to `version` create."""
     db = cast("Connection", apsw.Connection(":memory:"))
     try:
         for number, sql in migrations().items():

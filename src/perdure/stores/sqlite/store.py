@@ -1,8 +1,8 @@
 """`SqliteStore`: a namespace of an SQLite file, the store that needs no server.
 
-A handle holds no state of its own: what it reads it reads from the file, since other handles and
-other processes write to it too. Writing goes through the one writer of the file, reading through
-its readers; the event loop never waits for the disk.
+A handle has no state of its own: every read goes to the file, since other handles and processes
+write to it too. Writes use the one writer of the file, reads its readers; the event loop never
+waits for the disk.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ else:
 SCHEME = "sqlite:///"
 
 AT_ONCE_BYTES = 2**17
-"""Commits larger than this are prepared on a thread; it takes longer than asking one."""
+"""Commits larger than this are prepared on a thread; smaller ones cost less than the thread."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -181,8 +181,9 @@ class _WriteMethods(_Handle):
         )
 
     async def _write_passing(self, work: Callable[[Tables], T]) -> T:
-        # Always at durability "normal": it survives a killed process. A power cut ends the holders
-        # of leases too; a lease before something durable lies before it in the write-ahead log.
+        # Always durability "normal": it survives a killed process. A power cut also kills the
+        # owners of leases; a lease precedes any durable data written under it in the write-ahead
+        # log.
         return await self._open_database().write(work, "normal")
 
 
@@ -311,11 +312,11 @@ class _Namespace(_Handle):
 
 
 class _SearchMethods(_Handle):
-    """`SearchService`: an index that is brought up to date before it is asked, in steps."""
+    """`SearchService`: an index that is updated in steps before each search."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = wording.sought_in(query.text)
-        # Where the file cannot be written, the search reads what is not indexed.
+        # If the file is read-only or full, the search reads unindexed entries itself.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         return await self._read(search_service.hits, query, sought)
@@ -328,7 +329,7 @@ class _SearchMethods(_Handle):
 
 
 class _Upkeep(_Handle):
-    """`VacuumService`: in steps, between which others write."""
+    """`VacuumService`: in steps; others can write between them."""
 
     async def vacuum(self) -> VacuumReport:
         database = self._open_database()
@@ -373,7 +374,7 @@ class _SegmentMethods(_Handle):
 
 
 class _EraseMethods(_Handle):
-    """`EraseService`: in steps, between which others write."""
+    """`EraseService`: in steps; others can write between them."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
         return await erasure.erase(
@@ -396,7 +397,7 @@ class _EraseMethods(_Handle):
 
 
 class _RetentionMethods(_Handle):
-    """`RetentionService` and `QuotaService`: in steps, between which others write."""
+    """`RetentionService` and `QuotaService`: in steps; others can write between them."""
 
     async def retention(self) -> Retention:
         return await self._read(retention_policy.policy_of)
@@ -458,7 +459,7 @@ class SqliteStore(
     _EraseMethods,
     _RetentionMethods,
 ):
-    """A namespace of an SQLite file; a `SessionStore`, and whatever else its bases say."""
+    """A namespace of an SQLite file: a `SessionStore`, plus the services of its base classes."""
 
     @classmethod
     async def open(
@@ -473,14 +474,14 @@ class SqliteStore(
         key: StoreKey | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> SqliteStore:
-        """A handle on the store in the file `path`, made there if it is missing and `is_created`.
+        """Open the store in the file `path`; create it if missing and `is_created`.
 
-        With `key` the file is encrypted; a new one is made so, an old one must be.
+        With `key` the file is encrypted: a new file is created encrypted, an existing one must be.
 
         Durable: at durability "full" a commit survives power loss on return; at "normal" it
-        survives the end of the process, and a power cut may take the newest commits whole.
+        survives the end of the process, and a power cut may remove whole newest commits.
         Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreReadOnly, StoreUnavailable; KeyMissing,
-        KeyWrong, StoreNotEncrypted; the file is then as it was.
+        KeyWrong, StoreNotEncrypted; the file is then unchanged.
         """
         open_file = partial(
             attach, path, random, is_created=is_created, key=key, lock_timeout_s=lock_timeout_s
@@ -491,7 +492,7 @@ class SqliteStore(
                 if database.site.is_writable and await database.read(erase_records.open_erasures):
                     await erasure.go_on(database, durability, clock)
             except BaseException as error:
-                # A rekey, a repair or a restore may have come before the first look into the file.
+                # A rekey, a repair or a restore may have replaced the file before the first read.
                 is_to_be_opened_again = isinstance(error, PerdureError) and database.is_replaced
                 await asyncio.to_thread(detach, database)
                 if not is_to_be_opened_again:

@@ -1,8 +1,8 @@
-"""Checking a whole namespace: SQLite's own structure, every stream, every number kept beside it.
+"""Verify a whole namespace: SQLite's own structure, every stream, every derived number.
 
 ``stores.verification`` recomputes what every backend has (hashes, order, parents, leaf, counts);
-here is what only this backend keeps: runs, depths, counts along branches, inherited states. A part
-of the file that cannot be read is a problem in the list, and the check goes on behind it.
+this module checks what only this backend stores: runs, depths, counts along branches, inherited
+states. An unreadable part of the file is reported as a problem, and the check continues after it.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ _STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
 _NO_STATE: Row = (None, None, None, None)
 
 MOST_UNREADABLE = 100
-"""After so many unreadable entries the rest of a stream is not tried any more."""
+"""After this many unreadable entries the rest of a stream is skipped."""
 
 _UNREADABLE = (apsw.Error, StoreError, UnicodeDecodeError, TypeError, ValueError)
-"""What damaged pages make of reading: SQLite's errors, and values of the wrong type."""
+"""Errors of reading damaged pages: SQLite's errors, and values of the wrong type."""
 
 
 def verification(tables: Tables, namespace: str, told: OnProgress | None = None) -> Verification:
-    """What ``SessionStore.verify`` promises."""
+    """Implement ``SessionStore.verify``."""
     steps = Steps(told, _steps(tables, namespace) if told else 0)
     problems = list(_file_problems(tables))
     streams = entries = erased = 0
@@ -111,7 +111,7 @@ def verification(tables: Tables, namespace: str, told: OnProgress | None = None)
 
 
 def _steps(tables: Tables, namespace: str) -> int:
-    """How much there is to look at, in entries, contents and texts; 0 where nobody can tell."""
+    """Return the number of entries, contents and texts to check; 0 if unknown."""
     try:
         contents = int(tables.value(_BLOB_STEPS, STEP_BYTES, namespace))
         return int(tables.value(_ENTRIES, namespace)) + contents + indexed_texts(tables, namespace)
@@ -153,7 +153,7 @@ def _blob_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Pro
 
 
 class _StreamCheck:
-    """One stream's check. `count` entries could be read, `erased` of them were erased."""
+    """The check of one stream. `count` entries could be read, `erased` of them were erased."""
 
     def __init__(self, tables: Tables, namespace: str, stream: StreamId, steps: Steps) -> None:
         self.count = 0
@@ -165,7 +165,7 @@ class _StreamCheck:
         self._found: list[Problem] = []
 
     def problems(self) -> list[Problem]:
-        """Every fault of the stream."""
+        """Yield every fault of the stream."""
         try:
             self._check(self._tables.stream(self._namespace, self._id))
         except _UNREADABLE as error:
@@ -218,7 +218,7 @@ class _StreamCheck:
             yield StoredEntry(entry, row[7], row[8])
 
     def _rows(self, stream: int) -> Iterator[Row]:
-        """The stream's rows in order, those that cannot be read reported and left out."""
+        """Yield the stream's rows in order; report and skip unreadable ones."""
         after, unreadable = EMPTY, 0
         while unreadable < MOST_UNREADABLE:
             try:
@@ -258,7 +258,7 @@ def _commits(tables: Tables, stream: int) -> list[StoredCommit]:
 
 
 class _Shape:
-    """Runs, depths, counts, inherited states and the info of a stream, computed anew."""
+    """Recomputed runs, depths, counts, inherited states and info of a stream."""
 
     def __init__(
         self, tables: Tables, stream: Stream, report: Callable[[int | None, str], None]
@@ -270,7 +270,7 @@ class _Shape:
         self._info: SessionInfo = info_of(stream.state.header)
 
     def take(self, entry: Entry, row: Row) -> None:
-        """Compare the next entry with what its row keeps beside it."""
+        """Compare the next entry with the derived values of its row."""
         self._info = info_after(self._info, (entry,))
         if entry.lane == "side":
             return
@@ -293,7 +293,7 @@ class _Shape:
         self._tip = kept
 
     def end(self) -> None:
-        """Compare what is kept about the stream as a whole."""
+        """Compare the stored values of the stream as a whole."""
         tip = self._tip.n if self._tip else None
         if tip != self._stream.tip:
             self._report(None, f"its tip is kept as {self._stream.tip}, it should be {tip}")

@@ -1,11 +1,11 @@
-"""The one thread of this process that writes to a database file.
+"""The only thread of this process that writes to a database file.
 
-Everything that waits when the writer is free, and when the file is its to write, goes into one
-transaction (group commit), so its ``fsync`` is shared. A request that is refused fails alone. When
-something unexpected happens the transaction is rolled back and its requests are carried out one by
-one, so that a request fails only for what it did itself. The loops that wait are woken once per
-transaction; what several ask for as soon as they are told reaches the writer as one group again:
-taken one by one, writer and loop would each stand in the other's way, at Python's lock.
+All requests that wait when the writer is free and has locked the file go into one transaction
+(group commit), so they share its ``fsync``. A rejected request fails alone. After an unexpected
+error the transaction is rolled back and its requests run one by one, so that a request fails only
+for its own errors. The waiting loops are woken once per transaction; requests that several callers
+make right after their results reach the writer as one group again: taken one by one, writer and
+loop would compete for Python's lock.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ Callback = Callable[["Answer[Any]"], object]
 
 
 class Answer(Generic[T]):
-    """What a caller awaits, once, in a task: as a future, but he goes on as soon as it is given.
+    """Awaited once, in a task: like a future, but the waiter continues immediately.
 
-    A future of asyncio's has its waiter scheduled: he goes on in the next round of the loop, after
-    another look at what the operating system has to say. An answer is handed over in a round of its
-    own already. Used on the loop's thread; `is_cancelled` is looked at on the writer's, too.
+    An asyncio future schedules its waiter for the next round of the loop, after another poll of
+    the operating system. An answer is already delivered in its own round. Used on the loop's
+    thread; the writer's thread also reads `is_cancelled`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_cancelled = False
-        self._asyncio_future_blocking = False  # by this attribute a task knows a future
+        self._asyncio_future_blocking = False  # asyncio tasks recognize a future by this attribute
         self._loop = loop
         self._is_given = False
         self._value: T | None = None
@@ -59,7 +59,7 @@ class Answer(Generic[T]):
         self._waiting: tuple[Callback, Context] | None = None
 
     def give(self, value: T | None, error: BaseException | None) -> None:
-        """The outcome: who awaits it goes on before this returns, unless he was cancelled."""
+        """Set the outcome: the waiter continues before this returns, unless it was cancelled."""
         if self.is_cancelled:
             return
         self._is_given = True
@@ -75,7 +75,7 @@ class Answer(Generic[T]):
             yield self
         return self.result()
 
-    # -- what a task asks of a future
+    # -- the future interface that tasks use
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of the task that awaits it."""
@@ -86,7 +86,7 @@ class Answer(Generic[T]):
         self._waiting = callback, context
 
     def cancel(self, msg: object = None) -> bool:
-        """Who awaits it hears that he was cancelled; what he asked for may be done all the same."""
+        """Cancel the waiter; its request may be carried out all the same."""
         if self._is_given or self.is_cancelled:
             return False
         self.is_cancelled = True
@@ -104,7 +104,7 @@ class Answer(Generic[T]):
 
 
 class _Job(msgspec.Struct, eq=False, gc=False):
-    """What one caller waits for. `is_composite`: it may be refused after it changed something."""
+    """A caller's request. `is_composite`: it may be rejected after it changed something."""
 
     work: Callable[[Tables], object]
     durability: Durability
@@ -114,14 +114,14 @@ class _Job(msgspec.Struct, eq=False, gc=False):
 
 
 def _nothing(_: Tables) -> None:
-    """Replace work that is done."""
+    """Placeholder for finished work."""
 
 
 class Writer:
-    """Carries out work on a connection of its own, on a thread of its own.
+    """Runs work on its own connection, on its own thread.
 
-    `on_commit` is called on that thread after each committed transaction, with the streams it
-    wrote to.
+    Calls `on_commit` on that thread after each committed transaction, with the streams it wrote
+    to.
     """
 
     def __init__(
@@ -138,15 +138,17 @@ class Writer:
         self._on_commit = on_commit
         self._checkpointer = Checkpointer(connect)
         self._tables.db.set_wal_hook(self._after_commit)
-        self._tables.run("PRAGMA synchronous = NORMAL")  # for more, the log is synced (syncing.py)
+        self._tables.run(
+            "PRAGMA synchronous = NORMAL"
+        )  # for durability "full" the log is synced (log/fsync.py)
         self._doubt = doubt
         self._log = LogSync(self._tables.db, doubt)
-        self._version = -1  # of the data, as the last commit of this connection left it
+        self._version = -1  # of the data, after the last commit of this connection
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._asking = threading.Lock()  # after the end of the queue nothing is put there
+        self._asking = threading.Lock()  # after the end marker nothing is queued
         self._held: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._is_closed = False
-        self._is_ending = False  # the writer's thread has seen the end of the queue
+        self._is_ending = False  # the writer's thread has seen the end marker
         self._thread = threading.Thread(target=self._run, name="perdure-writer", daemon=True)
         self._thread.start()
 
@@ -157,7 +159,7 @@ class Writer:
         *,
         is_composite: bool = False,
     ) -> T:
-        """Do `work` in a transaction; returns once that is committed."""
+        """Run `work` in a transaction; return after the commit."""
         loop = running_loop()
         answer: Answer[T] = Answer(loop)
         job = _Job(work, durability, is_composite, loop, answer)
@@ -172,7 +174,7 @@ class Writer:
         return await answer
 
     def close(self) -> None:
-        """Finish what waits, then let go of the file. Blocks."""
+        """Finish waiting requests, then close the file. Blocks."""
         with self._asking:
             self._is_closed = True
             for held in self._held.values():
@@ -187,7 +189,7 @@ class Writer:
     def _hand_over(
         self, loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]
     ) -> None:
-        """Tell callers their outcomes; what several then ask for is held for a round of it."""
+        """Deliver outcomes to callers; collect their next requests for one round."""
         if len(delivered) > 1 and loop not in self._held:
             with self._asking:
                 self._held[loop] = []
@@ -195,7 +197,9 @@ class Writer:
         for at, (job, (value, error)) in enumerate(delivered, 1):
             try:
                 job.answer.give(value, error)
-            except BaseException:  # of a task that ends the program; the others learn theirs yet
+            except (
+                BaseException
+            ):  # of a task that ends the program; the others still get their outcomes
                 loop.call_soon(self._hand_over, loop, delivered[at:])
                 raise
 
@@ -218,7 +222,7 @@ class Writer:
                 self._carry_out(group)
 
     def _gather(self, group: list[_Job], *, is_waiting: bool = False) -> None:
-        """Add the jobs that wait now to `group`; if `is_waiting`, at least one but at the end."""
+        """Add the waiting jobs to `group`; with `is_waiting` at least one, except at the end."""
         queue = self._queue
         while len(group) < MAX_GROUP and not self._is_ending:
             if queue.empty() and (group or not is_waiting):
@@ -238,9 +242,9 @@ class Writer:
             self._deliver(group, outcomes)
 
     def _attempt(self, group: list[_Job], *, is_open: bool = False) -> list[Outcome] | None:
-        """What became of each job. None: nothing was done, try each alone.
+        """Run the jobs and return their outcomes. None: nothing was done, try each alone.
 
-        A group that `is_open` takes in what arrives while the file is locked by somebody else.
+        A group that `is_open` also takes jobs that arrive while another process locks the file.
         """
         try:
             if self.damage is not None:
@@ -250,7 +254,7 @@ class Writer:
             self._roll_back()
             if len(group) > 1 and not isinstance(error, _InDoubt | apsw.BusyError):
                 return None
-            return [(None, self._meaning(error)) for _ in group]  # to each an error of his own
+            return [(None, self._meaning(error)) for _ in group]  # each caller gets its own error
         written, self._tables.written = self._tables.written, set()
         if written:
             self._on_commit(written)
@@ -278,7 +282,7 @@ class Writer:
         return outcomes
 
     def _one(self, job: _Job) -> Outcome:
-        """Do one job's work; a refusal is its outcome, anything else is raised."""
+        """Run one job; a rejection is its outcome, anything else is raised."""
         run = self._tables.run
         if job.is_composite:
             run("SAVEPOINT job")
@@ -296,7 +300,7 @@ class Writer:
     def _roll_back(self) -> None:
         self._tables.forget()
         if self._tables.db.in_transaction:
-            with suppress(apsw.Error):  # the next BEGIN says what is wrong with the connection
+            with suppress(apsw.Error):  # the next BEGIN reports the connection's error
                 self._tables.run("ROLLBACK")
 
     def _meaning(self, error: BaseException) -> BaseException:
@@ -315,7 +319,7 @@ class Writer:
 
     def _deliver(self, group: Sequence[_Job], outcomes: Sequence[Outcome]) -> None:
         for job in group:
-            job.work = _nothing  # what it holds is freed before its caller continues
+            job.work = _nothing  # free its data before its caller continues
         if len(group) == 1:
             self._wake(group[0].loop, [(group[0], outcomes[0])])
             return
@@ -328,7 +332,7 @@ class Writer:
     def _wake(
         self, loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]
     ) -> None:
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
             loop.call_soon_threadsafe(self._hand_over, loop, delivered)
 
     def _after_commit(self, _db: Connection, _name: str, pages: int) -> int:
@@ -337,4 +341,4 @@ class Writer:
 
 
 class _InDoubt(Exception):
-    """The disk failed at the end of a commit: nobody can know whether it landed."""
+    """The disk failed at the end of a commit: the outcome is unknown."""

@@ -1,4 +1,4 @@
-"""A new store: made whole under another name, so that none is ever seen empty or half made.
+"""Create a store completely under another name, so that no process sees it empty or partial.
 
 A file of 0 bytes under a store's name is thus a damaged store, never a new one.
 """
@@ -23,10 +23,10 @@ _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
 
 def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
-    """Make an empty store at `path`, unless another process is first; only its owner may read it.
+    """Create an empty store at `path`, unless another process is first; only its owner may read it.
 
     Durable: on return.
-    Raises: StoreCorrupt where a write-ahead log without its store is there; StoreReadOnly,
+    Raises: StoreCorrupt if a write-ahead log without its store exists; StoreReadOnly,
     StoreFull, StoreUnavailable.
     """
     path = Path(os.path.realpath(path))
@@ -47,7 +47,7 @@ def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) ->
 
 
 def _make_folders(folder: Path) -> None:
-    """Make the folder and those above it that are missing, which only their owner may enter."""
+    """Create the folder and its missing parents, accessible only to their owner."""
     for each in reversed([folder, *folder.parents]):
         if not each.exists():
             each.mkdir(mode=0o700, exist_ok=True)
@@ -63,9 +63,7 @@ def _check_no_log(path: Path) -> None:
 
 
 def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
-    for left in path.parent.glob(
-        f"{_escape_glob(path.name)}-new-*"
-    ):  # of a process that was killed
+    for left in path.parent.glob(f"{_escape_glob(path.name)}-new-*"):  # left by a killed process
         left.unlink(missing_ok=True)
     draft = path.with_name(f"{path.name}-new-{os.getpid()}")
     try:
@@ -81,7 +79,7 @@ def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None
 
 
 def _name(draft: Path, path: Path) -> None:
-    """Give `draft` the name `path`, unless something has it."""
+    """Hard-link `draft` to `path`; fail if it exists."""
     with suppress(FileExistsError):
         try:
             os.link(draft, path)

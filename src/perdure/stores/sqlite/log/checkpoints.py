@@ -1,8 +1,8 @@
-"""Copying the write-ahead log into the database, on a thread of its own.
+"""Copy the write-ahead log into the database (checkpoint), on a separate thread.
 
-The writer goes on meanwhile, so a copy is hardly ever complete, and only after a complete one does
-the log begin anew. Trying again at once would cost two ``fsync`` for each commit; so the log may
-grow, is copied now and then, and in the end keeps everybody waiting, for a moment.
+The writer continues meanwhile, so a checkpoint is rarely complete, and only a complete one lets
+the log restart. An immediate retry would cost two ``fsync`` per commit; so the log may grow, is
+checkpointed now and then, and in the end blocks all writers for a moment.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from perdure.stores.sqlite.connections import Patience
 from perdure.stores.sqlite.rows import Connection
 
 CHECKPOINT_PAGES = 1_000
-"""Whenever the log has grown by this many pages it is copied into the database: 4 MB."""
+"""Checkpoint whenever the log has grown by this many pages: 4 MB."""
 
 RESTART_PAGES = 4_000
-"""From this size on, 16 MB, the checkpoint keeps the writer waiting so that the log begins anew."""
+"""From this size on, 16 MB, the checkpoint blocks the writer so that the log restarts."""
 
 RESTART_LIMIT_S = 0.05
-"""How long it may do so while somebody reads."""
+"""How long it may block while readers are active."""
 
 
 _Call = Literal["copy", "stop"]
 
 
 class Checkpointer:
-    """Copies the write-ahead log into the database beside the writer, which never waits for it."""
+    """Checkpoints the write-ahead log concurrently with the writer, which never waits for it."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
@@ -44,8 +44,8 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
 
     def grown(self, pages: int) -> None:
-        """The log holds `pages` pages. Called on the writer's thread only."""
-        if pages < self._pages:  # it has begun anew
+        """Report that the log holds `pages` pages. Call on the writer's thread only."""
+        if pages < self._pages:  # the log has restarted
             self._copy_from = CHECKPOINT_PAGES
         self._pages = pages
         if pages >= min(self._copy_from, self._restart_from) and self._due.empty():
@@ -61,7 +61,7 @@ class Checkpointer:
         self._due.put("copy")
 
     def close(self) -> None:
-        """Stop. Blocks until a checkpoint under way has ended."""
+        """Stop. Blocks until a running checkpoint has ended."""
         if self._thread is not None:
             self._due.put("stop")
             self._thread.join()
@@ -69,7 +69,7 @@ class Checkpointer:
     def _run(self) -> None:
         db: Connection | None = None
         while self._due.get() == "copy":
-            with suppress(apsw.Error, StoreError):  # the log stays, and a later commit asks again
+            with suppress(apsw.Error, StoreError):  # the log stays, and a later commit retries
                 if db is None:
                     db = self._connect()
                     db.set_busy_handler(Patience(b"", RESTART_LIMIT_S))
@@ -82,7 +82,7 @@ class Checkpointer:
         pages = self._pages
         if pages < self._restart_from:
             return
-        # Nearly all is copied by now, so that the file is locked for a moment only.
-        self._restart_from = pages + CHECKPOINT_PAGES  # if somebody reads on, not at every commit
+        # Nearly all is copied by now, so the file is locked only briefly.
+        self._restart_from = pages + CHECKPOINT_PAGES  # if a reader blocks it, not at every commit
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         self._restart_from = RESTART_PAGES

@@ -1,4 +1,4 @@
-"""Which streams commits wrote to since the last look, for the thread that wakes iterators."""
+"""Find the streams that commits wrote to since the last poll, for the watcher thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NEWEST = """
 SELECT (SELECT max(n) FROM entry), (SELECT max(no) FROM stream), (SELECT streams FROM removed)
 """
 
-# The streams of new entries, and new streams, which may have none.
+# The streams of new entries, and new streams, which may have no entries.
 _WRITTEN = """
 SELECT a.name, s.id FROM stream AS s JOIN namespace AS a ON a.no = s.namespace
 WHERE s.no IN (SELECT stream FROM entry WHERE n > ? AND n <= ?) OR (s.no > ? AND s.no <= ?)
@@ -20,9 +20,9 @@ WHERE s.no IN (SELECT stream FROM entry WHERE n > ? AND n <= ?) OR (s.no > ? AND
 
 
 class CommitLook:
-    """Looks at a database; each call returns the streams written since the one before.
+    """Polls a database; each call returns the streams written since the previous call.
 
-    The first call finds none.
+    The first call returns none.
     """
 
     def __init__(self, db: Connection) -> None:
@@ -38,7 +38,7 @@ class CommitLook:
         entry, stream, removed = (value or 0 for value in self._db.execute(_NEWEST).fetchall()[0])
         known = (self._entry, entry, self._stream, stream)
         is_removed = removed != self._removed
-        # A removal may take the newest entries; their positions are not given out again.
+        # A removal may delete the newest entries; their positions are never reused.
         self._entry, self._stream = max(entry, self._entry), max(stream, self._stream)
         self._removed = removed
         if is_first:

@@ -1,6 +1,6 @@
-"""Checking what a namespace keeps beside its log: counts, open questions, the indexes of lists.
+"""Verify the derived data of a namespace: counts, open questions, the indexes of lists.
 
-All of it can be computed from the log; a received file may hold anything.
+All of it can be computed from the log; a received file may contain anything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAMES = (
     "bytes of contents as they are stored",
 )
 
-# Questions that the log leaves open, and those that the file says are open: each in one of the two.
+# Questions that are open only in the log or only in the stored table.
 _QUESTIONS = """
 WITH open AS (
     SELECT q.stream, q.seq FROM stream AS s CROSS JOIN entry AS q ON q.stream = s.no
@@ -54,7 +54,7 @@ LIMIT 100
 
 
 def count_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Every count that is wrong, and every question that is wrongly open or closed."""
+    """Yield every wrong count, and every question that is wrongly open or closed."""
     try:
         number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         if number is not None:
@@ -89,7 +89,7 @@ def _wrong_questions(tables: Tables, number: int) -> Iterator[Problem]:
 
 
 def _wrong_indexes(tables: Tables) -> Iterator[Problem]:
-    """What the lists of sessions are read from."""
+    """Check the data that session lists are read from."""
     for row in list(tables.rows("PRAGMA integrity_check(stream)")):
         if row[0] != "ok":
             yield Problem(None, None, f"an index of the sessions is damaged: {row[0]}")

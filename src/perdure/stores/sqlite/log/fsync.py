@@ -1,11 +1,11 @@
-"""The ``fsync`` of the write-ahead log: once the file is unlocked, not before, as SQLite has it.
+"""The ``fsync`` of the write-ahead log: after the file is unlocked, not before as in SQLite.
 
-A commit is written at ``synchronous = NORMAL``, which keeps every power cut from tearing anything:
-what is left of the log is always a beginning of it. Whoever promises more syncs the log then, on
-the file that SQLite itself has open; several processes do so at the same time, and none waits for
-the disk of another while it holds the lock. What is seen meanwhile could still be lost with the
-power: so nobody is told of a commit, whoever made it, before a sync that came after it. After a
-sync that failed nobody is told of anything before the log was begun anew.
+A commit is written at ``synchronous = NORMAL``, so a power cut never tears anything: the rest of
+the log is always a prefix of it. For durability "full", the log is then synced on the file that
+SQLite itself has open. Several processes sync concurrently, and none waits for another's disk
+while holding the lock. Data read meanwhile could still be lost in a power cut. So no call returns
+a commit, of any process, before a later sync. After a failed sync no call returns until the log
+has restarted.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class _File(ctypes.Structure):
 
 
 class LogDoubt:
-    """Whether a sync of the file's log failed; one for all connections of a process."""
+    """Whether a sync of the file's log failed; shared by all connections of a process."""
 
     def __init__(self) -> None:
         self.is_cast = False
 
 
 class LogSync:
-    """Syncs the write-ahead log as `db` has it open; on one thread, while no statement runs."""
+    """Syncs the write-ahead log that `db` has open; on one thread, while no statement runs."""
 
     def __init__(self, db: LogConnection, doubt: LogDoubt) -> None:
         self._db = db
@@ -55,7 +55,7 @@ class LogSync:
         self._call: Any = None
 
     def catch_up(self) -> None:
-        """Let what the last transaction of the connection saw reach the disk, if it was new to it.
+        """Sync what the connection's last transaction saw, if it was new to it.
 
         Raises: apsw.BusyError, apsw.IOError.
         """
@@ -65,7 +65,7 @@ class LogSync:
             self._synced = seen
 
     def sync(self) -> None:
-        """Let all that was committed reach the disk. Blocks; other threads of Python go on.
+        """Sync all commits. Blocks; other Python threads continue.
 
         Raises: apsw.BusyError, apsw.IOError.
         """
@@ -79,7 +79,7 @@ class LogSync:
             raise
 
     def begin_anew(self) -> None:
-        """Begin the log anew: a disk that failed to sync it may say next time that it did.
+        """Restart the log: after a failed sync, a disk may falsely report success the next time.
 
         Raises: apsw.BusyError, apsw.IOError.
         """
@@ -97,7 +97,7 @@ class LogSync:
             self._known = file.value
         try:
             code: int = self._call(file, apsw.SQLITE_SYNC_FULL)
-        except SystemError as error:  # a file layer in Python, which raised
+        except SystemError as error:  # an exception of a file layer written in Python
             raise apsw.IOError("the write-ahead log could not be synced") from error
         if code != apsw.SQLITE_OK:
             raise apsw.IOError(f"the write-ahead log could not be synced ({code})")

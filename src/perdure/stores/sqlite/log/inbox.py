@@ -1,4 +1,4 @@
-"""Which questions are open, kept in the transaction that asks or closes one."""
+"""Track open questions, in the transaction that asks or closes one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLOSE = "DELETE FROM open_question WHERE namespace = ? AND stream = ? AND seq =
 
 
 def note_questions(tables: Tables, stream: Stream, entries: Iterable[Entry]) -> None:
-    """Keep which questions of the stream no entry of it closes, now that `entries` are in it."""
+    """Update the open questions of the stream after `entries` were appended."""
     own = stream.state.header.id + "/"
     for entry in entries:
         if entry.kind == Question.kind and entry.lane == "side" and not entry.is_erased:

@@ -1,7 +1,7 @@
-"""Lists of sessions, read as far as they are shown.
+"""Lists of sessions, read only as far as needed.
 
-A list with a query reads in rounds. Each reads the sessions that may have the query in their name
-if they are few, else some more of the newest sessions. So a list costs what the cheaper way does.
+A list with a query reads in rounds. Each round reads the sessions whose name may match the query if
+they are few, else more of the newest sessions. So a list costs the cheaper of both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from perdure.stores.sqlite.rows import (
 )
 
 _LAST_ID = "\U0010ffff"
-"""After every id of a stream."""
+"""Sorts after every stream id."""
 
 _SESSIONS = f"""
 SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
@@ -70,7 +70,7 @@ def sessions(
     query: str | None,
     sought: Sought,
 ) -> list[SessionInfo]:
-    """Sessions, newest activity first."""
+    """Return sessions, newest activity first."""
     if cwd is not None and not is_text(cwd):
         return []
 
@@ -98,13 +98,13 @@ def sessions(
         raise AssertionError("rounds have no end")
     finally:
         for cursor in cursors:
-            cursor.close(force=True)  # one that was not read to its end holds this moment for ever
+            cursor.close(force=True)  # an unfinished cursor would hold its snapshot
 
 
 def _cursors(
     tables: Tables, namespace: str, scope: SessionScope, cwd: str | None, sought: Sought
 ) -> list[Cursor]:
-    """The sessions of each origin, or of each origin and status, newest activity first."""
+    """Return cursors over the sessions of each origin (and status), newest activity first."""
     after = sought.get("after") or (MOST_SEQ, _LAST_ID)
     sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
     return [
@@ -119,14 +119,14 @@ def _place(row: Row) -> tuple[int, str]:
 
 
 def _named(tables: Tables, namespace: str, parts: Sequence[bytes], most: int) -> list[Row] | None:
-    """The sessions whose names or ids may have all of `parts`, newest activity first.
+    """Return the sessions whose names or ids may have all of `parts`, newest activity first.
 
-    None where the index has more than `most` rows of the rarest part.
+    None if the index has more than `most` rows of the rarest part.
     """
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     long = list(tables.rows(_WITH_LONG_NAME, number, LONG_NAME, most + 1))
     fewest: list[Row] | None = None
-    for part in reversed(parts):  # names differ in their ends more than where they begin
+    for part in reversed(parts):  # names differ more at their ends than at their beginnings
         fewer = most if fewest is None else len(fewest) - 1
         rows = list(tables.rows(_WITH_PART, number, part, end_of(part), fewer + 1))
         if len(rows) <= fewer:

@@ -1,4 +1,4 @@
-"""The parts of names by which lists find sessions: written by each commit, checked by verify."""
+"""Index parts of names, for lists: written by each commit, checked by verify."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADD = "INSERT OR IGNORE INTO name_part VALUES (?, ?, ?)"
 
 _REMOVE = "DELETE FROM name_part WHERE namespace = ? AND part = ? AND stream = ?"
 
-# Apart: SQLite writes the indexes of what is set, changed or not.
+# Separate: SQLite writes the indexes of every column that is set, changed or not.
 _PLACE = "UPDATE stream SET cwd = ?, status = ? WHERE no = ?"
 
 _SESSIONS = f"""
@@ -27,14 +27,14 @@ _PARTS = "SELECT part, stream FROM name_part WHERE namespace = ?"
 
 
 def list_new(tables: Tables, namespace: int, number: int, info: SessionInfo) -> None:
-    """Let lists find the new stream `number`."""
+    """Add the new stream `number` to the index of lists."""
     tables.run_many(_ADD, [(namespace, part, number) for part in sorted(parts_of(info))])
 
 
 def list_changed(
     tables: Tables, namespace: int, number: int, before: SessionInfo, info: SessionInfo
 ) -> None:
-    """Let lists find the stream `number` as `info` says, no longer as `before` says."""
+    """Update the stream `number` in the index of lists from `before` to `info`."""
     if (info.cwd, info.status) != (before.cwd, before.status):
         tables.run(_PLACE, (info.cwd, info.status, number))
     if is_renamed(before, info):
@@ -44,7 +44,7 @@ def list_changed(
 
 
 def name_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Every session whose parts are not those of its name and id."""
+    """Yield every session whose parts differ from those of its name and id."""
     try:
         number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         yield from _wrong_names(tables, number)

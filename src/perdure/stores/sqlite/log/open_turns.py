@@ -1,4 +1,4 @@
-"""The open turns of a namespace, read by their own index."""
+"""The open turns of a namespace, read from their own index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.open_turn IS
 
 
 def open_turns(tables: Tables, namespace: str, now: int) -> list[OpenTurn]:
-    """What ``NamespaceReader.open_turns`` promises."""
+    """Implement ``NamespaceReader.open_turns``."""
     return [
         OpenTurn(described_row(info_of_row(row), row[15]), holder_at(now, row[16], row[17]))
         for row in tables.rows(_OPEN_TURNS, namespace)

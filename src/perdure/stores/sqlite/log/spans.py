@@ -1,7 +1,7 @@
-"""Spans: stretches of the entries of a file that belong to one namespace.
+"""Spans: ranges of entry positions in a file that belong to one namespace.
 
-What reads a namespace in the order of positions goes by its spans, so that it costs nothing for the
-entries of others between them. The SQL here names the number of the namespace ``?1``, a span ``a``.
+Reads of a namespace in position order use its spans, so that entries of other namespaces between
+them cost nothing. The SQL here names the number of the namespace ``?1``, a span ``a``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from perdure.stores.sqlite.rows import NEWEST_SPAN, Tables
 
 END = "coalesce((SELECT min(z.first) FROM span AS z WHERE z.first > a.first), 9223372036854775807)"
-"""The position behind a span."""
+"""The position after a span."""
 
 AFTER = """
 a.namespace = ?1
@@ -17,11 +17,11 @@ AND a.first >= coalesce(
     (SELECT max(y.first) FROM span AS y WHERE y.namespace = ?1 AND y.first <= ?2), 0
 )
 """
-"""Of the spans of a namespace that in which the position ``?2`` lies, and those behind it."""
+"""Condition for the namespace's span that contains position ``?2``, and later ones."""
 
 
 def begin_span(tables: Tables, namespace: int, first: int) -> None:
-    """Note that entries of `namespace` follow those of another from position `first` on."""
+    """Record that entries of `namespace` follow those of another from position `first` on."""
     if tables.value(NEWEST_SPAN) != namespace:
         tables.run("INSERT INTO span VALUES (?, ?)", (first, namespace))
     tables.newest_namespace = namespace

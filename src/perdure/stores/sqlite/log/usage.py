@@ -1,4 +1,4 @@
-"""What a namespace holds: the counts that triggers keep, and the entries they have not counted."""
+"""Size of a namespace: the counts that triggers maintain, plus the entries not yet counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBER = "SELECT no FROM namespace WHERE name = ?"
 
 
 class NamespaceTotals(NamedTuple):
-    """What a namespace holds. `sessions`, `flows` and `kept` leave out what was erased.
+    """Totals of a namespace. `sessions`, `flows` and `kept` exclude what was erased.
 
     Units: bytes of bodies, of contents, and of contents as they are stored.
     """
@@ -37,7 +37,7 @@ class NamespaceTotals(NamedTuple):
 
 
 def namespace_totals(tables: Tables, namespace: str) -> NamespaceTotals:
-    """What the namespace holds now. Reads one row and at most some hundred entries."""
+    """Return the current totals. Reads one row and at most some hundred entries."""
     number = tables.value(_NUMBER, namespace)
     return (
         totals_of(tables, int(number)) or NamespaceTotals()
@@ -47,7 +47,7 @@ def namespace_totals(tables: Tables, namespace: str) -> NamespaceTotals:
 
 
 def totals_of(tables: Tables, number: int) -> NamespaceTotals | None:
-    """What is kept about the namespace `number`; None when nothing is."""
+    """Return the stored totals of the namespace `number`; None if there are none."""
     row = tables.row(_COUNTED, number)
     if row is None:
         return None
