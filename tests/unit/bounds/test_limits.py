@@ -1,4 +1,4 @@
-"""Limits: those that hold, how they are set, and what is said where one is exceeded."""
+"""Limits: defaults, settings, and the errors when one is exceeded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "configuration
 
 @pytest.fixture(autouse=True)
 def usual() -> Generator[None]:
-    """The built-in limits before and after."""
+    """Restore the built-in limits before and after."""
     yield
     use_input_limits(InputLimits())
 

@@ -24,7 +24,7 @@ def texts(context: Context) -> list[str]:
 
 
 def exchanges(*names: str, size: int = 400) -> list[Message]:
-    """For each name a question with it, a tool round, and an answer of `size` bytes."""
+    """For each name: a question with it, a tool round, and an answer of `size` bytes."""
     said: list[Message] = []
     for name in names:
         said += [
@@ -44,7 +44,7 @@ def test_scenario_16_context_before_root_is_empty() -> None:
 
 
 def test_scenario_17_missing_leaf_has_no_context() -> None:
-    """pi shows the newest entry instead; a store of ours refuses, and here nothing is made up."""
+    """pi shows the newest entry instead; perdure's stores raise an error, and invent nothing."""
     log = TreeLog()
     log.append(user("a"))
     assert build_context(log.window("s/99")).messages == ()

@@ -148,7 +148,7 @@ def test_kept_part_never_starts_with_tool_result() -> None:
 
 
 def test_oversized_results_at_the_end_do_not_keep_everything() -> None:
-    """Others go wrong here: with no place to cut behind the results, nothing left the context."""
+    """Other tools fail here: without a place to cut after the results, nothing left the context."""
     log = TreeLog()
     log.extend(user(BIG), assistant(BIG), user("go"))
     call = log.append(assistant(tool_call("1", "a"), tool_call("2", "b")))
@@ -264,7 +264,7 @@ def test_messages_outside_context_are_not_summarised() -> None:
 
 
 def test_messages_kept_by_compaction_are_summarised_by_next() -> None:
-    """#2608: a range that begins after the last compaction loses what that one had kept."""
+    """#2608: a range that starts after the last compaction loses the messages that one kept."""
     log = TreeLog()
     log.append(user("before"))
     kept = log.append(user("kept by the first"))

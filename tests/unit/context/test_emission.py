@@ -39,7 +39,7 @@ def test_branch_without_compaction_is_emitted_whole() -> None:
 
 
 def test_settings_and_extension_state_are_not_emitted() -> None:
-    """Scenario 12: labels are side entries, so they cannot be in a window at all."""
+    """Scenario 12: labels are side entries, so a window cannot contain them."""
     said = emit(
         window_on(user("a"), ModelChange("openai:x"), ThinkingChange("low"), Custom("note"))
     )
@@ -167,7 +167,7 @@ def test_usage_before_newest_compaction_is_removed() -> None:
 
 
 def test_usage_after_undone_compaction_is_removed() -> None:
-    """It was reported for the smaller context that the compaction had left."""
+    """It was reported for the smaller context after the compaction."""
     log = TreeLog()
     _, kept, _ = log.extend(user("a"), user("b"), assistant("before", usage=USAGE))
     log.undone.add(log.append(Compaction("gone", kept)))

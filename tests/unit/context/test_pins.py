@@ -1,4 +1,4 @@
-"""What is pinned stays as it was said, through compactions, budgets, and beside its partners."""
+"""Pinned entries stay verbatim through compactions and budgets, with their calls and results."""
 
 from __future__ import annotations
 

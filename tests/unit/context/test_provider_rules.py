@@ -1,4 +1,4 @@
-"""The validators of tests/fakes are judges: each rule is shown to be noticed when it is broken."""
+"""Tests of the validators in tests/fakes: each detects the violation of its rule."""
 
 from __future__ import annotations
 

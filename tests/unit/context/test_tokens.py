@@ -64,7 +64,7 @@ def test_later_messages_are_estimated_after_reported_usage() -> None:
 
 
 def test_cached_tokens_count_as_used() -> None:
-    """Weakness: Operator's trigger leaves the cache out and compacts far too late."""
+    """Known weakness of Operator: its trigger ignores the cache and compacts far too late."""
     usage = Usage(
         input_tokens=10, output_tokens=20, cache_read_tokens=50_000, cache_write_tokens=700
     )
@@ -79,7 +79,7 @@ def test_scenario_21_usage_of_interrupted_answer_does_not_count(reason: str) -> 
 
 
 def test_usage_of_nothing_but_zeros_counts_as_none() -> None:
-    """#5526: providers that report zeros kept compaction from ever happening."""
+    """#5526: providers that report zeros prevented every compaction."""
     said = [user("x" * 4_000), assistant("y" * 400, usage=Usage()), assistant("z" * 40)]
     assert context_tokens(said) == 1_110
 

@@ -195,7 +195,7 @@ def test_empty_texts_and_messages_are_dropped() -> None:
 
 
 def test_text_after_calls_moves_before_them() -> None:
-    """Anthropic reads a text behind the calls as the end of the answer, without results."""
+    """Anthropic treats text after the calls as the end of the answer, without results."""
     sent = repair(assistant("a", tool_call("1", "x"), "b"), tool_result("1", "one"))
     assert [type(part).__name__ for part in sent[0].parts] == [
         "TextPart",

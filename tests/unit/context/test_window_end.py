@@ -1,4 +1,4 @@
-"""How much of a window the context within a budget needs."""
+"""How much of a window is needed for the context within a budget."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def exchanges(count: int, usage: Usage | None = None) -> list[Message]:
 
 
 def needed(log: TreeLog, budget: int | None = BUDGET, most: int | None = None) -> int:
-    """The fewest newest entries that give a context, which must equal that of all entries."""
+    """Return the fewest newest entries that give a context; it must equal that of all entries."""
     window = log.window()
     whole = build_context(window, budget_tokens=budget, max_messages=most)
     for limit in range(1, len(window.entries)):
@@ -61,7 +61,7 @@ def test_message_limit_alone_needs_end_only() -> None:
 
 
 def growing_reports(count: int, per_message: int) -> list[Message]:
-    """Exchanges after each of which the provider reported what it had been sent so far."""
+    """Exchanges, each followed by the provider's reported usage."""
     said = exchanges(count)
     for at in range(1, len(said), 2):
         said[at] = assistant(said[at].text, usage=Usage((at + 1) * per_message))

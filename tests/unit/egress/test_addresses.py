@@ -1,4 +1,4 @@
-"""Which addresses are open."""
+"""Open and closed addresses."""
 
 from __future__ import annotations
 

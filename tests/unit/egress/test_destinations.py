@@ -1,4 +1,4 @@
-"""URLs, read strictly."""
+"""Strict parsing of URLs."""
 
 from __future__ import annotations
 

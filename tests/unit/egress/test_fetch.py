@@ -1,4 +1,4 @@
-"""Requests to a server on loopback, which only a configuration opens."""
+"""Requests to a server on loopback, which only a configuration allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which headers go out."""
+"""Selection of request headers."""
 
 from __future__ import annotations
 

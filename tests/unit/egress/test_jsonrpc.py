@@ -1,4 +1,4 @@
-"""Requests that never left are answers; answers have an end."""
+"""Unsent requests get error responses; answers have a size limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections go where they were checked to go."""
+"""Connections use only checked addresses."""
 
 from __future__ import annotations
 

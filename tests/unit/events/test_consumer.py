@@ -1,4 +1,4 @@
-"""A consumer applies what is new, skips what is repeated, and notices what is missing."""
+"""A consumer applies new events, skips repeated ones, and detects missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Missing live events, and those that are told twice."""
+"""Detection of missing and repeated live events."""
 
 from __future__ import annotations
 

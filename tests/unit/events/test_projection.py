@@ -38,7 +38,7 @@ def entry_with(body: Message | kinds.TreeBody | notes.SideBody) -> Entry:
 
 
 def told(body: Message | kinds.TreeBody | notes.SideBody) -> list[tuple[str, dict[str, object]]]:
-    """Types and payloads of the events of `body`, without what says where its entry stands."""
+    """Return types and payloads of the events of `body`, without the entry's position."""
     events = events_of(entry_with(body))
     place = {"entryId", "parentId", "about"}
     return [

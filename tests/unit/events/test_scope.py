@@ -1,4 +1,4 @@
-"""Whose work is being done, as spans and log lines are told."""
+"""The current scope, as used by spans and log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every value that a call returns has a JSON form."""
+"""Every return value has a JSON form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets by the place that a file, an address or a command gives them."""
+"""Secrets found by their context in a file, an address or a command."""
 
 from __future__ import annotations
 

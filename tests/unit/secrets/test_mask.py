@@ -1,4 +1,4 @@
-"""What onlookers are shown: everything but the secrets."""
+"""Masking of secrets in displayed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done about a pasted credential."""
+"""Policies for pasted credentials."""
 
 from __future__ import annotations
 

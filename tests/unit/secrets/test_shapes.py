@@ -1,4 +1,4 @@
-"""What is taken for a secret, and what looks like one and is not."""
+"""Detected secrets, and similar text that is not secret."""
 
 from __future__ import annotations
 
@@ -151,4 +151,6 @@ def test_other_field_names_are_not_secret(name: str) -> None:
     ],
 )
 def test_patterns_take_linear_time_on_repetition(piece: str) -> None:
-    list(shapes.finds((piece * 300_000)[:300_000]))  # a quadratic one would meet the time limit
+    list(
+        shapes.finds((piece * 300_000)[:300_000])
+    )  # a quadratic pattern would exceed the time limit

@@ -1,4 +1,4 @@
-"""A long text is read in slices; what is found in it does not depend on where they are cut."""
+"""A long text is read in slices; the results do not depend on the cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where named secrets are found, and that what was given out does not come back."""
+"""Lookup of named secrets, and scrubbing of used values."""
 
 from __future__ import annotations
 

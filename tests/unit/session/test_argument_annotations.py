@@ -1,4 +1,4 @@
-"""Annotations as questions."""
+"""Annotations and the values they accept."""
 
 from __future__ import annotations
 

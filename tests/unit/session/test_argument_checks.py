@@ -1,4 +1,4 @@
-"""Arguments and fields held against their annotations."""
+"""Arguments and fields checked against their annotations."""
 
 from __future__ import annotations
 

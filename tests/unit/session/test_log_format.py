@@ -1,4 +1,4 @@
-"""``docs/log-format.md`` says what the code does: kinds, fields, choices, events, names."""
+"""``docs/log-format.md`` matches the code: kinds, fields, choices, events, names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def names_in(text: str) -> set[str]:
 
 
 def fields_listed(kind: str) -> dict[str, bool]:
-    """Name -> whether it is marked as always there, from the bullets of the kind's section."""
+    """Return name -> whether it is marked as always present, from the bullets of the kind's
+    section.
+    """
     listed: dict[str, bool] = {}
     for line in section(f"`{kind}`").splitlines():
         if line.startswith("- "):

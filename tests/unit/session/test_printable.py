@@ -1,4 +1,4 @@
-"""Text that nobody's terminal obeys."""
+"""Text without control characters for terminals."""
 
 from __future__ import annotations
 

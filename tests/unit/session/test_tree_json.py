@@ -1,4 +1,4 @@
-"""The JSON of a tree has the promised shape, however long its branches are."""
+"""The JSON of a tree has the documented shape for branches of any length."""
 
 from __future__ import annotations
 

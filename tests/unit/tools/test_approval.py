@@ -1,4 +1,4 @@
-"""What a person is shown of a call, and how it is hashed."""
+"""The displayed form of a call, and its hash."""
 
 from __future__ import annotations
 

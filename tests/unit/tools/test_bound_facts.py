@@ -1,4 +1,4 @@
-"""What an approval is bound to, and what a person is shown of it."""
+"""What an approval is bound to, and how it is displayed."""
 
 from __future__ import annotations
 

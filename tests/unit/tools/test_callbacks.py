@@ -1,4 +1,4 @@
-"""Whatever a callback raises is an ordinary error, unless the caller itself is cancelled."""
+"""Every exception of a callback is an ordinary error, unless the caller itself is cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool by which an agent ends its session."""
+"""The tool with which an agent ends its session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided before a call runs."""
+"""Decisions before a call runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent's tools may touch."""
+"""Permissions of an agent's tools."""
 
 from __future__ import annotations
 

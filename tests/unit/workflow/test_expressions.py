@@ -1,4 +1,4 @@
-"""What stands in double braces is understood or told as a fault; what does not close is text."""
+"""Placeholders in double braces are parsed or reported as faults; unclosed ones are text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workflow is read strictly: all of its faults at once, each with its line."""
+"""Strict reading of a workflow: all faults at once, each with its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates are filled once; what is filled in stays as it is, whatever it looks like."""
+"""Templates are filled once; inserted values are never scanned again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same workflow is the same bytes, and reading them gives the same workflow."""
+"""Writing a workflow is deterministic and round-trips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML is read strictly, and everything that is wrong is told at once with its line."""
+"""Strict reading of YAML: all faults are reported at once, each with its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation takes in what is appended, and knows when it has to be begun anew."""
+"""A conversation is extended by new entries, and reports when a new one is needed."""
 
 from __future__ import annotations
 

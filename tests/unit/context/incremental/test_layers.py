@@ -1,4 +1,4 @@
-"""A sequence in layers is the sequence, and few of them hold it."""
+"""A layered sequence equals the plain sequence, and has few layers."""
 
 from __future__ import annotations
 

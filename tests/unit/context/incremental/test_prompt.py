@@ -1,4 +1,4 @@
-"""What of a conversation is sent, with and without a budget."""
+"""The messages sent of a conversation, with and without a budget."""
 
 from __future__ import annotations
 

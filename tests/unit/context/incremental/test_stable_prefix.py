@@ -1,4 +1,4 @@
-"""What is settled, put together piece by piece."""
+"""Settled messages, added piece by piece."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settled(*groups: list[ContextMessage]) -> Settled:
 
 
 def told(made: Settled) -> dict[str, object]:
-    """What `made` holds, however its layers lie."""
+    """Return the content of `made`, independent of its layers."""
     layered = {
         name: getattr(made, name).whole() for name in ("said", "paired", "sizes", "messages")
     }

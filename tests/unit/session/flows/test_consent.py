@@ -1,4 +1,4 @@
-"""What of a flow's consent is in force: what its user decided, and nothing that was received."""
+"""The consent in force: the user's own decisions, never received ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has gone along edges, as one flow's state grows out of another."""
+"""The artifacts sent along edges, over successive states of a flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A role's feed: what each entry adds, what is rewritten, and that pages change nothing."""
+"""A role's feed: added and changed items, and independence of paging."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tool_done(id: str, *, succeeded: bool = True, name: str = "read_file") -> le
 
 
 def log_of(*bodies: object, at: int = 1) -> list[Said]:
-    """`bodies` in the logs they belong to, in this order."""
+    """Return `bodies` in their logs, in this order."""
     seqs = {FLOW: 0, OWNER: 0}
     said: list[Said] = []
     for step, body in enumerate(bodies):

@@ -1,4 +1,4 @@
-"""What each entry of a flow's log makes of it, beside what the tests of the rules go through."""
+"""How each entry changes a flow's state, beyond the tests of the rules."""
 
 from __future__ import annotations
 

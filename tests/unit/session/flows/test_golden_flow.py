@@ -1,4 +1,4 @@
-"""A flow's log as version 1 wrote it: read like this for ever, and folded to the same state."""
+"""A flow's log as version 1 wrote it: every later version decodes and folds it equally."""
 
 from __future__ import annotations
 

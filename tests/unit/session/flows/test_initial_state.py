@@ -1,4 +1,4 @@
-"""What a flow's log may begin with."""
+"""The possible first entries of a flow's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of flows that no type describes."""
+"""Checks of flow arguments beyond their types."""
 
 from __future__ import annotations
 

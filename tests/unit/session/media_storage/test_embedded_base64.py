@@ -1,4 +1,4 @@
-"""Base64 in arguments and results of tools, taken out as content and put back."""
+"""Base64 in tool arguments and results, stored as content and restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes are taken out of what is given, which is never changed by it."""
+"""Inline media are replaced by handles without changing the argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes first."""
+"""Ranking of candidates."""
 
 from __future__ import annotations
 

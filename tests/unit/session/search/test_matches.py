@@ -1,4 +1,4 @@
-"""Whether words fit a query, and how often."""
+"""Matching words against a query, and counting phrases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phrases counted in joined words: exactly what is counted in a list of them."""
+"""Phrase counts in joined words equal those in a list."""
 
 from __future__ import annotations
 

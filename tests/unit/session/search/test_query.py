@@ -1,4 +1,4 @@
-"""From what was typed to what is sought."""
+"""Parsing of search queries."""
 
 from __future__ import annotations
 

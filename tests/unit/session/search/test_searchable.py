@@ -1,4 +1,4 @@
-"""What of an entry can be found."""
+"""The searchable part of an entry."""
 
 from __future__ import annotations
 

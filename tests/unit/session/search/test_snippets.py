@@ -1,4 +1,4 @@
-"""The stretch of a text that is shown."""
+"""The snippet of a text and its marks."""
 
 from __future__ import annotations
 

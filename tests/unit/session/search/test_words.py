@@ -1,4 +1,4 @@
-"""Words: where they begin and end, and what they are compared as."""
+"""Words: their boundaries and their folded form."""
 
 from __future__ import annotations
 

@@ -30,5 +30,5 @@ def test_all_of_them_fit_into_one_agent() -> None:
 
 def test_every_tool_with_effects_needs_approval() -> None:
     governed = {name for name, spec in BUILTIN.items() if spec.action is not None}
-    # Another agent's tools are approved one by one, as those of whoever invoked it.
+    # Another agent's tools are approved one by one, like those of its caller.
     assert governed == set(BUILTIN) - set(READING) - {"invoke_agent"}

@@ -1,4 +1,4 @@
-"""Clipboard and notes, with programs of the test's own on the path."""
+"""Clipboard and notifications, with fake programs on the path."""
 
 from __future__ import annotations
 

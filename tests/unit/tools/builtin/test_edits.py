@@ -1,4 +1,4 @@
-"""Writing and editing: whole, inside, and never what is protected."""
+"""Writing and editing: atomic, inside the jail, and never protected files."""
 
 from __future__ import annotations
 

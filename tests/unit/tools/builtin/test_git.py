@@ -1,4 +1,4 @@
-"""What git is asked. Real repositories are in tests/attacks/test_git.py."""
+"""Arguments of the git tools. Real repositories are in tests/attacks/test_git.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that are approved first."""
+"""Tools that need approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and searches: what is sent, what comes back, and what never leaves."""
+"""Requests and searches: what is sent, what is returned, and what is never sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEARCH = Permissions(search_endpoint="https://search.example.com/search?language
 
 
 class Web:
-    """Keeps what was asked and answers always the same."""
+    """Records requests and always returns the same answer."""
 
     def __init__(self, answer: HttpResponse | None = None) -> None:
         self.asked: list[HttpRequest] = []

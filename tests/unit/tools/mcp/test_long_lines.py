@@ -1,4 +1,4 @@
-"""The codec of a server's lines: UTF-8 as it is, up to a line that is too long."""
+"""The codec of a server's lines: UTF-8 with a maximum line length."""
 
 from __future__ import annotations
 

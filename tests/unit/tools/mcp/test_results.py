@@ -1,4 +1,4 @@
-"""Answers of servers as outputs of tools."""
+"""Answers of servers as tool outputs."""
 
 from __future__ import annotations
 

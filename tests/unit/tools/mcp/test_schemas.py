@@ -1,4 +1,4 @@
-"""Schemas of strangers: made portable or refused, and arguments checked against them."""
+"""Foreign schemas: made portable or rejected, and arguments checked against them."""
 
 from __future__ import annotations
 

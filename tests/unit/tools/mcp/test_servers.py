@@ -1,4 +1,4 @@
-"""What may be configured of an MCP server, and what is refused before anything is started."""
+"""Valid MCP server configurations, and those rejected before any start."""
 
 from __future__ import annotations
 

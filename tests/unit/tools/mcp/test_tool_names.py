@@ -1,4 +1,4 @@
-"""Names of a server's tools: what every provider takes, and never two alike."""
+"""Names of a server's tools: valid for every provider, and unique."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path, outside: Path) -> Path:
-    """A jail with an inside, links that stay in it, and links that leave it."""
+    """A jail with content, links that stay inside, and links that leave it."""
     folder = tmp_path / "root"
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "file.txt").write_bytes(b"inside")
@@ -296,7 +296,7 @@ def test_device_is_refused() -> None:
 
 @contextmanager
 def swapping(*states: Callable[[], None]) -> Generator[None]:
-    """Meanwhile a thread goes from state to state."""
+    """A thread switches between states during the test."""
     is_over = threading.Event()
 
     def swap() -> None:

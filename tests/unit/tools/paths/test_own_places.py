@@ -1,4 +1,4 @@
-"""The places that variables name, and what they close."""
+"""The places that variables name, and that they are closed."""
 
 from __future__ import annotations
 

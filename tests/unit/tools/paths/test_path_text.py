@@ -1,4 +1,4 @@
-"""What can never be a path is refused by its text."""
+"""Impossible paths are rejected by their text."""
 
 from __future__ import annotations
 

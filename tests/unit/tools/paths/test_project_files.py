@@ -1,4 +1,4 @@
-"""Files that a folder has for perdure itself; attacks are in tests/attacks/test_flow_links.py."""
+"""Perdure's own files in a folder; attacks are in tests/attacks/test_flow_links.py."""
 
 from __future__ import annotations
 

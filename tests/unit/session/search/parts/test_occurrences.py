@@ -1,4 +1,4 @@
-"""Frequencies of words and places of texts, beside their postings."""
+"""Frequencies of words and positions of texts, stored next to their postings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measure by which indexes are built."""
+"""The sizes by which indexes are built."""
 
 from __future__ import annotations
 
