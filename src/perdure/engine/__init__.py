@@ -1,1 +1,1 @@
-"""The engine: turns of sessions, flows of roles, hooks, summaries, and what telemetry is told."""
+"""The engine: session turns, flows of roles, hooks, summaries and telemetry."""

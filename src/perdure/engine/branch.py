@@ -1,4 +1,4 @@
-"""Leaving a branch: which entries are left, and what a model tells of them."""
+"""Branch summaries: the entries of an abandoned branch and the model call that summarizes them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from perdure.session.messages import Message
 from perdure.stores.protocol import LogReader
 
 BRANCH_TOKENS = 32_000
-"""How much of a branch is shown for its summary where the model's window is not known."""
+"""Token limit of a branch shown for its summary if the model's context window is unknown."""
 
 
 async def entries_left(
     log: LogReader, stream: StreamId, leaf: EntryId | None, target: EntryId | None
 ) -> list[Entry]:
-    """The entries of the branch to `leaf` that the branch to `target` does not have, in order."""
+    """Return the entries of the branch to `leaf` that the branch to `target` lacks, in order."""
     kept = {entry.id for entry in await log.branch(stream, target)}
     return [entry for entry in await log.branch(stream, leaf) if entry.id not in kept]
 
@@ -32,7 +32,7 @@ async def entries_left(
 def branch_request(
     environment: Environment, entries: Sequence[Entry], config: TurnConfig, focus: str | None
 ) -> ModelRequest | None:
-    """The request for a summary of `entries`; None where nothing was said in them."""
+    """Build the request for a summary of `entries`; None if they contain no messages."""
     scale = environment.scales.of(config.model)
     budget = BRANCH_TOKENS if config.window_tokens is None else config.window_tokens // 2
     return branch_summary_request(
@@ -41,9 +41,9 @@ def branch_request(
 
 
 async def branch_told(environment: Environment, request: ModelRequest) -> Message:
-    """What the model answers to `request`, a request for the summary of a branch.
+    """Return the model's answer to `request`, which asks for the summary of a branch.
 
-    Raises: ModelError, also for an answer that is too short to stand for anything.
+    Raises: ModelError, also if the answer is too short for a summary.
     """
 
     async def answered() -> Message:

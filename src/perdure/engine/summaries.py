@@ -1,7 +1,6 @@
-"""Summaries that somebody asks for between two turns: of the context, of a branch that is left.
+"""Summaries requested between two turns: of the context, or of an abandoned branch.
 
-Each is one model call under a lease of its own, whose intent and outcome are in the log as those of
-a turn are.
+Each is one model call under its own lease. Its intent and outcome are logged like those of a turn.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from perdure.stores.protocol import Commit, Lease, StreamState, Write
 async def compact(
     environment: Environment, terms: Terms, focus: str | None, model: str | None = None
 ) -> Entry | None:
-    """Summarise what can leave the context now; None when nothing can.
+    """Summarize what can leave the context now; return None if nothing can.
 
-    `model` writes this summary, by default the session's.
-    Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
+    `model` writes this summary; default: the session's model.
+    Raises: LeaseHeld; TurnOpen; TurnFailed if the model returned no usable summary.
     """
     async with leading(environment.claim) as leadership:
         window = await _window(environment, await _ready(environment, leadership))
@@ -69,9 +68,9 @@ async def compact(
 async def summarise_branch(
     environment: Environment, terms: Terms, target: EntryId | None, focus: str | None
 ) -> BranchSummary | None:
-    """What was said on the branch that is left for `target`; None when nothing was.
+    """Summarize the branch abandoned for `target`; return None if it contains no messages.
 
-    Raises: LeaseHeld; TurnOpen; TurnFailed when no usable summary came.
+    Raises: LeaseHeld; TurnOpen; TurnFailed if the model returned no usable summary.
     """
     async with leading(environment.claim) as leadership:
         state = await _ready(environment, leadership)
@@ -108,7 +107,7 @@ async def summarise_branch(
 
 
 async def _ready(environment: Environment, leadership: LeaseHolder) -> StreamState:
-    """The session's state, open for a summary; one that had ended is opened again."""
+    """Return the session's state, ready for a summary. Reopens an ended session."""
     state = await idle_state(environment.store, environment.stream)
     if state.info.status == "active":
         return state
@@ -123,9 +122,9 @@ async def _record_intent(
     tokens: int,
     reason: CompactingReason | None = None,
 ) -> tuple[Entry, Spending]:
-    """The intent of a call for a summary, in the log, and what was spent before.
+    """Log the intent of a summary call; also return what was spent before.
 
-    Raises: TurnFailed where it may cost more than the session is to spend.
+    Raises: TurnFailed if the call could exceed the session's budget.
     """
     spent = await spent_in(environment.store, environment.stream)
     called = ModelCalled(
@@ -143,7 +142,7 @@ async def _record_intent(
 
 
 async def _append(environment: Environment, lease: Lease, *entries: NewEntry) -> tuple[Entry, ...]:
-    """Append at the current head: only such a write is marked as the user's own."""
+    """Append at the current head: only such a write counts as the user's own."""
     while True:
         head = (await environment.store.state(environment.stream)).head
         write = Write(stream=environment.stream, entries=entries, lease=lease, expected_head=head)

@@ -1,4 +1,4 @@
-"""The window a context is built from, with what is pinned on its branch: read, or followed."""
+"""The window a context is built from, with the pinned entries of its branch."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from perdure.stores.access.collector import collector_paused
 from perdure.stores.protocol import LogReader
 
 _LENGTHENING = frozenset({MESSAGE, Custom.kind, CustomMessage.kind})
-"""Tree entries after which the window is what it was, and they."""
+"""Tree entries that only extend the window."""
 
 _TURNING = frozenset({CompactionUndone.kind, ContentErased.kind, LeafMoved.kind, Pin.kind})
-"""Side entries after which the window may be another."""
+"""Side entries that may change the window."""
 
 _FIRST_REACH, _MOST_REACH = 4, 256
-"""Entries around a pin that are read for its calls and results: at first, and at most."""
+"""Number of entries read around a pin to find its calls and results: first and maximum."""
 
 
 LONG = 2**20
-"""Entries with more in their bodies are decoded in a thread. Units: bytes."""
+"""Entries with larger bodies are decoded in a thread. Units: bytes."""
 
 
 async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-    """The window of the branch of `stream` that ends at `leaf`.
+    """Return the window of the branch of `stream` that ends at `leaf`.
 
-    Of what a compaction hides, what is pinned is read, with what belongs to it.
+    Includes pinned entries hidden by a compaction, and the entries that belong to them.
     Raises: SessionNotFound, EntryNotFound.
     """
     window = await log.context_window(stream, leaf)
@@ -49,9 +49,9 @@ async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) 
 async def near_pins(
     log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
-    """The entries before `window` on its branch that are pinned, or belong to what is.
+    """Return the entries before `window` on its branch that are pinned or belong to a pinned one.
 
-    Shape: in order, others among them; None where it takes the whole branch to find all.
+    Shape: in order, with others among them; None if finding all requires the whole branch.
     """
     outside = sorted(pins.difference(entry.id for entry in window.entries))
     outside += results_without_call(window.entries, pins)
@@ -67,7 +67,7 @@ async def near_pins(
 
 
 def are_long(entries: Iterable[Entry]) -> bool:
-    """Whether reading the bodies of `entries` would keep the event loop from other tasks."""
+    """Return whether decoding the bodies of `entries` would block the event loop."""
     return sum(len(entry.body) for entry in entries) > LONG
 
 
@@ -79,8 +79,8 @@ def _conversation_of(window: ContextWindow, history: History) -> Conversation:
 class FollowedWindow:
     """The window of a stream's branch as a conversation, read once and then extended.
 
-    Whoever holds it hands it every entry that comes after it was read, in order; what could make it
-    another window than the longer one has it read again.
+    The owner passes in every later entry, in order. An entry that could change more than the end of
+    the window causes a new read.
     """
 
     def __init__(self, log: LogReader, stream: StreamId, history: History = "full") -> None:
@@ -93,18 +93,18 @@ class FollowedWindow:
 
     @property
     def leaf(self) -> EntryId | None:
-        """Where the branch ends after all that was handed over; None also where nobody knows."""
+        """End of the branch after all entries passed in; None also if unknown."""
         return None if self._conversation is None else self._leaf
 
     async def settings(self) -> BranchState:
-        """What the branch has inherited where it ends: nothing that lengthens it changes that.
+        """Return the settings inherited at the end of the branch; extending it never changes them.
 
         Raises: SessionNotFound.
         """
         return (self._conversation or await self.now()).state
 
     async def now(self) -> Conversation:
-        """What the window says after all that was handed over.
+        """Return the conversation after all entries passed in.
 
         Raises: SessionNotFound.
         """
@@ -119,9 +119,9 @@ class FollowedWindow:
         return conversation
 
     async def _extend(self, known: Conversation, added: Sequence[Entry]) -> Conversation:
-        """`known` and `added`, put together in a thread: the loop goes on meanwhile."""
+        """Extend `known` by `added` in a thread, without blocking the event loop."""
         conversation = await asyncio.to_thread(known.extend, added)
-        if self._conversation is not known:  # something else has turned the branch meanwhile
+        if self._conversation is not known:  # another entry changed the branch meanwhile
             return await self.now()
         self._conversation, self._added = conversation, self._added[len(added) :]
         return conversation if conversation is not None else await self.now()
@@ -134,7 +134,7 @@ class FollowedWindow:
         return _conversation_of(window, self._history)
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Take in `entries`, the next ones of the stream."""
+        """Process `entries`, the next ones of the stream."""
         for entry in entries:
             if self._conversation is None:
                 return

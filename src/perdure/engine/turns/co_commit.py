@@ -1,7 +1,7 @@
-"""What is committed together with a turn: the seam between a turn and whoever has it run.
+"""Atomic commits of a turn together with entries of other streams.
 
-A turn that belongs to something greater begins and ends in one commit with it, so that no crash can
-come between the two.
+A turn that is part of a larger unit begins and ends in one commit with it, so no crash can separate
+the two.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from perdure.stores.protocol import Write
 
 
 class CoCommit(msgspec.Struct, frozen=True):
-    """Writes to other streams, contents they name, and `notes` in the turn's own stream.
+    """Writes to other streams, contents they name, and `notes` for the turn's own stream.
 
-    Shape: `notes` are side entries that come after the turn's own of that commit, and may be about
-    one of them. `writes` are none to the turn's own stream.
+    Shape: `notes` are side entries that follow the turn's own entries of that commit, and may refer
+    to them. `writes` never target the turn's own stream.
     """
 
     writes: tuple[Write, ...] = ()
@@ -28,17 +28,17 @@ class CoCommit(msgspec.Struct, frozen=True):
 
 
 class CommitParticipant(Protocol):
-    """Goes along with one turn."""
+    """Takes part in the commits of one turn."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """What is to be committed together with `entries`, the turn's next ones.
+        """Return what to commit together with `entries`, the turn's next ones.
 
-        Asked before every commit of the turn, and again when a commit was refused because a
-        stream, the turn's or another, had moved. What it raises ends the running of the turn;
-        nothing was appended then.
+        Called before every commit of the turn, and again if a commit was rejected because the
+        turn's stream or another one had moved. An exception ends the run of the turn; nothing was
+        appended then.
         """
         ...
 
     def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
-        """What it gave beside was appended: its writes' entries, in their order."""
+        """Called with the entries appended to the other streams, in the order of the writes."""
         ...

@@ -1,4 +1,4 @@
-"""What a turn runs under: models, tools, limits, budget. Fixed for the turn's duration."""
+"""Configuration of a turn: models, tools, limits, budget. Fixed for the turn's duration."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ MAX_TURNS = 50
 MAX_TOOL_ROUNDS = 16
 MAX_CORRECTABLE_ROUNDS = 3
 OUTPUT_TOKENS = 4_096
-"""What an answer is expected to take at most, where its agent sets no limit."""
+"""Expected maximum size of an answer if its agent sets no limit."""
 
 PARK_MS = 30_000
-"""How long a provider that said "too many requests" is left alone, if it asks for no longer."""
+"""Pause after "too many requests" if the provider requests no longer one."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Caps that end a turn loudly. Zero or less means the default.
+    """Limits that end a turn with an error. Zero or less means the default.
 
-    `max_turns` counts the turns a session has run under its own agent, `max_tool_rounds` the
-    answers of one turn that asked for tools, `max_correctable_rounds` those of them in which the
-    model asked for something it can put right (an unknown tool, arguments that do not fit).
+    `max_turns` counts the turns that a session ran under its own agent, `max_tool_rounds` the
+    answers of one turn that call tools, `max_correctable_rounds` those among them with an error
+    that the model can correct (an unknown tool, invalid arguments).
     """
 
     max_turns: int = MAX_TURNS
@@ -52,14 +52,14 @@ CompactionStrategy = Literal["tail", "node"]
 
 
 class CompactionSettings(msgspec.Struct, frozen=True):
-    """When and how far a context is compacted.
+    """When a context is compacted, and how far.
 
-    `strategy` says what is summarised: ``tail`` what is older than the tail that stays; ``node``
-    everything since the current node of a flow was entered, without a tail.
-    Units: tokens; `keep_recent_tokens` stay as they are, `summary_tokens` is the most a summary may
-    take. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
-    With `max_messages` a model is sent no more of them, the summary and what is pinned not counted:
-    the oldest exchanges are left out, whole, and that is told (``session:trimmed``).
+    `strategy` selects what is summarized: ``tail`` everything older than the retained tail;
+    ``node`` everything since a flow entered the current node, without a tail.
+    Units: tokens; `keep_recent_tokens` remain unchanged, `summary_tokens` is the maximum size of a
+    summary. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
+    `max_messages` limits the messages sent to a model, not counting the summary and pinned entries:
+    the oldest exchanges are left out whole and reported (``session:trimmed``).
     """
 
     is_enabled: bool = True
@@ -78,11 +78,11 @@ OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What a session may spend on models, and what happens before a call that may spend more.
+    """What a session may spend on models, and what happens before a call that could exceed it.
 
-    ``fail`` ends the turn, ``warn`` makes the call and says so once a turn, ``pause_for_approval``
-    asks in the inbox. A model whose price nobody knows exceeds every budget.
-    Units: micro-cents; 0 is no limit.
+    ``fail`` ends the turn, ``warn`` makes the call and warns once a turn, ``pause_for_approval``
+    asks in the inbox. A model without a known price counts as over budget.
+    Units: micro-cents; 0 means no limit.
     """
 
     max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
@@ -93,9 +93,9 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One model of the chain that is called for an answer, with how often it is tried.
+    """One model of the fallback chain, with its retry policy.
 
-    Units: `window_tokens` is its context window, None where unknown.
+    Units: `window_tokens` is its context window, None if unknown.
     """
 
     model: str
@@ -104,15 +104,15 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class PermissionCheck(Protocol):
-    """What a policy says about a tool call (`tools.judging` makes them).
+    """A policy's decision about a tool call (made by `tools.judging`).
 
-    `text` asks the person, or tells the model why not; `grant` is what the answer "always" allows
-    for the rest of the session, None where there is no such answer.
+    `text` is the question to the person, or the reason given to the model; `grant` is what the
+    answer "always" allows for the rest of the session, None if there is no such answer.
     """
 
     @property
     def decision(self) -> Decision:
-        """Whether it runs, a person is asked, it never runs, or `bound` is needed to decide."""
+        """Whether the call runs, asks a person, never runs, or needs `bound` for the decision."""
         ...
 
     @property
@@ -126,37 +126,37 @@ class PermissionCheck(Protocol):
 
     @property
     def action(self) -> str | None:
-        """Of what kind the call is, where a person is asked."""
+        """The kind of the call, if a person is asked."""
         ...
 
     @property
     def preview(self) -> str | None:
-        """The path, the command or the host that a person is asked about."""
+        """The path, command or host shown to the person."""
         ...
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What a person can answer; (): allow, deny, and where there is a `grant` always."""
+        """The possible answers; (): allow, deny, and always if there is a `grant`."""
         ...
 
     @property
     def free_in(self) -> tuple[str, ...]:
-        """The modes of a flow's consent that let the call run without a question."""
+        """The consent modes of a flow in which the call runs without a question."""
         ...
 
     @property
     def bound(self) -> Bound | None:
-        """What an approval is bound to besides the arguments."""
+        """What an approval is bound to in addition to the arguments."""
         ...
 
 
 Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], PermissionCheck]
-"""Says whether a call may run, given what people granted in the turn so far, and what an approval
-would be bound to: None where that was not read yet. Pure."""
+"""Decides whether a call may run, given the grants of the turn so far and what an approval would be
+bound to: None if that was not read yet. Pure."""
 
 
 class Runs(msgspec.Struct, frozen=True):
-    """The ruling of an agent without a policy."""
+    """The decision for an agent without a policy: the call runs."""
 
     decision: Decision = "run"
     text: str = ""
@@ -170,25 +170,25 @@ class Runs(msgspec.Struct, frozen=True):
 
 
 def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> PermissionCheck:
-    """The judge that lets everything run."""
+    """Allow every call."""
     return Runs()
 
 
 class ToolFacts(msgspec.Struct, frozen=True):
-    """What the machine must know of a tool: what it does, and what to do about a lost run."""
+    """What the machine must know of a tool: its effects, and how to handle a lost run."""
 
     effect: ToolEffect
     on_unknown: UnknownPolicy
 
 
 class TurnConfig(msgspec.Struct, frozen=True):
-    """Everything the machine decides by besides the log.
+    """Everything except the log that the machine's decisions depend on.
 
     `model`, tried as `retry` says, is the first of the chain; `fallbacks` follow. `cost` and
-    `judge` are functions of their arguments alone. With `ends_when_denied` a tool call that a
-    person denies ends the turn; otherwise the model continues without it.
-    Units: `window_tokens` is the model's context window, None where unknown (then nothing is
-    compacted before the provider says that it is too much).
+    `judge` are pure functions of their arguments. With `ends_when_denied` a denied tool call ends
+    the turn; otherwise the model continues without it.
+    Units: `window_tokens` is the model's context window, None if unknown (then nothing is compacted
+    before the provider rejects a request as too large).
     """
 
     agent: str
@@ -211,10 +211,10 @@ class TurnConfig(msgspec.Struct, frozen=True):
 
     @property
     def chain(self) -> tuple[Link, ...]:
-        """The models for an answer, in the order in which they are tried."""
+        """Return the models for an answer, in the order in which they are tried."""
         return (Link(self.model, self.retry, self.window_tokens), *self.fallbacks)
 
     def link(self, number: int) -> Link:
-        """One of the chain; its first where a log tells of a longer chain."""
+        """Return one link of the chain; the first if a log names a position beyond its end."""
         chain = self.chain
         return chain[number] if number < len(chain) else chain[0]

@@ -1,4 +1,4 @@
-"""What the runner has to do for a turn, as read from its state. At most one effect is open."""
+"""The effects a runner performs, derived from a turn's state. At most one effect is open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CallModel(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Let time pass. Units: `until` is Unix milliseconds."""
+    """Wait until a time. Units: `until` is Unix milliseconds."""
 
     until: int
 
@@ -27,7 +27,7 @@ class RunTool(msgspec.Struct, frozen=True):
 
 
 class AwaitAnswer(msgspec.Struct, frozen=True):
-    """Wait until somebody answers the question."""
+    """Wait until the question is answered."""
 
     question: EntryId
 
@@ -36,7 +36,7 @@ Effect = CallModel | Wait | RunTool | AwaitAnswer
 
 
 def effect_of(state: TurnState) -> Effect | None:
-    """The effect that `state` waits for; None when the turn is over (or was never begun)."""
+    """Return the effect that `state` waits for; None if the turn is over or never began."""
     if state.phase is Phase.CALLING and state.open_call is not None:
         return CallModel(state.open_call)
     if state.phase is Phase.BACKOFF and state.open_call is not None:

@@ -1,4 +1,4 @@
-"""What turns of one session run with: the outside world as arguments."""
+"""The environment of a session's turns: the outside world as arguments."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ LEASE_TTL_MS = 30_000
 
 
 class Scales:
-    """By how much estimates of tokens have to be corrected, learnt per model by this process."""
+    """Correction factors for token estimates, learned per model by this process."""
 
     def __init__(self) -> None:
         self._scales: dict[str, float] = {}
 
     def of(self, model: str) -> float:
-        """The factor for `model`; 1 before it has reported any usage."""
+        """Return the factor for `model`; 1 before the model has reported any usage."""
         return self._scales.get(model, 1.0)
 
     def learn(self, model: str, size: float, usage: Usage) -> None:
-        """Take in what the provider counted for a request of `size`.
+        """Learn from the provider's token count for a request of `size`.
 
         Units: `size` in tokens, as estimated without any correction.
         """
@@ -53,18 +53,18 @@ class Scales:
 
 
 class Cooldowns:
-    """Which providers this process has been asked to leave alone, whatever session asked them."""
+    """Providers that asked this process to pause requests, in any session."""
 
     def __init__(self) -> None:
         self._until: dict[str, int] = {}
 
     def learn(self, parked: Mapping[str, int]) -> None:
-        """Take in what a turn has learnt. Units: Unix milliseconds, by provider."""
+        """Merge the pauses that a turn has learned. Units: Unix milliseconds, by provider."""
         for provider, until in parked.items():
             self._until[provider] = max(until, self._until.get(provider, 0))
 
     def open_at(self, at: int) -> dict[str, int]:
-        """Those that last beyond `at`."""
+        """Return the pauses that last beyond `at`."""
         return {provider: until for provider, until in self._until.items() if until > at}
 
 
@@ -74,7 +74,7 @@ OnWait = Callable[[StreamId, EntryId], None]
 class PersonWaits:
     """The sessions of one process whose turns wait for a person.
 
-    `on_wait` is called with the session and the question when a turn begins to wait for its answer.
+    `on_wait` is called with the session and the question when a turn begins to wait.
     """
 
     def __init__(self, on_wait: OnWait = lambda session, question: None) -> None:
@@ -83,7 +83,7 @@ class PersonWaits:
         self._watchers: set[asyncio.Future[None]] = set()
 
     def is_waiting(self, session: StreamId) -> bool:
-        """Whether the turn of `session` waits for a person."""
+        """Return whether the turn of `session` waits for a person."""
         return self._waiting[session] > 0
 
     @contextmanager
@@ -99,7 +99,7 @@ class PersonWaits:
             self._wake()
 
     def change(self) -> asyncio.Future[None]:
-        """A future that is done once a session begins or ends to wait, from this call on."""
+        """Return a future that completes when a session next begins or ends waiting."""
         watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
@@ -112,45 +112,45 @@ class PersonWaits:
 
 
 class SilenceLimits(msgspec.Struct, frozen=True):
-    """How long a model's provider may be silent; see `ModelRequest`. Units: seconds."""
+    """How long a model's provider may send nothing; see `ModelRequest`. Units: seconds."""
 
     first_byte_timeout_s: float | None = None
     stream_idle_timeout_s: float | None = None
 
 
 RenewCredentials = Callable[[str], Awaitable[bool]]
-"""Given a provider whose key was refused: whether there is another one now."""
+"""Takes a provider whose key was rejected; returns whether a new key is available."""
 
 
 LoadModels = Callable[[Sequence[str]], Awaitable[None]]
-"""Loads what is needed to call the models of these names, without blocking the event loop."""
+"""Loads what calls to the named models need, without blocking the event loop."""
 
 
 class Delegation(Protocol):
-    """How a session's turns have work done by other agents, in sessions of their own."""
+    """Delegates work of a session's turns to other agents, in separate sessions."""
 
     async def invoke(
         self, call: ToolCall, agent: str, said: str, *, is_aborted: Callable[[], bool]
     ) -> ToolOutput:
-        """What `agent` answers to `said`, in the session that belongs to `call`.
+        """Return the answer of `agent` to `said`, in the session that belongs to `call`.
 
-        Durable: the session is opened once, however often the call is repeated. When this is
-        cancelled its turn is aborted if `is_aborted`, else left open to be resumed.
-        Raises: ToolError when the agent cannot be asked.
+        Durable: the session is opened once, however often the call is repeated. Cancellation aborts
+        its turn if `is_aborted`, else leaves it open for a resume.
+        Raises: ToolError if the agent cannot be called.
         """
         ...
 
     async def find_delegated(self, key: str) -> Delegated | None:
-        """The session that the call with the idempotency key `key` opened, if it did."""
+        """Return the session opened by the call with the idempotency key `key`, if any."""
         ...
 
 
 class ToCompact(msgspec.Struct, frozen=True):
-    """What a compaction is about to do, for the text around its summary.
+    """Input for the texts around a summary: what a compaction is about to do.
 
-    `unanswered` is the text of the user's newest message, where it would leave the context and was
-    not answered; `kept` that of the message that stays after the summary.
-    Units: tokens, of the model's window; None where unknown.
+    `unanswered` is the text of the user's newest message if it would leave the context without an
+    answer; `kept` is the text of the message that follows the summary.
+    Units: tokens, of the model's window; None if unknown.
     """
 
     unanswered: str | None = None
@@ -159,7 +159,7 @@ class ToCompact(msgspec.Struct, frozen=True):
 
 
 class SummaryFrame(msgspec.Struct, frozen=True):
-    """Texts that stand before and after a summary."""
+    """Texts before and after a summary."""
 
     before: str
     after: str
@@ -170,15 +170,16 @@ FrameOf = Callable[[ToCompact], Awaitable[SummaryFrame | None]]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything a runner touches besides the log's rules.
+    """Everything a runner uses besides the rules of the log.
 
-    `owner` names this process to others who find the session in use; `is_gone` says of such a
-    name that its process is certainly dead. `invoked_by` are the sessions whose turns wait for this
-    one's, `person_waits` knows which of them wait for a person. `permissions` is what tools may
-    touch and `vault` where named secrets are; `delegation` is how they invoke other agents, None
-    where there are none. `frame_of` gives what the summary of a ``node`` compaction stands in.
+    `owner` names this process to others that find the session in use; `is_gone` returns whether the
+    process of such a name is certainly dead. `invoked_by` are the sessions whose turns wait for
+    this one's; `person_waits` knows which of them wait for a person. `permissions` limits what
+    tools may access and `vault` holds named secrets; `delegation` lets them invoke other agents,
+    None if there are none. `frame_of` returns the texts around the summary of a ``node``
+    compaction.
     Units: `lease_ttl_ms` milliseconds: how long a session stays blocked after its process died
-    without a word.
+    without notice.
     """
 
     stream: StreamId
@@ -210,22 +211,21 @@ class Environment:
 
     @property
     def claim(self) -> Claim:
-        """This process's claim to lead the session."""
+        """Return this process's claim to the session's lease."""
         return Claim(
             self.store, self.stream, self.clock, self.owner, self.lease_ttl_ms, self.is_gone
         )
 
     def random01(self) -> float:
-        """A random number from 0 up to 1."""
+        """Return a random number in [0, 1)."""
         return int.from_bytes(self.random(4), "big") / 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """What every request of the session has in common besides its messages.
+    """What all requests of the session share, except the messages.
 
-    Units: `size` is what the instructions and the tools take, in tokens, estimated without any
-    correction.
+    Units: `size` is the tokens of the instructions and the tools, estimated without any correction.
     """
 
     system: str | None = None

@@ -1,4 +1,4 @@
-"""What can happen to a turn: the inputs of the machine."""
+"""The inputs of the turn machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from perdure.session.messages import MediaPart, Message, Usage
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The user says something. `number` is the turn's, `base` the leaf it begins at.
+    """The user sends a message. `number` is the turn's, `base` the leaf it begins at.
 
     `ran` turns of the session have called a model. `spent`, `granted_microcents`, `parked` and
-    `grants` are carried over from the log so far.
-    `contents` are what its media name. `is_reopening`: the session had ended.
+    `grants` are carried over from the log so far. `contents` are the media named by the message.
+    `is_reopening`: the session had ended.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -34,10 +34,10 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The model's answer arrived whole. `dropped` messages had to be left out of its request.
+    """The model's complete answer arrived. `dropped` messages were left out of its request.
 
-    `is_estimated` says that the usage in `message` is not the provider's own count. `contents` are
-    what handles in its tool calls name, kept in the same commit.
+    `is_estimated`: the usage in `message` is not the provider's own count. `contents` are what
+    handles in its tool calls name, stored in the same commit.
     """
 
     message: Message
@@ -48,7 +48,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Summarised(msgspec.Struct, frozen=True):
-    """The summary arrived. `is_estimated` says that nobody counted its `usage`."""
+    """The summary arrived. `is_estimated`: its `usage` is an estimate."""
 
     compaction: Compaction
     usage: Usage | None = None
@@ -60,10 +60,10 @@ class NothingToSummarise(msgspec.Struct, frozen=True):
 
 
 class CallFailed(msgspec.Struct, frozen=True):
-    """The model call failed, perhaps after some of the answer had arrived (`has_begun`).
+    """The model call failed, possibly after part of the answer had arrived (`has_begun`).
 
-    `partial` is what of it can be shown, `usage` what it took, None where it took nothing;
-    `is_estimated` says that nobody counted. `is_renewed`: the key that was refused is another now.
+    `partial` is the displayable part of the answer; `usage` is what the call used, None if nothing;
+    `is_estimated`: it is an estimate. `is_renewed`: the rejected key has been replaced.
     Units: `random01` is a random number from 0 to 1, for the jitter of the wait.
     """
 
@@ -77,15 +77,15 @@ class CallFailed(msgspec.Struct, frozen=True):
 
 
 class Waited(msgspec.Struct, frozen=True):
-    """The time before the next attempt is over."""
+    """The wait before the next attempt is over."""
 
 
 class ToolReturned(msgspec.Struct, frozen=True):
-    """The tool gave back a result, an error included.
+    """The tool returned a result or an error.
 
-    `whole` names the text that `text` was cut from; `embedded` are the handles that stand in `text`
-    in place of base64. `contents` are kept in the same commit.
-    `delegated` is the session that the call opened for another agent.
+    `whole` names the text that `text` was cut from; `embedded` are the handles that replace base64
+    in `text`. `contents` are stored in the same commit. `delegated` is the session that the call
+    opened for another agent.
     """
 
     text: str

@@ -1,8 +1,8 @@
-"""The runner: append what the machine decides, then perform the effect it waits for, until done.
+"""The runner: append the machine's decision, perform the effect it waits for, repeat until done.
 
-Nothing is decided here. Each step is one commit at the head the step was computed for; when others
-appended in between, their entries are folded in and the step is computed anew. The runner stops
-where its lease is lost: an outcome that arrives then is kept as a ``late_outcome``.
+The runner itself decides nothing. Each step is one commit at the head it was computed for; if
+others appended in between, the runner folds in their entries and computes the step again. It stops
+when its lease is lost: an outcome that arrives later is logged as a ``late_outcome``.
 """
 
 from __future__ import annotations
@@ -65,14 +65,15 @@ from perdure.tools.callbacks import run_guarded
 
 _log = logging.getLogger(__name__)
 
-# There a TaskGroup whose child fails while it waits leaves its task one cancelling too many.
+# Before Python 3.13, a TaskGroup whose child fails while it waits leaves its task with one
+# `cancelling` too many.
 _HAS_STRAY_COUNTS = sys.version_info < (3, 13)
 
 
 class StopRequest:
-    """Whether and how a turn is to be ended by its owner.
+    """Whether and how the owner ends a turn.
 
-    `is_asked`: somebody asked. `has_cut`: what the turn did then was cancelled before it had ended.
+    `is_asked`: a stop was requested. `has_cut`: it cancelled an effect that had not ended.
     """
 
     def __init__(self) -> None:
@@ -83,7 +84,7 @@ class StopRequest:
         self._cuts = 0
 
     def ask(self, *, is_cancel: bool = False) -> None:
-        """End the turn as soon as what it does can be cancelled; `is_cancel` outranks an abort."""
+        """End the turn as soon as its effect can be cancelled; `is_cancel` outranks an abort."""
         self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
         if self._performing is not None and self._performing.cancel():
@@ -91,10 +92,10 @@ class StopRequest:
             self._cuts += 1
 
     async def uncut(self, effect: Awaitable[Input]) -> Input | None:
-        """What comes of `effect`; None where it was cancelled because somebody asked.
+        """Return the outcome of `effect`; None if a stop request cancelled it.
 
-        It is performed by the task of the turn, whose cancelling ends here if it was meant for it.
-        Raises: CancelledError when the turn itself is cancelled.
+        The turn's task performs it. A cancellation of the task ends here if it targets the effect.
+        Raises: CancelledError if the turn itself is cancelled.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -110,25 +111,25 @@ class StopRequest:
         if self._cuts:
             await self._uncancel(task)
         if task.cancelling() > before:
-            raise asyncio.CancelledError  # the effect was, and may have its outcome all the same
+            raise asyncio.CancelledError  # the effect was cancelled, and may still have an outcome
         return None if self.has_cut else happened
 
     async def _uncancel(self, task: asyncio.Task[Any]) -> None:
-        """Take back what was asked of the turn's task to have its effect cut."""
+        """Undo the cancellation of the turn's task that stopped its effect."""
         while self._cuts:
             self._cuts -= 1
             task.uncancel()
-        # What was asked while the task ran comes only when it waits.
+        # A cancellation requested while the task ran is raised only at its next wait.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(0)
 
 
 class TurnRunner:
-    """Runs one turn to its end under a lease that the caller holds.
+    """Runs one turn to its end under a lease held by the caller.
 
-    Once `stopping` was asked, nothing more is begun and the turn ends as soon as the open effect
-    can be cancelled. What has its outcome by then keeps it, unless that outcome is a failure.
-    `branch` is handed every entry of the turn; `companion` says what else is in its commits.
+    After a request to `stopping`, no new effect begins and the turn ends as soon as the open one
+    can be cancelled. An outcome that exists by then is logged, unless it is a failure. `branch`
+    receives every entry of the turn; `companion` adds to its commits.
     """
 
     def __init__(
@@ -151,22 +152,22 @@ class TurnRunner:
         self._companion = companion
         self._answer_call: AnswerCall | None = None
         self._summary_call: int | None = None
-        """The call for a summary whose hooks were asked."""
+        """The summary call for which the hooks have run."""
 
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
-        """Open the turn in the session that stands at `state`; its state then.
+        """Open the turn in the session at `state`; return its new state.
 
-        Raises: HeadConflict when others have appended since, so that it is to begin elsewhere;
-        else as `run`.
+        Raises: HeadConflict if others have appended since, so the turn must begin elsewhere; else
+        as `run`.
         """
         with within(session=self._environment.stream, turn=begin.number):
             return await self._commit_step(state, begin)
 
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
-        """Go on from `state`, in which the turn has begun or was lost, until the turn is over.
+        """Continue a turn that has begun or was lost from `state` to its end.
 
-        Raises: LeaseLost when another process took the session over; StoreError; what the
-        companion raises.
+        Raises: LeaseLost if another process took over the session; StoreError; what the companion
+        raises.
         """
         environment = self._environment
         watched = environment.observer.turn(self._config, state, happened)
@@ -227,11 +228,11 @@ class TurnRunner:
             self._companion.committed(committed.entries[1:])
         appended = committed.entries[0]
         self._branch.follow(appended)
-        # What the step decided is in its state, since that is how the state came about.
+        # The state already includes what the step decided.
         return fold(decided.state, appended[len(decided.entries) :])
 
     async def _decide(self, state: TurnState, happened: Input, at: int) -> Step:
-        """The step that `happened` leads to, once what approvals are bound to was read for it."""
+        """Return the step for `happened`, after reading what approvals are bound to."""
         bounds: dict[int, Bound] = {}
         while True:
             try:
@@ -281,9 +282,9 @@ class TurnRunner:
     # ------------------------------------------------------------ effects
 
     async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
-        """Perform `effect`, unless the turn is aborted before or meanwhile.
+        """Perform `effect`, unless the turn is aborted before or during it.
 
-        Raises: what the store raises; whatever else is raised breaks the turn.
+        Raises: what the store raises; any other exception breaks the turn.
         """
         try:
             return await self._run_effect(effect, state)
@@ -299,7 +300,7 @@ class TurnRunner:
         happened = await self._stopping.uncut(run_guarded(self._perform(effect, state)))
         if happened is None:
             return await self._abort(effect)
-        # A connection that breaks while it is closed is no outage.
+        # A connection error during a requested stop is no outage.
         is_broken_off = isinstance(happened, CallFailed) and self._stopping.is_asked
         return await self._abort(effect) if is_broken_off else happened
 
@@ -312,7 +313,7 @@ class TurnRunner:
         return Aborted(partial, usage, is_estimated, is_cancel=is_cancel)
 
     async def _delegated_session(self, effect: Effect) -> Delegated | None:
-        """The session that the tool which was stopped had opened: what it spent counts here."""
+        """Return the session that the stopped tool had opened: its spending counts here."""
         below = self._environment.delegation
         if below is None or not isinstance(effect, RunTool):
             return None
@@ -321,7 +322,7 @@ class TurnRunner:
     def _perform(self, effect: Effect, state: TurnState) -> Awaitable[Input]:
         if isinstance(effect, CallModel):
             calling = self._call(effect.call, state)
-            # A client may have such a group. What a tool has runs in a task of its own in any case.
+            # A client may use such a group. Tools always run in their own task.
             return asyncio.ensure_future(calling) if _HAS_STRAY_COUNTS else calling
         if isinstance(effect, RunTool):
             agent = self._config.agent
@@ -330,7 +331,7 @@ class TurnRunner:
             )
         if isinstance(effect, Wait):
             return self._wait(effect.until)
-        assert state.question is not None  # it is what the effect was read from
+        assert state.question is not None  # the effect was derived from it
         return answer_wait(self._environment, state.question, state.head)
 
     async def _call(self, call: OpenCall, state: TurnState) -> Input:
@@ -378,10 +379,10 @@ def _broken(error: Exception) -> Broken:
 
 
 def _is_long(message: Message) -> bool:
-    """Whether encoding `message` would keep the event loop from other tasks."""
+    """Return whether encoding `message` would block the event loop."""
     return sum(len(part.text) for part in message.parts if isinstance(part, TextPart)) > LONG
 
 
 def _contents(happened: Input) -> tuple[bytes, ...]:
-    """What is kept beside the entries of an outcome."""
+    """Return the contents stored with the entries of an outcome."""
     return happened.contents if isinstance(happened, Begin | Answered | ToolReturned) else ()

@@ -1,4 +1,4 @@
-"""The turns of one session: what they run under, and how each is led from its lease to its end."""
+"""The turns of one session: their configuration, and each one from its lease to its end."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from perdure.session.messages import Message
 
 
 class Signals:
-    """What a turn and the work behind it tell each other. Made inside a running event loop.
+    """Signals between a turn and its caller. Create inside a running event loop.
 
-    `begun` gives the seq after which the turn's events begin, once it leads its session; `stopping`
-    is asked when the turn is to end. `companion` is what the turn is committed together with.
+    `begun` resolves to the seq after which the turn's events begin, once the turn holds the lease;
+    `stopping` requests its end. `companion` takes part in its commits.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -46,17 +46,17 @@ class Signals:
         self.stopping = StopRequest()
 
     def begins_after(self, seq: int) -> None:
-        """The turn leads its session; its events are those after `seq`."""
+        """Signal that the turn holds the lease; its events are those after `seq`."""
         self.begun.set_result(seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the turns of one session run under, on whichever of its branches.
+    """Configuration of the turns of one session, on any of its branches.
 
-    The first of `models`, and the thinking level of `settings`, hold where a branch was switched to
-    no others; the rest of `models` are the fallbacks.
-    `config_of` says what a turn runs under whose model is the one given.
+    The first of `models`, and the thinking level of `settings`, apply unless a branch was switched
+    to others; the rest of `models` are the fallbacks. `config_of` returns the turn configuration
+    for a given model.
     """
 
     models: tuple[str, ...]
@@ -65,17 +65,17 @@ class Terms:
     history: History = "full"
 
     def model_on(self, branch: BranchState) -> str:
-        """The model the branch was last switched to, else the session's."""
+        """Return the model the branch was last switched to, else the session's."""
         change = branch.model_change
         body = body_of(change) if change is not None else None
         return body.model if isinstance(body, ModelChange) else self.models[0]
 
     def config_on(self, branch: BranchState) -> TurnConfig:
-        """What a turn on the branch runs under."""
+        """Return the configuration of a turn on the branch."""
         return self.config_of(self.model_on(branch))
 
     def settings_on(self, branch: BranchState) -> RequestSettings:
-        """What the requests of a turn on the branch have in common."""
+        """Return what all requests of a turn on the branch share."""
         change = branch.thinking_change
         body = body_of(change) if change is not None else None
         if isinstance(body, ThinkingChange) and body.level in get_args(ThinkingLevel):
@@ -83,24 +83,24 @@ class Terms:
         return self.settings
 
     def tokens_of(self, conversation: Conversation, scales: Scales) -> int:
-        """About how large a request is that says no more, instructions and tools included."""
+        """Estimate the size of a request without new messages, with instructions and tools."""
         scale = scales.of(self.model_on(conversation.state))
         prompt = prompt_of(conversation, scale=scale)
         if prompt.is_counted:
-            return prompt.tokens  # it was counted with everything around it
+            return prompt.tokens  # the count already includes instructions and tools
         return prompt.tokens + math.ceil(self.settings.size * scale)
 
 
 Follow = Callable[[int], Awaitable[None]]
-"""Given the session's head: has its turns run as the entries up to there say."""
+"""Takes the session's head and applies the settings of the entries up to there to its turns."""
 
 
 async def _stay(head: int, /) -> None:
-    """Run the next turn as the last one."""
+    """Keep the settings of the last turn."""
 
 
 class SessionTurns:
-    """Runs the turns of one session, each under a lease of its own."""
+    """Runs the turns of one session, each under its own lease."""
 
     def __init__(self, environment: Environment, terms: Terms) -> None:
         self.environment = environment
@@ -109,7 +109,7 @@ class SessionTurns:
         self._known = Recollection(environment.store, environment.stream, terms.history)
 
     def adopt(self, other: SessionTurns) -> None:
-        """Run turns from now on as `other`, of the same session, would."""
+        """Run further turns with the configuration of `other`, of the same session."""
         self.environment = other.environment
         self.terms = other.terms
 
@@ -120,10 +120,10 @@ class SessionTurns:
         signals: Signals,
         follow: Follow = _stay,
     ) -> TurnState:
-        """Run the turn that `message`, whose media name `contents`, begins.
+        """Run the turn that `message` begins; `contents` are the media it names.
 
-        `follow` is called with the head it is committed at, if another writer may have appended.
-        Raises: LeaseHeld; TurnOpen when an interrupted turn has to be resumed first; LeaseLost.
+        `follow` is called with the head of the commit if another writer may have appended.
+        Raises: LeaseHeld; TurnOpen if an interrupted turn must be resumed first; LeaseLost.
         """
         await self._load_models()
         async with leading(self.environment.claim, is_begun=False) as leadership:
@@ -131,7 +131,7 @@ class SessionTurns:
             if standing is None:
                 await leadership.take()
             while True:
-                # Where it stood after the last turn is right unless somebody else has appended.
+                # The state after the last turn is current unless another writer has appended.
                 at = standing or await self._standing()
                 if standing is None:
                     await follow(at.head)
@@ -165,9 +165,9 @@ class SessionTurns:
                 return self._known.left
 
     async def lost_turn(self, signals: Signals) -> TurnState:
-        """Go on with the turn whose process is gone.
+        """Resume the turn of a process that died.
 
-        Raises: LeaseHeld while that process is alive; InvalidTransition when no turn is open.
+        Raises: LeaseHeld while that process is alive; InvalidTransition if no turn is open.
         """
         await self._load_models()
         async with leading(self.environment.claim) as leadership:
@@ -183,7 +183,7 @@ class SessionTurns:
     # ------------------------------------------------------------ inside
 
     async def _load_models(self) -> None:
-        """Load what calls the models before the lease: no other process waits for that."""
+        """Load the model clients before taking the lease, so that no other process waits for it."""
         if self.environment.load_models is not None:
             await self.environment.load_models(self.terms.models)
 
@@ -194,7 +194,7 @@ class SessionTurns:
         )
 
     async def _tokens_before(self, so_far: TurnState) -> int:
-        """About how large a request is without the new words; where that is known, unread."""
+        """Estimate the size of a request without the new message; reads nothing if it is known."""
         is_known = so_far.finished is not None and self.terms.history == "full"
         if is_known and so_far.context_tokens is not None:
             return so_far.context_tokens

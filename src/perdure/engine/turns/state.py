@@ -1,8 +1,8 @@
-"""A turn as the fold of its log: what is open, what is owed, what comes next can be read from it.
+"""The turn state as a fold of its log: what is open, what is due, and what comes next.
 
-Rule: everything the machine knows about a turn is folded here from entries, and nowhere else. So a
-process that dies loses nothing but the effect it was performing, and the process that takes over
-reads the same state from the same log.
+Rule: everything the machine knows about a turn is folded here from entries, and nowhere else. A
+process that dies loses only the effect it was performing. The process that takes over folds the
+same state from the same log.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from perdure.session.notes import (
 )
 
 CORRECTABLE = frozenset({"unknown_tool", "invalid_arguments", "tool_denied"})
-"""Error codes of tool calls that the model itself can put right; so it can a read that failed."""
+"""Error codes of tool calls that the model can correct; it can also correct a failed read."""
 
 
 class Phase(StrEnum):
-    """Where a turn stands. In CALLING, RUNNING, BACKOFF and ASKING something outside is awaited."""
+    """The phase of a turn. CALLING, RUNNING, BACKOFF and ASKING wait for something external."""
 
     IDLE = "idle"
     READY = "ready"
@@ -61,10 +61,10 @@ class Phase(StrEnum):
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A model call whose outcome is not in the log (or, in BACKOFF, the one to be repeated).
+    """A model call without an outcome in the log (or, in BACKOFF, the one to be repeated).
 
-    `tries` counts the attempts at its model, `attempt` those at the call; `next_link` is the place
-    in the chain of the next attempt.
+    `tries` counts the attempts at its model, `attempt` those at the call; `next_link` is the
+    position in the chain of the next attempt.
     """
 
     seq: int
@@ -80,14 +80,14 @@ class OpenCall(msgspec.Struct, frozen=True):
 
 
 class OpenTool(msgspec.Struct, frozen=True):
-    """A tool run whose outcome is not in the log, or is not known."""
+    """A tool run whose outcome is missing from the log or unknown."""
 
     seq: int
     started: ToolStarted
 
 
 class PendingQuestion(msgspec.Struct, frozen=True):
-    """A question nobody has acted upon; `answer` is there once somebody answered."""
+    """A question whose answer has no effect yet; `answer` is set once it is answered."""
 
     id: EntryId
     question: Question
@@ -97,15 +97,15 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 class TurnState(msgspec.Struct, frozen=True):
     """A session's open turn.
 
-    Shape: `head` is the last seq folded in; `pending` are the tool calls of the last answer that
-    have no result yet, in order, the open one included; `awaits` is the message that the entry
-    before said would follow; `queued` are entries of others that wait to be adopted; `ran` counts
-    the session's turns that called a model, this one included once it does. `parked` says
-    until when (Unix milliseconds) which provider is left alone; `renewed` whose key was renewed,
+    Shape: `head` is the last seq folded in; `pending` are the tool calls of the last answer without
+    a result, in order, including the open one; `awaits` is the message announced by the previous
+    entry; `queued` are entries of others that wait to be adopted; `ran` counts the session's turns
+    that called a model, including this one once it does. `parked` maps each paused provider to the
+    end of its pause (Unix milliseconds); `renewed` are the providers whose key was renewed,
     `granted` what tools may do without asking.
-    Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates what the
-    next request will hold, None where nothing is known; `limit_microcents` is what a person granted
-    beyond the budget's limit.
+    Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates the size
+    of the next request, None if unknown; `limit_microcents` is what a person granted beyond the
+    budget's limit.
     """
 
     stream: StreamId
@@ -151,14 +151,14 @@ class TurnState(msgspec.Struct, frozen=True):
 
 
 def fold(state: TurnState, entries: Iterable[Entry]) -> TurnState:
-    """`state` after `entries`, which follow its head in log order."""
+    """Return `state` after `entries`, which follow its head in log order."""
     for entry in entries:
         state = _after(state, entry)
     return state
 
 
 def after(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    """`state` after `entry`, the next one, whose body is `body`."""
+    """Return `state` after `entry`, the next one, whose body is `body`."""
     state = msgspec.structs.replace(state, head=entry.seq)
     rule = _RULES.get(entry.kind)
     return state if rule is None else rule(state, entry, body)
@@ -170,7 +170,7 @@ def _after(state: TurnState, entry: Entry) -> TurnState:
     try:
         body = body_of(entry)
     except UnsupportedVersion:
-        # Of the turn's own ledger nothing may be guessed; a message may come from anybody.
+        # Reject unknown entries of the turn's own bookkeeping; a message may come from any writer.
         if entry.kind != MESSAGE:
             raise
         return msgspec.structs.replace(state, head=entry.seq)
@@ -227,14 +227,14 @@ def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 
 def _says_nothing(answer: Message) -> bool:
-    """No words and no call; or it claims calls, and there are none."""
+    """Return whether the answer has no text and no calls, or announces calls that are missing."""
     if answer.tool_calls:
         return False
     return not answer.text.strip() or answer.stop_reason == "tool_calls"
 
 
 def _still_pending(pending: tuple[ToolCallPart, ...], results: Message) -> tuple[ToolCallPart, ...]:
-    # Providers repeat call ids now and then: a result settles the first call of its id only.
+    # Providers sometimes repeat call ids: a result settles only the first call of its id.
     left = list(pending)
     for part in results.parts:
         if isinstance(part, ToolResultPart):
@@ -290,7 +290,7 @@ def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         owes_answer=state.owes_answer and not is_answer,
         awaits=body.answer,
         last_error=body.error_code,
-        # A summary that failed for good is not tried again before the next message of the user's.
+        # A summary that failed for good is not retried before the user's next message.
         has_compacted=state.has_compacted or (is_summary and body.wait_s is None),
     )
     if body.wait_s is None or call is None:
@@ -302,7 +302,7 @@ def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 
 def provider_of(model: str) -> str:
-    """The part of ``provider:name`` before the colon."""
+    """Return the part of ``provider:name`` before the colon."""
     return model.partition(":")[0]
 
 
