@@ -170,7 +170,7 @@ def _after(state: TurnState, entry: Entry) -> TurnState:
     try:
         body = body_of(entry)
     except UnsupportedVersion:
-        # Reject unknown entries of the turn's own bookkeeping; a message may come from any writer.
+        # Reject unknown versions of the turn's own entries; a message may come from any writer.
         if entry.kind != MESSAGE:
             raise
         return msgspec.structs.replace(state, head=entry.seq)
