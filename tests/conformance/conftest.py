@@ -1,11 +1,11 @@
-"""Which of the conformance tests run in `make check`, in `make test` and in `make test-all`.
+"""Select the conformance tests of `make check`, `make test` and `make test-all`.
 
-One specification is held against every backend and every wire format. Most of what can break in it
-shows on one backend in memory and one on disk, with one model offline and one over HTTP: these run
-in `make check`. `make test` runs all of it on each storage engine: memory, SQLite, PostgreSQL and
-session files. An encrypted store is SQLite's code over other pages, and the second dialect the
-code of session files with other records: `make test` runs on them what can differ (`DIFFERS`), and
-`make test-all` runs the rest.
+One specification tests every backend and every wire format. Most failures show on one backend in
+memory and one on disk, with one model offline and one over HTTP: these run in `make check`.
+`make test` runs everything on each storage engine: memory, SQLite, PostgreSQL and session files.
+An encrypted store is SQLite's code over other pages, and the second dialect is the code of session
+files with other records: `make test` runs on them what can differ (`DIFFERS`), and `make test-all`
+runs the rest.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _RECORDS = {
     *{"parents", "partials", "removing", "reused_ids", "sealing", "streams", "turns", "windows"},
 }
 DIFFERS = {ENCRYPTED: _CONTENT, "jsonl-operator": _CONTENT | _RECORDS}
-"""Variant of an engine -> the modules of tests that can tell it from the engine."""
+"""Variant of an engine -> the test modules whose results may differ from the engine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make check` leaves to `make test`, and that to `make test-all`."""
+    """Mark the tests that `make check` leaves to `make test` or to `make test-all`."""
     for item in items:
         if not item.path.is_relative_to(HERE):
             continue
@@ -52,6 +52,6 @@ def _is_quick(item: pytest.Item) -> bool:
 
 
 def _parameters(item: pytest.Item) -> list[str]:
-    """Return the texts among the values `item` was made with, of which one names its backend."""
+    """Return the string parameters of `item`, one of which names its backend."""
     call = getattr(item, "callspec", None)
     return [each for each in call.params.values() if isinstance(each, str)] if call else []

@@ -1,4 +1,4 @@
-"""The Anthropic client on the wire: what it sends, and what it makes of answers."""
+"""The Anthropic client on the wire: its requests, and how it reads answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fakes.signatures import signature_of
 from tests.fakes.wires import BASE64, HELLO, KEY, PARAMETERS, PDF, PNG, READ, Wire
 
 ADAPTIVE = "anthropic:claude-opus-4-6"
-"""A model that decides itself how much it thinks."""
+"""A model that chooses its own amount of thinking."""
 
 CALL = Plan(thinking="I must read.", calls=(("toolu_1", "read_file", {"path": "x"}),))
 YES = events(Plan(text="yes"))

@@ -1,4 +1,4 @@
-"""Whatever is in a log, every wire format makes of it a request that its service accepts."""
+"""Every wire format turns any log into a request that its service accepts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEVELS: tuple[ThinkingLevel, ...] = ("off", "high")
 
 
 def histories(log: TreeLog) -> list[tuple[Message, ...]]:
-    """What a model is sent when the person goes on at one of the newest entries."""
+    """Return the requests' histories when the user continues at one of the newest entries."""
     found: list[tuple[Message, ...]] = []
     for leaf in list(log.by_id)[-LEAVES:]:
         prompted = TreeLog("prompted", origin=log)
@@ -34,7 +34,7 @@ def histories(log: TreeLog) -> list[tuple[Message, ...]]:
 
 
 async def refused(name: str, log: TreeLog, level: ThinkingLevel) -> list[list[str]]:
-    """What the service finds wrong with the requests made of `log`."""
+    """Return the service's errors for the requests made from `log`."""
     async with HTTP_BACKENDS[name]() as backend:
         client = backend.client(Plan(text="yes"))
         media = {PICTURE.handle: b"\x89PNG"}

@@ -1,4 +1,4 @@
-"""The Google client on the wire: what it sends, and what it makes of answers."""
+"""The Google client on the wire: its requests, and how it reads answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every `ModelClient` does, whatever is behind it."""
+"""The contract of every `ModelClient`, independent of its service."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def fill(builder: AnswerBuilder, stream: AsyncIterator[Delta]) -> Message:
 
 
 def closing(client: ModelClient, request: ModelRequest) -> aclosing[Any]:
-    """The stream, closed at the end of the block, as the runner closes it."""
+    """Close the stream at the end of the block, as the runner does."""
     return aclosing(cast("Any", client.stream(request)))
 
 

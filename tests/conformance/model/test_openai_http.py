@@ -1,4 +1,4 @@
-"""The OpenAI-compatible client on the wire: what it sends, and what it makes of odd answers."""
+"""The OpenAI-compatible client on the wire: its requests, and how it reads odd answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Wire:
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """The body of the newest request."""
+        """Return the body of the newest request."""
         return self.server.requests[-1].body
 
 

@@ -1,4 +1,4 @@
-"""What every client over HTTP does with servers that are busy, broken, slow or talkative."""
+"""How every HTTP client handles servers that are busy, broken, slow or verbose."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ async def test_any_byte_of_an_answer_satisfies_first_byte_timeout(name: str) -> 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
 async def test_slow_server_is_waited_for(name: str) -> None:
-    # Together the pauses are longer than the silence that is allowed.
+    # Together the pauses exceed the allowed silence.
     plan = Plan(text="drop by drop " * 4, chunk_chars=5, pause_s=0.25)
     async with HTTP_BACKENDS[name](stream_idle_timeout_s=2.0) as backend:
         assert (await answer(backend, plan)).text == plan.text
@@ -335,7 +335,7 @@ async def test_garbled_stream_gives_answer_or_model_error(
 
 
 def garbled(chance: random.Random, event: Chunk | str) -> str:
-    """`event` as it is sent, now and then with something cut out, doubled or changed."""
+    """Return `event` as sent, sometimes with a part removed, duplicated or changed."""
     text = event if isinstance(event, str) else json.dumps(event)
     kind: object = None if isinstance(event, str) else event.get("type")
     if chance.random() < 0.15:
@@ -346,7 +346,7 @@ def garbled(chance: random.Random, event: Chunk | str) -> str:
 
 
 async def outcome(backend: HttpBackend) -> str:
-    """``answered``, or the name of the error."""
+    """Return ``answered``, or the name of the error."""
     builder = AnswerBuilder(backend.model)
     try:
         async for delta in backend.asking.stream(ModelRequest(backend.model, HELLO)):

@@ -1,4 +1,4 @@
-"""The client of OpenAI's responses on the wire: what it sends, and what it makes of answers."""
+"""The client of OpenAI's Responses API on the wire: its requests, and how it reads answers."""
 
 from __future__ import annotations
 

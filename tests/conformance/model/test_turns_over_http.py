@@ -1,4 +1,4 @@
-"""Whole turns with tools on every wire format, and the same turns taken up by another process."""
+"""Whole turns with tools on every wire format, and the same turns resumed by another process."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_turn_interrupted_between_rounds_resumes_in_another_process(name: 
             while here.calls < 2:  # noqa: ASYNC110 - the server sets no event for it
                 await asyncio.sleep(0.01)
         await chat.suspend()
-        # Its own client, as every process has: nothing of the reasoning is remembered there.
+        # A separate client, as in another process: it has no cached reasoning.
         second = there.client(Plan(text="Empty."))
         runtime = Runtime(stage.store, [agent_of(there)], models=second, owner="there")
         again = await runtime.resume(chat.id)

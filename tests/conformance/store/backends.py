@@ -1,4 +1,4 @@
-"""The backends that the suite runs against, each as a maker of empty stores."""
+"""The backends of the suite, each as a factory of empty stores."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BACKENDS = ("memory", "sqlite", ENCRYPTED, "postgres", *CODECS)
 
 
 class Data(Protocol):
-    """One store's data, which can be opened several times over."""
+    """One store's data, which can be opened several times."""
 
     is_durable: bool
 
     async def open(self, namespace: str = "default") -> SessionStore:
-        """Another handle on the same data."""
+        """Open another handle on the same data."""
         ...
 
     async def close(self) -> None:
@@ -34,7 +34,7 @@ class Data(Protocol):
 
 
 class MemoryData:
-    """A memory that several handles share."""
+    """An in-memory store shared by several handles."""
 
     is_durable = False
 
@@ -113,7 +113,7 @@ class PostgresData:
 
 
 class Backend:
-    """Makes stores of one kind, all on one clock. Only the kind ``postgres`` needs a `server`."""
+    """Creates stores of one kind, all on one clock. Only the kind ``postgres`` needs a `server`."""
 
     def __init__(
         self, name: str, folder: Path, clock: ManualClock, server: PostgresServer | None = None
@@ -125,7 +125,7 @@ class Backend:
         self._made = 0
 
     def new(self) -> Data:
-        """The data of a store that is still empty."""
+        """Return the data of an empty store."""
         self._made += 1
         random = SeededRandom(self._made)
         if self.name == "memory":

@@ -1,4 +1,4 @@
-"""Short names for what these tests append and read all the time."""
+"""Helpers that append and read, used in most of these tests."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ def said(
     at: int | None = None,
     alias: str | None = None,
 ) -> NewEntry:
-    """A message of the user's."""
+    """Return a user message."""
     return new_tree(user(text), parent, at=at, alias=alias)
 
 
 def replied(text: str = "hi", parent: ParentRef = LEAF, *, at: int | None = None) -> NewEntry:
-    """A message of the model's."""
+    """Return a model message."""
     return new_tree(assistant(text), parent, at=at)
 
 
 def labelled(text: str | None, about: Ref | None) -> NewEntry:
-    """A label."""
+    """Return a label."""
     return new_side(Label(text), about)
 
 
 def moved(target: EntryId | None) -> NewEntry:
-    """A move of the leaf."""
+    """Return a move of the leaf."""
     return new_side(LeafMoved(target))
 
 
 def turn_started(number: int = 1) -> NewEntry:
-    """The beginning of a turn."""
+    """Return the start of a turn."""
     return new_side(TurnStarted(number, "agent"))
 
 
 def turn_finished(about: Ref | None = None) -> NewEntry:
-    """The end of a turn."""
+    """Return the end of a turn."""
     return new_side(TurnFinished("stop"), about)
 
 
 def unknown(body: bytes = b'{"x":1}', *, kind: str = "from_the_future", v: int = 7) -> NewEntry:
-    """A tree entry of a kind nobody knows yet."""
+    """Return a tree entry of an unknown kind."""
     return NewEntry(kind, body, v)
 
 
@@ -75,12 +75,12 @@ def header(
     title: str | None = None,
     fork: ForkPoint | None = None,
 ) -> StreamHeader:
-    """The header of a new stream."""
+    """Return the header of a new stream."""
     return StreamHeader(StreamId(stream), created_at, kind, origin, cwd=cwd, title=title, fork=fork)
 
 
 async def create(store: SessionStore, new: StreamHeader | str = S, *entries: NewEntry) -> StreamId:
-    """A new stream, with `entries` in the same commit."""
+    """Create a stream with `entries` in one commit."""
     new = new if isinstance(new, StreamHeader) else header(new)
     write = Write(stream=new.id, create=new, entries=entries)
     await store.commit(Commit(writes=(write,), at=START_MS))
@@ -97,7 +97,7 @@ async def append(
     expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
     at: int = START_MS,
 ) -> list[Entry]:
-    """`entries` appended to `stream` in one commit."""
+    """Append `entries` to `stream` in one commit."""
     write = Write(
         stream=stream,
         entries=entries,
@@ -112,7 +112,7 @@ async def append(
 async def append_one(
     store: SessionStore, stream: StreamId, new: NewEntry, *, lease: Lease | None = None
 ) -> Entry:
-    """`new` appended to `stream`."""
+    """Append `new` to `stream`."""
     (entry,) = await append(store, stream, new, lease=lease)
     return entry
 
@@ -134,7 +134,7 @@ async def fork(
     scope: Literal["tree", "path"] = "tree",
     head: int | None = None,
 ) -> StreamId:
-    """A fork of `origin` as it is now, going on from `at` (the origin's leaf, if not given)."""
+    """Fork `origin` as it is now, at `at` (default: the origin's leaf)."""
     state = await store.state(origin)
     point = ForkPoint(
         stream=origin,
@@ -146,15 +146,15 @@ async def fork(
 
 
 def ids(entries: list[Entry]) -> list[EntryId]:
-    """The ids of `entries`."""
+    """Return the ids of `entries`."""
     return [entry.id for entry in entries]
 
 
 def texts(entries: list[Entry]) -> list[str]:
-    """What the messages among `entries` say."""
+    """Return the texts of the messages among `entries`."""
     return [entry.message.text for entry in entries if entry.message is not None]
 
 
 def plain(value: object) -> NewEntry:
-    """A tree entry of an unknown kind with `value` as its body."""
+    """Return a tree entry of an unknown kind with `value` as its body."""
     return NewEntry("plain", encode(value))

@@ -1,4 +1,4 @@
-"""Each test that asks for `store`, `data` or `backend` runs against every backend."""
+"""Run each test that uses `store`, `data` or `backend` against every backend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) 
 async def needed(request: pytest.FixtureRequest) -> None:
     """Skip a test marked ``needs`` on a backend without that capability.
 
-    `test_capabilities` shows that such a backend refuses instead of pretending.
+    `test_capabilities` checks that such a backend raises instead.
     """
     marks = list(request.node.iter_markers("needs"))
     if marks:

@@ -1,7 +1,7 @@
-"""What a store promises, in the plainest form: lists that are searched from end to end.
+"""A reference model of the store contract: plain lists, searched from end to end.
 
-No index, no hash, no transaction: slow, and short enough to be believed. `test_machine` holds
-every backend to it. It knows the few kinds of entries that the machine appends.
+No index, no hash, no transaction: slow, and short enough to review. `test_machine` compares every
+backend with it. It supports only the kinds of entries that the machine appends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.stores.protocol import Commit, Write
 
 @dataclass
 class Stream:
-    """One stream: its own entries, and where it stands."""
+    """One stream: its own entries and its state."""
 
     header: StreamHeader
     leaf: EntryId | None
@@ -47,7 +47,7 @@ class Model:
     log: list[Entry] = field(default_factory=list[Entry])
 
     def after(self, commit: Commit) -> tuple[Model, tuple[tuple[Entry, ...], ...]]:
-        """What this model becomes by `commit`, and what is appended; raises what a store must."""
+        """Return the model after `commit`; raise what a store must raise."""
         streams = {
             id_: replace(stream, entries=list(stream.entries))
             for id_, stream in self.streams.items()
@@ -121,7 +121,7 @@ class Model:
             raise InvalidParent(str(reference), stream, "not seen")
 
     def tree(self, stream: StreamId, upto: int | None = None) -> list[Entry]:
-        """The tree entries that `stream` sees, its own up to the seq `upto`."""
+        """Return the tree entries that `stream` sees, its own up to the seq `upto`."""
         own = self.streams[stream].entries
         own = own if upto is None else own[: upto + 1]
         seen = self._shared(self.streams[stream].header)
@@ -139,7 +139,7 @@ class Model:
     def notes(
         self, stream: StreamId, kinds: tuple[str, ...], upto: int | None = None
     ) -> list[Entry]:
-        """The side entries of `kinds` that `stream` sees."""
+        """Return the side entries of `kinds` that `stream` sees."""
         own = self.streams[stream].entries
         own = own if upto is None else own[: upto + 1]
         fork = self.streams[stream].header.fork
@@ -147,11 +147,11 @@ class Model:
         return shared + [entry for entry in own if entry.lane == "side" and entry.kind in kinds]
 
     def branch(self, stream: StreamId, leaf: EntryId | None) -> list[Entry]:
-        """The branch to `leaf`."""
+        """Return the branch to `leaf`."""
         return branch_to(leaf, {entry.id: entry for entry in self.tree(stream)})
 
     def window(self, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
-        """The context window of the branch to `leaf`."""
+        """Return the context window of the branch to `leaf`."""
         undone = undone_of(self.notes(stream, ("compaction_undone",)))
         return window_of(self.branch(stream, leaf), undone)
 

@@ -1,4 +1,4 @@
-"""A log of random words, and questions about it: every backend answers as memory does."""
+"""A log of random words, and queries about it: every backend answers as memory does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FILTERED = (
 
 
 async def check_it_finds_what_memory_finds(store: SessionStore, seed: int) -> None:
-    """Write the same log into `store` and into memory, and ask both the same."""
+    """Write the same log into `store` and into memory, and run the same queries on both."""
     assert isinstance(store, SearchService)
     plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     for each in (plain, store):

@@ -49,7 +49,7 @@ class Namespace:
         self.there: list[StreamId] = []
 
     async def step(self, act: str, number: int) -> None:
-        """Do `act` to one of the streams."""
+        """Apply `act` to one of the streams."""
         self.at += 10
         if act in ("create", "flow") or not self.there:
             await self._create(act, number)
@@ -119,7 +119,7 @@ class Namespace:
         return sorted(found, key=lambda info: (info.updated_at, info.id), reverse=True)
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        """The open questions of the stream's own log."""
+        """Return the open questions of the stream's own log."""
         notes = await self.store.notes(stream, INBOX_KINDS)
         return unanswered_questions(note for note in notes if note.stream == stream)
 
@@ -175,7 +175,7 @@ class Namespace:
 
 
 async def carried_out(backend: Backend, steps: list[tuple[str, int]]) -> None:
-    """Every step, each compared through a second handle."""
+    """Run every step, and compare each through a second handle."""
     data = backend.new()
     try:
         namespace = Namespace(await data.open())

@@ -1,4 +1,4 @@
-"""Rule 3 of an append: seq is dense and in order; what is given is kept, or refused whole."""
+"""Rule 3 of an append: seq is dense and in order; input is stored unchanged or rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was written is what is read, byte for byte, known or not."""
+"""Bodies are read back byte for byte, of known and unknown kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend declares it cannot do it refuses, and says so; it never pretends."""
+"""Operations that a backend does not support raise an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A commit is whole or not at all, and where it does not find what it expects it is not."""
+"""Commits are atomic, and fail if an expectation does not hold."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ async def test_failed_write_rolls_back_other_writes(
     assert len(await store.feed(0)) == 2
     with pytest.raises(SessionNotFound):
         await store.state(StreamId("new"))
-    # Neither did the key stay behind: it is still free.
+    # The key was not stored either: it is still free.
     await append(store, S, said("b"), key="k")
     await append(store, StreamId("other"), said("next"))
     assert (await store.verify()).problems == ()

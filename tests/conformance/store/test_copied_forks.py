@@ -1,4 +1,4 @@
-"""Forks of a backend that cannot point into another stream: copies, with ids of their own."""
+"""Forks of a backend without pointers into other streams: copies with their own ids."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ F = StreamId("f")
 
 @pytest.fixture(autouse=True)
 def copying(store: SessionStore) -> None:
-    """These tests are about backends that copy."""
+    """Select the backends that copy."""
     if store.capabilities.pointer_fork:
         pytest.skip("its forks share (test_forks)")
 

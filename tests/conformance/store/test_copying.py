@@ -1,4 +1,4 @@
-"""Copies between every two kinds of stores: the same entries under the same hashes."""
+"""Copies between every two kinds of stores: the same entries with the same hashes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def target(
 
 
 async def filled(store: SessionStore) -> None:
-    """Two sessions with turns, branches, a fork of a fork, a picture and foreign ids."""
+    """Create two sessions with turns, branches, a fork of a fork, a picture and foreign ids."""
     await create(store, S, said("a", alias="a1"), said("b"))
     lease = await store.acquire_lease(S, "me", MINUTE_MS)
     await append(store, S, turn_started(), said("c"), lease=lease)
@@ -80,7 +80,7 @@ async def copied(
 
 
 async def shown(store: SessionStore) -> object:
-    """What a reader sees of each session, whatever its entries are called."""
+    """Return what a reader sees of each session, independent of entry ids."""
     found: dict[str, object] = {}
     for standing in await as_sealing(store).segment_states():
         state = await store.state(standing.stream)
@@ -189,7 +189,7 @@ async def test_damage_in_transit_is_reported(backend: Backend) -> None:
 
 
 async def erased_in(store: SessionStore) -> None:
-    """Of the sessions of `filled` one is erased but for what its fork shares, another whole."""
+    """Erase one session of `filled` except what its fork shares, and another one entirely."""
     await create(store, header("gone", title="secret"), said("secret", alias="x"))
     for name in ("gone", S):
         request = EraseRequest(

@@ -1,4 +1,4 @@
-"""Single entries are erased: their bodies go with all that repeats them, their places stay."""
+"""Erasing single entries removes their bodies and all copies of them, but not their positions."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def opened(store: SessionStore, clock: ManualClock) -> Store:
 
 
 async def stored_text(session: Session) -> str:
-    """Everything that the log of `session` holds, as text."""
+    """Return everything that the log of `session` stores, as text."""
     return "".join([entry.body.decode() async for entry in session.entries()])
 
 
 async def said(session: Session) -> list[str]:
-    """The texts of entries that a model would be sent; none is skipped as unreadable."""
+    """Return the entry texts that a model would be sent; none is skipped as unreadable."""
     context = await session.context()
     assert context.skipped == 0
     return [each.message.text for each in context.messages if each.entry_id is not None]

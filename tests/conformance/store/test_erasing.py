@@ -1,4 +1,4 @@
-"""Erasing: what goes, what stays, what refuses; and the log verifies all the same."""
+"""Erasing: what is removed, what stays, what raises; the log still verifies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def bodies(store: SessionStore, stream: StreamId = S) -> list[bytes]:
 
 
 async def sound(store: SessionStore) -> int:
-    """How many entries are erased, in a store in which nothing is wrong."""
+    """Check that the store is sound; return the number of erased entries."""
     found = await store.verify()
     assert found.problems == ()
     return found.erased

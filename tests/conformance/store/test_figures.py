@@ -1,4 +1,4 @@
-"""Figures of a store are those that reading it whole adds up to, whoever counts them."""
+"""The figures of a store equal the sums of reading all of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def filled(store: SessionStore, clock: ManualClock) -> None:
 
 
 async def counted(store: SessionStore, since: int) -> tuple[dict[str, int], dict[str, list[int]]]:
-    """Bytes by stream, and entries and bytes by day, as reading every commit gives them."""
+    """Return bytes by stream, and entries and bytes by day, from reading every commit."""
     assert isinstance(store, SegmentService)
     sizes: dict[str, int] = {}
     days: dict[str, list[int]] = defaultdict(lambda: [0, 0])

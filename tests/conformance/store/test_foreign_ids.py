@@ -1,4 +1,4 @@
-"""Another file with the id of an imported session, on every backend: it becomes its own session."""
+"""Another file with the id of an imported session becomes its own session, on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases: who has one, for how long, and what is refused to whoever lost it."""
+"""Leases: ownership, expiry, and rejection of writes with a lost lease."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ async def test_lease_of_dead_owner_is_taken_immediately(data: Data) -> None:
     assert (await right.state(S)).open_turn == 1
     with pytest.raises(LeaseLost):
         await append(left, S, replied("from the dead"), lease=old)
-    # Whoever comes second with the same news finds the lease in living hands.
+    # A second owner with the same information finds a live owner's lease.
     with pytest.raises(LeaseHeld) as refused:
         await left.acquire_lease(S, "they", TTL_MS, dead_owner="me")
     assert refused.value.owner == "you"

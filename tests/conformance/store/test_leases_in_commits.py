@@ -1,4 +1,4 @@
-"""Leases that a commit takes and gives back, where the backend has ``leases_in_commits``."""
+"""Leases acquired and released by a commit, on backends with ``leases_in_commits``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def commit(
     expected_head: int | None = None,
     key: str | None = None,
 ) -> CommitResult:
-    """`entries` appended to "s" as the writer who leads it, or is to."""
+    """Append `entries` to "s" as the current or the new lease owner."""
     write = Write(
         stream=S,
         entries=entries,
@@ -61,7 +61,7 @@ async def commit(
 
 
 async def is_free(store: SessionStore) -> bool:
-    """Whether nobody leads "s"; if so it is led by the asker then."""
+    """Whether "s" has no lease owner; if so, acquire its lease."""
     try:
         await store.acquire_lease(S, "whoever asks", TTL_MS)
     except LeaseHeld:
@@ -183,7 +183,7 @@ async def test_turn_ends_in_commit_that_releases_lease(store: SessionStore) -> N
 
     assert [entry.seq for entry in ended.entries[0]] == [2, 3]
     assert (await store.state(S)).epoch == 1
-    # Free, and the old epoch still counts until somebody takes the lease.
+    # The lease is free, but the old epoch is valid until another owner acquires it.
     await append(store, S, said("after"), lease=lease)
     assert await is_free(store)
     with pytest.raises(LeaseLost):
@@ -226,7 +226,7 @@ async def test_lease_of_another_owner_cannot_be_released(store: SessionStore) ->
 
 @able
 async def test_taking_lease_rejects_own_lease_and_idempotency_key(store: SessionStore) -> None:
-    """A replay could not give it."""
+    """A replay could not return the lease."""
     await create(store)
     with pytest.raises(InvalidEntry, match="idempotency key"):
         await commit(store, said("x"), taking=MINE, key="k")

@@ -1,4 +1,4 @@
-"""Lists, idle sessions and open questions: every backend gives what a scan of all streams gives."""
+"""Lists, idle sessions and open questions match a scan of all streams, on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random commits, forks, leaf moves, leases and replays: every backend does what the model does."""
+"""Random commits, forks, leaf moves, leases and replays: every backend matches the model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.conformance.store.model import Model
 T = TypeVar("T")
 
 NUMBERS = st.integers(0, 999)
-"""Choose among what there is, modulo how many."""
+"""Indexes into the existing items, modulo their number."""
 
 ENTRIES = st.lists(
     st.tuples(
@@ -61,7 +61,7 @@ TTL_MS = 10_000
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store, seen through two handles, and the model, given the same commands."""
+    """A store with two handles, and the model, given the same commands."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()
@@ -82,17 +82,17 @@ class StoreMachine(RuleBasedStateMachine):
         return self.stores[number % len(self.stores)]
 
     def stream(self, number: int) -> StreamId:
-        """One of the streams, rather a new one than an old one."""
+        """Return one of the streams, preferring new ones."""
         return list(self.model.streams)[-1 - number % min(3, len(self.model.streams))]
 
     def seen(self, stream: StreamId, number: int) -> EntryId | None:
-        """A tree entry that the stream sees; None now and then, or when there is none."""
+        """Return a tree entry that the stream sees; None sometimes, or if there is none."""
         tree = self.model.tree(stream)
         choice = number % (len(tree) + 1)
         return tree[choice].id if choice < len(tree) else None
 
     def lease(self, stream: StreamId, number: int) -> Lease | None:
-        """None, or a lease of the stream that may have been taken over."""
+        """Return None, or a lease of the stream that another owner may have taken over."""
         leases = [lease for lease in self.leases if lease.stream == stream]
         return [None, *leases, *leases[-1:] * 3][number % (4 + len(leases))] if leases else None
 
@@ -116,7 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
         return made[kind]
 
     def commit_of(self, *writes: Write, number: int = 0, key: str | None = None) -> None:
-        """Commit; the store must append what the model does, or refuse as it does."""
+        """Commit; the store must append or raise the same as the model."""
         commit = Commit(writes=writes, at=self.clock.now_ms(), idempotency_key=key)
         store = self.store(number)
         try:

@@ -1,4 +1,4 @@
-"""A query finds the sessions with it in their name or id, whatever else is in the store."""
+"""A query finds the sessions whose name or id contains it, in any store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUERIES = [
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that are so small that a list of a few sessions takes several."""
+    """Make rounds so small that a list of a few sessions takes several."""
     monkeypatch.setattr(name_parts, "FEW", 3)
     monkeypatch.setattr(name_parts, "GROWTH", 2)
 

@@ -1,4 +1,4 @@
-"""Reading across streams: find, lists, the feed, wake-ups and blobs; and what stays apart."""
+"""Reads across streams: find, lists, the feed, wake-ups and blobs; and namespace isolation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of an answer that has arrived is kept beside the log while its turn is open."""
+"""The received part of an answer is stored beside the log while its turn is open."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_finished_turn_removes_partial_answer(store: SessionStore) -> None
 
     await append(store, S, turn_finished(), lease=lease)
     assert await store.partial(S) is None
-    # What a slow writer still sends belongs to no turn, and not to the next one either.
+    # A late partial of a slow writer belongs to no turn, not even to the next one.
     await store.put_partial(lease, 2, b"late")
     assert await store.partial(S) is None
     await append(store, S, turn_started(2), lease=lease)

@@ -1,4 +1,4 @@
-"""Erasing where a session can only be removed whole: the file goes, and what lies beside it."""
+"""Erasure on backends that can only remove a session as a whole."""
 
 from __future__ import annotations
 

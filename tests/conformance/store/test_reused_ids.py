@@ -1,4 +1,4 @@
-"""The id of an erased session: taken, unless the caller asks to reuse it."""
+"""The id of an erased session is taken, unless the caller asks to reuse it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def handle(store: SessionStore) -> Store:
 
 
 async def erased(handle: Store, id: str) -> str:
-    """A session of that id, erased; the id of its certificate."""
+    """Erase a session of that id; return the id of its certificate."""
     session = await handle.create(id=id, title="secret title", subject="ana")
     await session.append(user("secret"), assistant("words"))
     await session.label(f"{id}/0", "secret label")

@@ -1,4 +1,4 @@
-"""Streams as they are stored: passed from a store to another of its kind, under the same hashes."""
+"""Segments: streams transferred between stores of one kind, with the same hashes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.fakes.sealing import as_sealing, pass_on
 
 
 async def filled(store: SessionStore) -> None:
-    """A session that holds something of everything, in commits of several sizes."""
+    """Create a session with all kinds of content, in commits of several sizes."""
     await create(store, S, said("a", alias="a1"), said("b"))
     lease = await store.acquire_lease(S, "me", MINUTE_MS)
     await append(store, S, turn_started(), said("c"), lease=lease)
@@ -45,7 +45,7 @@ async def filled(store: SessionStore) -> None:
 
 
 async def everything(store: SessionStore) -> object:
-    """All that can be read of the store, but for epochs, leases and positions."""
+    """Return all readable data of the store, except epochs, leases and positions."""
     streams = [each.stream for each in await as_sealing(store).segment_states()]
     states = [
         msgspec.structs.replace(await store.state(each), epoch=0, lease=None) for each in streams
@@ -153,7 +153,7 @@ async def test_later_segment_requires_earlier_ones(backend: Backend) -> None:
 
 
 def altered(share: StreamSegment) -> list[StreamSegment]:
-    """`share` with one thing changed in its first commit."""
+    """Return `share` with one change in its first commit."""
     commit = share.commits[0]
     row = commit.rows[0]
     changes = (

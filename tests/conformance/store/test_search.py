@@ -1,4 +1,4 @@
-"""Full text over every branch of every session of a namespace."""
+"""Full-text search over every branch of every session of a namespace."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ async def search(store: SessionStore, text: str, **filters: Unpack[Filters]) -> 
 
 
 async def found(store: SessionStore, text: str, **filters: Unpack[Filters]) -> set[str | None]:
-    """The entries that fit; None stands for the title a session was created with."""
+    """Return the matching entries; None represents the title a session was created with."""
     return {hit.entry for hit in await search(store, text, **filters)}
 
 
 def marked(hit: Hit) -> list[str]:
-    """What of the snippet is marked."""
+    """Return the marked parts of the snippet."""
     return [hit.snippet[first:last] for first, last in hit.marks]
 
 
 async def written(store: SessionStore, *texts: str) -> None:
-    """A session in which the user said `texts`."""
+    """Create a session with the user messages `texts`."""
     await create(store, S, *[said(text) for text in texts])
 
 

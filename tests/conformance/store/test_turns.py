@@ -1,4 +1,4 @@
-"""Rules 4 and 5 of an append: turns, and what others say while one is open."""
+"""Rules 4 and 5 of an append: turns, and writes of others while one is open."""
 
 from __future__ import annotations
 

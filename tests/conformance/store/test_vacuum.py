@@ -1,4 +1,4 @@
-"""Contents that nothing refers to are removed while others write; what is used stays."""
+"""Vacuum removes unreferenced contents while others write, and keeps referenced ones."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def vacuuming(store: SessionStore) -> VacuumService:
 
 
 async def attach(store: SessionStore, *contents: bytes, stream: StreamId = S) -> None:
-    """Contents, and a message that shows them."""
+    """Append contents, and a message that shows them."""
     shown = [MediaPart("image/png", f"media://{blob_hash(each)}", len(each)) for each in contents]
     write = Write(stream=stream, entries=(new_tree(user("look", *shown)),))
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
 
 
 async def leave(store: SessionStore, *contents: bytes) -> None:
-    """Contents that nothing refers to, in a commit that makes a stream of its own."""
+    """Store unreferenced contents, in a commit that creates its own stream."""
     new = header(f"left-{next(_numbers)}")
     write = Write(stream=new.id, create=new)
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))

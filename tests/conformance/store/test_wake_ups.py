@@ -30,7 +30,7 @@ class Counter:
             self._moved.set()
 
     async def above(self, count: int) -> None:
-        """Wait for more wake-ups than `count`."""
+        """Wait until there are more wake-ups than `count`."""
         async with asyncio.timeout(60):
             while self.count <= count:
                 self._moved.clear()
@@ -42,7 +42,7 @@ class Counter:
 
 
 async def counters(store: SessionStore, *streams: StreamId | None) -> list[Counter]:
-    """Counters whose iterators have had the wake-ups of their beginning."""
+    """Return counters whose iterators have had their initial wake-ups."""
     found = [Counter(store.changes(stream)) for stream in streams]
     await asyncio.sleep(QUIET_S)
     return found

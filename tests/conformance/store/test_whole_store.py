@@ -34,7 +34,7 @@ from tests.fakes.clock import START_MS
 
 
 async def filled(store: SessionStore) -> None:
-    """A store that holds something of everything."""
+    """Fill a store with all kinds of content."""
     await create(store, S, said("a", alias="a1"), labelled("x", Sibling(0)))
     lease = await store.acquire_lease(S, "me", 60_000)
     await append(store, S, turn_started(), said("b"), lease=lease)
@@ -136,7 +136,7 @@ async def test_fork_is_chained_to_its_origin(store: SessionStore) -> None:
 
     state = await store.state(StreamId("f"))
     assert state.hash == genesis_hash(state.header, origin)
-    # What the origin appends later changes nothing for the fork.
+    # Later appends to the origin do not change the fork.
     await append(store, S, said("b"))
     assert (await store.state(StreamId("f"))).hash == state.hash
     assert (await store.verify()).problems == ()
@@ -262,7 +262,7 @@ async def test_closing_one_handle_leaves_the_others_open(data: Data) -> None:
 
 
 async def snapshot(store: SessionStore) -> list[object]:
-    """All that can be read of what `filled` made."""
+    """Return all readable data that `filled` created."""
     seen: list[object] = [
         await store.feed(0),
         await store.sessions(scope="all"),
@@ -282,7 +282,7 @@ async def snapshot(store: SessionStore) -> list[object]:
 
 
 async def test_next_handle_sees_all_content(data: Data) -> None:
-    """For a durable backend this is the file opened again; for memory, the same memory."""
+    """For a durable backend this reopens the file; for memory it is the same memory."""
     store = await data.open()
     await filled(store)
     lease = await store.acquire_lease(StreamId("f"), "me", 60_000)

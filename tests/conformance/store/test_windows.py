@@ -1,4 +1,4 @@
-"""A store's context window is the one that `fold.window_of` gives for the whole branch."""
+"""A store's context window equals `fold.window_of` of the whole branch."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_compaction_of_newer_version_keeps_no_entries(
 
 # ---------------------------------------------------------------- any tree
 
-# Numbers choose among the entries there are, modulo how many: every draw is possible.
+# Numbers index the existing entries, modulo their number: every draw is valid.
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -183,7 +183,7 @@ STEPS = st.lists(
 
 
 async def grow(store: SessionStore, steps: list[tuple[str, int, int]]) -> list[StreamId]:
-    """Streams made by `steps`, each next one a fork of one before."""
+    """Create streams by `steps`, each a fork of an earlier one."""
     streams = [await create(store)]
     for step, first, second in steps:
         stream = streams[-1]
@@ -216,13 +216,13 @@ async def grow(store: SessionStore, steps: list[tuple[str, int, int]]) -> list[S
 
 
 def _kept(tree: list[Entry], number: int) -> EntryId | None:
-    """One of `tree`, or now and then none."""
+    """Return one of `tree`, or sometimes None."""
     choice = number % (len(tree) + 1)
     return tree[choice].id if choice < len(tree) else None
 
 
 def _parent(tree: list[Entry], number: int) -> ParentRef:
-    """The leaf mostly, else one of `tree` or none."""
+    """Return mostly the leaf, else one of `tree` or None."""
     return LEAF if number % 3 else _kept(tree, number)
 
 

@@ -56,7 +56,7 @@ async def store(open_store: Open) -> PostgresStore:
 
 @pytest.fixture
 def db(address: str, store: PostgresStore) -> Iterator[Database]:
-    """A connection that knows nothing of stores, as whom the server's address says."""
+    """A connection without any store settings, as the user of the server's address."""
     assert store.address
     with psycopg.connect(address, autocommit=True) as connection:
         yield connection

@@ -1,4 +1,4 @@
-"""Which connections calls are made on: the one that was used last, and as few as may be."""
+"""Connection reuse: calls use the last used connection, and as few as possible."""
 
 from __future__ import annotations
 

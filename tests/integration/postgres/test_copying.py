@@ -1,4 +1,4 @@
-"""Copies beside others: of one database, into one database."""
+"""Concurrent copies from one database and into one database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that dies, a connection that is cut, a lock that is held: nothing is lost or doubled."""
+"""Dead servers, lost connections and held locks lose and duplicate nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def own_server() -> Iterator[PostgresServer]:
 
 
 def keyed(writer: int, number: int) -> Commit:
-    """A commit to two streams, or to one, that may be repeated."""
+    """Return a repeatable commit to one or two streams."""
     streams = [StreamId(f"w{writer}"), S][: number % 2 + 1]
     writes = tuple(
         Write(stream=stream, entries=(said(f"{writer} {number}"), said("more")))
@@ -56,12 +56,12 @@ def keyed(writer: int, number: int) -> Commit:
 
 
 def each_went_on(done: list[int], before: list[int]) -> bool:
-    """Every writer made some commits more."""
+    """Check that every writer made more commits."""
     return all(now >= was + 5 for now, was in zip(done, before, strict=True))
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for something, but not for ever."""
+    """Wait for a condition, with a time limit."""
     clock = SystemClock()
     deadline = clock.steady_s() + DEADLINE_S
     while not is_so():
@@ -70,7 +70,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def committed_at_last(store: PostgresStore, commit: Commit) -> CommitResult:
-    """Repeat `commit` until the store is back."""
+    """Retry `commit` until the store is back."""
     clock = SystemClock()
     until = clock.steady_s() + DEADLINE_S
     while True:
@@ -165,7 +165,7 @@ async def test_commit_pending_in_dying_server_raises(
 
 
 async def until_somebody_waits(address: str) -> None:
-    """Until a statement waits for a lock."""
+    """Wait until a statement waits for a lock."""
     with psycopg.connect(address, autocommit=True) as db:
         await until(lambda: db.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount > 0)
 
@@ -174,7 +174,7 @@ async def until_somebody_waits(address: str) -> None:
 
 
 class Cutter:
-    """Stands between the store and its server; can keep back the answers, and cut."""
+    """A proxy between store and server that can hold back replies and cut connections."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -182,7 +182,7 @@ class Cutter:
         self.is_silent = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of the store's."""
+        """Serve one connection of the store."""
         near, far = await asyncio.open_unix_connection(str(self._socket))
         self._writers += [writer, far]
         await asyncio.gather(self._pass(reader, far), self._pass(near, writer, is_answer=True))

@@ -1,4 +1,4 @@
-"""Row-level security: whoever sets another namespace sees nothing of this one, whatever he asks."""
+"""Row-level security: a connection of another namespace sees nothing of this one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TABLES: tuple[LiteralString, ...] = (
 
 
 async def fill(store: PostgresStore) -> None:
-    """Something in every table."""
+    """Insert a row into every table."""
     await store.set_retention(Retention(max_age_s=1))
     await store.set_quota(Quota(max_sessions=1_000))
     await store.remember_backup(Backup("/b", 1))
@@ -68,7 +68,7 @@ async def fill(store: PostgresStore) -> None:
 
 
 def counts(db: Database) -> dict[str, int]:
-    """How many rows of each table the session sees."""
+    """Return the number of rows of each table that the connection sees."""
     found: dict[str, int] = {}
     for table in TABLES:
         row = db.execute(f"SELECT count(*) FROM perdure.{table}").fetchone()

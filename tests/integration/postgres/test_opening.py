@@ -1,4 +1,4 @@
-"""What a database may be, and who may open it."""
+"""Opening databases in different states and with different roles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.integration.postgres.conftest import Database, Open
 
 @pytest.fixture
 def fresh(postgres: PostgresServer) -> str:
-    """A database in which no store was yet."""
+    """A database without a store."""
     return postgres.new_database()
 
 
@@ -47,7 +47,7 @@ async def test_concurrent_openings_of_new_database_create_one_store(
 async def test_default_transaction_settings_of_server_do_not_matter(
     fresh: str, open_store: Open
 ) -> None:
-    """Who waits for another sees what that one has done, also where the default is otherwise."""
+    """A waiting process must see the other's changes, whatever the default isolation level."""
     strict = f"{fresh}&options=-c%20default_transaction_isolation%3Dserializable"
     stores = await asyncio.gather(*(open_store(strict) for _ in range(4)))
     await create(stores[0], S, said("a"))

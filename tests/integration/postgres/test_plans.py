@@ -1,7 +1,7 @@
-"""What the server goes through to answer: no more than it answers, however much there is.
+"""Query plans: the server reads no more rows than it returns, at any size.
 
-Row-level security lets only what cannot leak be a condition of an index. A statement that forgets
-it answers right, and reads all entries of its namespace to do so.
+Row-level security lets only leakproof functions be index conditions. A statement that ignores this
+returns the right result, but reads all entries of its namespace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.integration.postgres.conftest import Database, Open
 
 MANY, A_COMMIT = 1_500, 50
 FEW = 100
-"""More than any of these operations has to look at."""
+"""More than any of these operations may read."""
 
 Operation = Callable[[PostgresStore], Awaitable[object]]
 LAST = EntryId(f"s/{MANY - 1}")
@@ -54,14 +54,14 @@ OPERATIONS: dict[str, Operation] = {
 
 
 class Plans:
-    """The plans of all statements while it `is_on`, as the server carried them out."""
+    """The plans of all statements while it `is_on`, as the server executed them."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.asked: list[tuple[str, psycopg.AsyncCursor[Any]]] = []
 
     async def widest(self) -> tuple[float, str]:
-        """The most rows that a step of a statement went through, and which statement it was."""
+        """Return the most rows that a step of a statement read, and the statement."""
         found = [(0.0, "nothing was asked")]
         for sql, cursor in self.asked:
             row = await cursor.fetchone()
@@ -72,7 +72,7 @@ class Plans:
 
 
 def gone_through(step: dict[str, Any]) -> Iterator[float]:
-    """Of each step of a plan, the rows it gave and those it looked at and left out."""
+    """Yield the rows that each step of a plan returned or filtered out."""
     left_out = sum(value for key, value in step.items() if key.startswith("Rows Removed"))
     yield (step["Actual Rows"] + left_out) * step["Actual Loops"]
     for part in step.get("Plans", ()):

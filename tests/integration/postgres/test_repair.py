@@ -1,4 +1,4 @@
-"""A damaged database: what can be read is kept elsewhere, what is lost is said."""
+"""Repair of a damaged database: readable data is copied elsewhere, losses are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def filled(address: str) -> None:
 
 
 async def held(store: Store) -> Held:
-    """Every entry by its id."""
+    """Return every entry by its id."""
     backend = store.backend
     assert isinstance(backend, SegmentService)
     return {
@@ -68,7 +68,7 @@ def execute(address: str, statement: str) -> None:
 
 
 async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
-    """It is whole, and holds what was held but for what was told."""
+    """Check that the store is sound, and has all content except the reported losses."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     of_commits = [loss for loss in done.losses if "hash of its commit" in loss.problem]
     lost |= {f"{loss.stream}/{(loss.seq or 0) + 1}" for loss in of_commits}  # each has two entries
@@ -102,7 +102,7 @@ DAMAGE = {
 
 
 RECOVERED = {DAMAGE["a standing gone"], DAMAGE["its info damaged"]}
-"""What is kept beside the entries is computed from them again."""
+"""Data beside the entries that is recomputed from them."""
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -182,7 +182,7 @@ async def test_unreadable_row_loses_only_that_row(own_server: PostgresServer, pl
 
 
 def file_of_long_bodies(address: str) -> Path:
-    """Where the server keeps bodies that are too long for their rows, all on the disk."""
+    """Return the server's file of bodies too long for their rows, written to disk."""
     with closing(psycopg.connect(address, autocommit=True)) as db:
         db.execute("CHECKPOINT")
         row: Any = db.execute(

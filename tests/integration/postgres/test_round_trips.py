@@ -1,4 +1,4 @@
-"""How a commit is made: at once while nobody else writes, with locks when others do."""
+"""Commits take one round trip while no other process writes, and locks otherwise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.integration.postgres.conftest import Open
 
 @pytest.fixture
 def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """The requests for which streams were locked."""
+    """Return the streams of the requests that took locks."""
     requests: list[Request] = []
     real = Appender._locking  # pyright: ignore[reportPrivateUsage] - it is what is counted
 
@@ -123,7 +123,7 @@ async def test_stale_cache_never_rejects_a_commit(open_store: Open) -> None:
     await create(here, S, said("a"))
     await append(there, S, said("b"))
 
-    # `here` believes that the head is 0; by how it really stands the next line is right.
+    # `here` has the head cached as 0; for the real head the next line is right.
     await append(here, S, said("c"), expected_head=1)
     with pytest.raises(HeadConflict):
         await append(here, S, said("d"), expected_head=0)

@@ -1,4 +1,4 @@
-"""The index in the database: how it follows the log, is used, forgets, is checked, kept apart."""
+"""The index in the database: updates, use, erasure, verification and isolation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mark(db: Database) -> tuple[int, int, int] | None:
 
 
 def bodies(db: Database) -> bytes:
-    """All that the index holds."""
+    """Return all bodies of the index."""
     pages = db.execute("SELECT first, body FROM perdure.search_page").fetchall()
     texts = db.execute("SELECT filters, said FROM perdure.search").fetchall()
     return b" ".join(text.encode() + b" " + body for text, body in (*pages, *texts))
@@ -61,10 +61,10 @@ async def test_nothing_is_indexed_before_first_search(store: PostgresStore, db: 
     assert mark(db) == (version, upto, parts)
 
 
-async def test_late_commit_before_index_mark_is_found(
+async def test_late_commit_is_found_after_index_mark_moved(
     store: PostgresStore, address: str, db: Database
 ) -> None:
-    """A transaction that drew its position first and commits last is behind no mark."""
+    """The mark never passes a transaction that drew its position first and commits last."""
     await filled(store)
     await create(store, "late")
     with psycopg.connect(address) as slow:

@@ -1,4 +1,4 @@
-"""The counts of a namespace on PostgreSQL: moved on by reads, reset by what takes something out."""
+"""The counts of a namespace on PostgreSQL: advanced by reads, reset by erasures."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is done to a file as a whole: key, schema, space, backup, repair, streams passed on."""
+"""Operations on a whole file: rekey, schema, space, backup, repair, transfer of streams."""

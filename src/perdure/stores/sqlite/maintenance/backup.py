@@ -1,8 +1,8 @@
-"""A copy of a database file as it was at one moment, while others go on writing to it.
+"""Copy a database file as of one moment, while others keep writing to it.
 
-One statement reads the whole file inside one read transaction, which nobody waits for: the log
+One statement reads the whole file inside one read transaction, which blocks no process: the log
 beside the database takes the writes meanwhile. The copy is encrypted with the store's own key, and
-holds nobody's lease.
+contains no leases.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from perdure.stores.sqlite.payload.cipher import copy_into
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.verify import verification
 
-# A higher epoch: whoever held the lease of the store that was copied does not hold this one's.
+# A higher epoch: leases of the copied store are not valid in the copy.
 _FREE = "UPDATE stream SET owner = NULL, until = 0, epoch = epoch + 1 WHERE owner IS NOT NULL"
 
 
 class Content:
-    """What is in a database file that nobody else has open. Close it.
+    """The content of a database file that no other process has open. Close it.
 
     Raises: KeyWrong, KeyMissing, StoreNotEncrypted, StoreCorrupt, NotAStore.
     """
@@ -66,7 +66,7 @@ class Content:
         return self._version
 
     def free_leases(self) -> None:
-        """Let nobody hold a lease."""
+        """Release all leases."""
         self._db.execute(_FREE)
 
     def namespaces(self) -> Sequence[str]:
@@ -74,21 +74,21 @@ class Content:
         return segments.namespaces(self._tables)
 
     def entries(self) -> int:
-        """How many entries it has."""
+        """Return the number of its entries."""
         return int(self._tables.value("SELECT count(*) FROM entry"))
 
     def standings(self) -> Iterator[tuple[str, SegmentState]]:
-        """Every stream with its namespace."""
+        """Yield the state of every stream with its namespace."""
         for namespace in self.namespaces():
             for standing in segments.segment_states(self._tables, namespace):
                 yield namespace, standing
 
     def moment_at(self, at: int) -> Moment:
-        """The moment after the last commit that was made at `at` or before."""
+        """Return the moment after the last commit made at `at` or before."""
         return segments.moment_at(self._tables, at)
 
     def moment_of(self, namespace: str, entry: str) -> Moment:
-        """The moment after the commit that holds `entry`. Raises: EntryNotFound."""
+        """Return the moment after the commit that holds `entry`. Raises: EntryNotFound."""
         try:
             stream, seq = entry_place(entry)
         except ValueError as error:
@@ -96,17 +96,17 @@ class Content:
         return segments.moment_of(self._tables, namespace, stream, seq)
 
     def standings_at(self, namespace: str, moment: Moment) -> list[SegmentState]:
-        """Every stream of a namespace there was at `moment`, as it stood then."""
+        """Return the states of all streams of a namespace at `moment`."""
         return segments.standings_at(self._tables, namespace, moment)
 
     def problems(self, told: Report | None = None) -> Iterator[tuple[str, Problem]]:
-        """Every fault, with its namespace. `told` how far each namespace is."""
+        """Yield every fault with its namespace. Reports the progress per namespace to `told`."""
         for namespace in self.namespaces():
             for problem in verification(self._tables, namespace, told).problems:
                 yield namespace, problem
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
 
@@ -114,13 +114,13 @@ def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> 
     """Copy the store at `path` as it is now into the new file `target`. Blocks.
 
     Durable: on return.
-    Raises: as ``SqliteStore.open``; StoreCorrupt where the store is damaged; StoreFull.
+    Raises: as ``SqliteStore.open``; StoreCorrupt if the store is damaged; StoreFull.
     """
     site = locate_site(path.resolve(), key=key)
     db: Connection | None = None
     try:
         db = addressing_connection(site)
-        # Closing a store as the last one locks it for a moment.
+        # Closing a store's last connection locks it for a moment.
         db.set_busy_handler(Patience(b"", site.wait))
         check_version(site, db)
         _copy(db, site, target, report)
@@ -156,9 +156,9 @@ def _copy(db: Connection, site: Site, target: Path, report: Report) -> None:
 
 
 def check_sound(path: Path, key: StoreKey | None) -> None:
-    """Check everything in the file `path`, which nobody has open. Blocks.
+    """Verify the file `path`, which no process has open. Blocks.
 
-    Raises: StoreCorrupt, which says the first fault.
+    Raises: StoreCorrupt with the first fault.
     """
     content = Content(path, key)
     try:

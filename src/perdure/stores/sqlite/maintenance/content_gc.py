@@ -1,8 +1,8 @@
-"""Contents that nothing refers to are removed, and free pages given back, in small transactions.
+"""Delete unreferenced contents and free pages, in small transactions.
 
-First a reader looks through the whole namespace for names of contents. Then the writer removes what
-it did not find, in parts, each time after looking at what was appended since: a commit that refers
-to a content again brings it along, and whoever comes first, it is there afterwards.
+First a reader scans the whole namespace for content names. Then the writer deletes the contents it
+did not find, in batches, and checks new entries before each batch. A commit that references a
+content again includes it, so in either order the content exists afterwards.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NamedTuple
 from perdure.stores.sqlite.rows import Tables
 
 BATCH = 64
-"""Contents removed in one transaction."""
+"""Contents deleted per transaction."""
 
 STEP_PAGES = 1_000
-"""Pages given back in one transaction: 4 MB."""
+"""Pages freed per transaction: 4 MB."""
 
 NAME = re.compile(rb"sha256-[0-9a-f]{64}")
-"""What a content is called wherever something refers to it."""
+"""The name of a content in any reference."""
 
 _BODIES_AFTER = """
 SELECT e.body FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
@@ -47,7 +47,7 @@ class Blob(NamedTuple):
 
 
 class UnreferencedContents(NamedTuple):
-    """Contents of a namespace that nothing up to the position `upto` refers to."""
+    """Contents of a namespace that nothing up to the position `upto` references."""
 
     namespace: int
     upto: int
@@ -57,9 +57,9 @@ class UnreferencedContents(NamedTuple):
 def find_unreferenced(
     tables: Tables, namespace: str, among: Collection[str] | None = None
 ) -> UnreferencedContents:
-    """What `remove` may remove, of the contents `among` or of all.
+    """Return what `remove` may delete, of the contents `among` or of all.
 
-    Reads every body of the namespace, if it holds any such content.
+    Reads every body of the namespace, if it has any such content.
     """
     number = int(tables.value("SELECT no FROM namespace WHERE name = ?", namespace) or 0)
     rows = tables.rows("SELECT no, digest, size FROM blob WHERE namespace = ?", number)
@@ -73,15 +73,15 @@ def find_unreferenced(
 
 
 def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) -> list[int]:
-    """Remove those of `part` that are still not referred to; their sizes. Within a transaction."""
+    """Delete those of `part` that are still unreferenced; return their sizes. In a transaction."""
     blobs = {blob.digest: blob for blob in part}
     _leave_out(blobs, _texts(tables, found.namespace, after=found.upto))
     removed = [tables.value(_REMOVE, blob.no, blob.digest) for blob in blobs.values()]
-    return [size for size in removed if size is not None]  # others may have been removed by now
+    return [size for size in removed if size is not None]  # others may have deleted some by now
 
 
 def give_back(tables: Tables) -> int:
-    """Give some free pages at the end of the file back; bytes. Within a transaction."""
+    """Free some pages at the end of the file; return the bytes. In a transaction."""
     before = tables.value("PRAGMA freelist_count")
     if before == 0:
         return 0
@@ -91,12 +91,12 @@ def give_back(tables: Tables) -> int:
 
 
 def in_batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
-    """`blobs` in parts that are removed in one transaction each."""
+    """Yield `blobs` in batches, each deleted in one transaction."""
     return (blobs[at : at + BATCH] for at in range(0, len(blobs), BATCH))
 
 
 def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
-    """Whatever may hold a content's name: entries after a position; headers, partial answers."""
+    """Yield all texts that may name a content: later entries, headers, partial answers."""
     for sql, values in (
         (_BODIES_AFTER, (after, namespace)),
         (_HEADERS, (namespace,)),
@@ -107,7 +107,7 @@ def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
 
 
 def _leave_out(blobs: dict[str, Blob], texts: Iterable[bytes]) -> None:
-    """Take every content that one of `texts` names out of `blobs`."""
+    """Remove every content that one of `texts` names from `blobs`."""
     for text in texts:
         for name in NAME.findall(text):
             blobs.pop(name.decode(), None)

@@ -1,7 +1,7 @@
-"""Files that take a store's name: held alone meanwhile, in one step, what was there kept aside.
+"""Replace a store's file in one step, under an exclusive lock, and preserve the old file.
 
-A database and its write-ahead log belong together: a log that is left beside another database is
-played into it. So whoever takes a store's name first takes its log away.
+A database and its write-ahead log belong together: SQLite replays a leftover log into another
+database. So the log is removed before a file takes a store's name.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import harden
 
 ALONE_LIMIT_S = 2.0
-"""How long others may take to let go of the store."""
+"""How long other processes may take to close the store."""
 
 PROGRESS_STEPS = 1_000
-"""Instructions of SQLite between two reports."""
+"""SQLite instructions between two progress reports."""
 
 Report = Callable[[int, int], None]
-"""Told how many bytes of how many are written."""
+"""Called with the written and the total number of bytes."""
 
 
 def addressing_connection(site: Site) -> Connection:
-    """A connection that takes addresses, which say the key of a copy."""
+    """Open a connection that accepts URIs, which carry the key of a copy."""
     flags = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
     address = site.path.absolute().as_uri() + ("?immutable=1" if site.is_immutable else "")
     db = cast("Connection", apsw.Connection(address, flags=flags | apsw.SQLITE_OPEN_URI))
@@ -48,9 +48,9 @@ def addressing_connection(site: Site) -> Connection:
 
 
 def take_alone(db: Connection, site: Site) -> None:
-    """Hold the store until `db` is closed; its log is in the database then, and gone.
+    """Lock the store exclusively until `db` is closed; its log is merged and removed.
 
-    Raises: StoreInUse while anybody else has it open; apsw.Error.
+    Raises: StoreInUse while another connection has it open; apsw.Error.
     """
     patience = Patience(b"", ALONE_LIMIT_S)
     db.pragma("locking_mode", "EXCLUSIVE")
@@ -68,12 +68,12 @@ def take_alone(db: Connection, site: Site) -> None:
 
 
 def new_file(path: Path) -> None:
-    """Make the empty file `path`, which only its owner may read. Raises: FileExistsError."""
+    """Create the empty file `path`, readable only by its owner. Raises: FileExistsError."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR))
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """`new`, which has no log, takes the name `path` in one step; the logs there go before.
+    """Rename `new`, which has no log, to `path` in one step; removes old logs there first.
 
     Durable: on return.
     """
@@ -86,12 +86,12 @@ def put_in_place(new: Path, path: Path) -> None:
 
 
 def put_where_nothing_is(new: Path, path: Path) -> None:
-    """`new`, which has no log, gets the name `path`, unless something has it.
+    """Hard-link `new`, which has no log, to `path`; fail if it exists.
 
     Durable: on return. Raises: StoreExists.
     """
     sync_file(new)
-    for name in BESIDE:  # of a store whose database is gone; it would be played into the new one
+    for name in BESIDE:  # of a store without its database; SQLite would replay it into the new one
         if path.with_name(path.name + name).exists():
             raise StoreExists(str(path) + name)
     try:
@@ -103,10 +103,10 @@ def put_where_nothing_is(new: Path, path: Path) -> None:
 
 
 def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
-    """`new` takes the name `path`; what had it, its log included, is in the folder `aside` then.
+    """Rename `new` to `path`; move the previous file and its log to the folder `aside`.
 
-    `site` is what is there, where SQLite can still open it: it is held alone meanwhile. Killed at
-    any moment, what was there is whole under its name, or in `aside`.
+    `site` is the previous store, if SQLite can still open it: it is locked exclusively meanwhile.
+    After a kill at any moment, it is complete under its name, or in `aside`.
     Durable: on return. Raises: StoreInUse, StoreUnavailable.
     """
     if is_attached(path):
@@ -128,7 +128,7 @@ def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
 
 
 def _set_aside(path: Path, aside: Path) -> None:
-    """Keep the store at `path` in the folder `aside` as well: by a link, its logs by copies."""
+    """Also keep the store at `path` in the folder `aside`: a hard link, and copies of its logs."""
     aside.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = aside / path.name
     kept.unlink(missing_ok=True)
@@ -143,7 +143,7 @@ def _set_aside(path: Path, aside: Path) -> None:
 
 
 def free_name(path: Path, word: str) -> Path:
-    """A name beside `path` that nothing has: ``NAME-word``, ``NAME-word-2``, ..."""
+    """Return an unused name beside `path`: ``NAME-word``, ``NAME-word-2``, ..."""
     for number in count(1):
         end = "" if number == 1 else f"-{number}"
         free = path.with_name(f"{path.name}-{word}{end}")

@@ -1,4 +1,4 @@
-"""A rehearsal of the migrations: what opening the store would do to it, done and taken back."""
+"""Rehearse the migrations that opening the store would run, and roll them back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from perdure.stores.sqlite.rows import Connection
 
 
 def rehearse_migration(path: Path, key: StoreKey | None = None) -> MigrationPlan:
-    """What brings the store at `path` to this program's schema; it was tried and rolled back.
+    """Return the migrations that the store at `path` needs, after a rolled-back trial run.
 
-    A store that cannot be written is only looked at. Blocks.
-    Raises: as ``SqliteStore.open``; StoreCorrupt when a step fails.
+    A read-only store is only inspected. Blocks.
+    Raises: as ``SqliteStore.open``; StoreCorrupt if a step fails.
     """
     site = locate_site(path, key=key)
     db: Connection | None = None

@@ -1,11 +1,11 @@
-"""Another key for a store, or its first, or none: a copy takes its place in one step.
+"""Rekey, encrypt or decrypt a store by replacing its file in one step.
 
-The copy is written beside the store, checked and synced; then it takes the store's name. Killed at
-any moment, there is the whole store, under the old key or under the new one. An encrypted copy that
-is left is removed by opening the store, a plain one at once (`rekey_copy`). Meanwhile this process
-holds the store alone: it leaves write-ahead mode, which only succeeds when no other connection is
-open, and stays locked. A process that waited for that lock finds a file without a name and without
-a log. SQLite refuses to write to it, and `opening.connection` recognises it.
+The copy is written beside the store, checked and synced; then it takes the store's name. After a
+kill at any moment the store is complete, under the old key or the new one. Opening the store
+removes a leftover encrypted copy; a plain one is removed immediately (`rekey_copy`). Meanwhile this
+process locks the store exclusively: it leaves write-ahead mode, which only succeeds without other
+connections, and stays locked. A process that waited for that lock finds a file without a name and
+without a log. SQLite refuses to write to it, and `connections.connection` detects it.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def is_encrypted(path: Path) -> bool:
 
 
 def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Report) -> None:
-    """Encrypt the store at `path`, which opens with `key`, with `new_key` instead; None: plain.
+    """Re-encrypt the store at `path` from `key` to `new_key`; None: plain.
 
     Durable: on return; before that the old key opens it. Blocks.
-    Raises: as ``SqliteStore.open``; StoreInUse while anybody has it open; StoreFull when there is
-    no room for a copy. Whatever is raised, the store is whole, and under the old key unless the
-    disk failed in the very last step.
+    Raises: as ``SqliteStore.open``; StoreInUse while any other connection has it open; StoreFull if
+    there is no room for a copy. After any error the store is complete, and under the old key unless
+    the disk failed in the very last step.
     """
     site = locate_site(path.resolve(), key=key)
     if not site.is_writable:
@@ -68,8 +68,8 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
     db: Connection | None = None
     try:
         db = addressing_connection(site)
-        with suppress(apsw.BusyError):  # the next step waits for its holder
-            check_version(site, db)  # first, since taking it alone writes to it
+        with suppress(apsw.BusyError):  # the next step waits for the lock
+            check_version(site, db)  # first, since the exclusive lock writes to it
         take_alone(db, site)
         check_version(site, db)
         guard = guard_copy(site.path) if new_key is None else nullcontext()
@@ -83,12 +83,14 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
         raise StoreUnavailable(place, error.strerror or type(error).__name__) from error
     finally:
         if db is not None:
-            with suppress(apsw.Error):  # the disk goes on failing; what matters was said before
+            with suppress(
+                apsw.Error
+            ):  # the disk keeps failing; the relevant error was raised before
                 db.close(force=True)
 
 
 def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) -> None:
-    """Fill the copy and check it."""
+    """Write the copy and check it."""
     total = db.pragma("page_count") * db.pragma("page_size")
 
     def tell() -> bool:
@@ -108,10 +110,10 @@ def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) 
 
 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
-    """The copy opens with the new key, is sound, and holds as much as the store.
+    """Check that the copy opens with the new key, is sound, and has as many rows as the store.
 
-    It gets its write-ahead log here: to give it one in its place takes a journal, and whoever still
-    has the old file open would take that for what a crash had left of his, and remove it.
+    Creates its write-ahead log here: later that would need a journal, and a process with the old
+    file open would take that for its own crash journal, and remove it.
     """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
     copied = bare_connection(site, b"")
@@ -125,7 +127,7 @@ def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
 
 
 def _counts(db: Connection) -> list[object]:
-    """How many rows each table has."""
+    """Return the number of rows per table."""
     names = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     tables = sorted(name for name in names if not name.startswith("sqlite_"))
     return [

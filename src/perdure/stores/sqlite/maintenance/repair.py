@@ -1,8 +1,8 @@
-"""A damaged store becomes one that is whole: what can be read is kept, what is lost is said.
+"""Repair a damaged store: keep all readable data and report the losses.
 
 A new store is written beside the damaged one, checked, and put in its place in one step; the
-damaged file is kept aside as it was, with its log and a report. Killed at any moment, the store is
-there as it was or repaired, and the next repair clears what was left.
+damaged file is preserved, with its log and a report. After a kill at any moment, the store is
+either unchanged or repaired, and the next repair removes leftovers.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ _WORK = "-repairing"
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """What a repair did.
+    """The result of a repair.
 
-    `entries` counts what is in the repaired store, `lost` of them stand only where one was.
-    `changed` are streams whose hashes are no longer what they were. `aside` is where the damaged
-    store is kept, None when it was left where it is.
+    `entries` counts the entries of the repaired store; `lost` of them are placeholders.
+    `changed` are streams whose hashes changed. `aside` is where the damaged store was moved; None
+    if it was not moved.
     """
 
     store: str
@@ -85,7 +85,7 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 def unfinished_repair(path: Path) -> Path:
-    """The folder in which a repair of the store at `path` works."""
+    """Return the working folder of a repair of the store at `path`."""
     return path.with_name(path.name + _WORK)
 
 
@@ -100,8 +100,8 @@ def repair(
 ) -> Repair:
     """Repair the store at `path`, in place or into the new file `to`. Blocks.
 
-    `at` is when that is done, as it is said in the log. A store without a fault is left alone.
-    `told` how far each of its steps is: the check, what is kept, the check of that.
+    `at` is the time recorded in the log. A store without a fault stays unchanged.
+    Reports the progress of each step to `told`: check, salvage, final check.
     Durable: on return. Memory: as much as the store has content.
     Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew.
     """
@@ -112,7 +112,7 @@ def repair(
         raise StoreInUse(str(path))
     if to is not None and to.exists():
         raise StoreExists(str(to))
-    work = unfinished_repair(path if to is None else to)  # beside the place it goes to
+    work = unfinished_repair(path if to is None else to)  # beside its target
     with _hold_store(path, key), _folder(work):
         if not _problems(path, key, work, told):
             return Repair(str(path), is_damaged=False)
@@ -133,9 +133,9 @@ def repair(
 
 @contextmanager
 def _folder(work: Path) -> Generator[None]:
-    """The empty folder `work`, gone at the end; nobody else has it meanwhile.
+    """Create the empty folder `work` for exclusive use; remove it at the end.
 
-    Raises: StoreInUse while another repair works in it; StoreFull, StoreReadOnly.
+    Raises: StoreInUse while another repair uses it; StoreFull, StoreReadOnly.
     """
     try:
         if not work.parent.is_dir():
@@ -159,9 +159,9 @@ def _folder(work: Path) -> Generator[None]:
 
 @contextmanager
 def _hold_store(path: Path, key: StoreKey | None) -> Generator[None]:
-    """Keep others from writing to the store, as far as SQLite can still open it.
+    """Lock the store against writes, if SQLite can still open it.
 
-    Nothing of it is changed: its log is not played.
+    Changes nothing: its log is not replayed.
     """
     db = _open_damaged(path, key)
     try:
@@ -175,7 +175,7 @@ def _hold_store(path: Path, key: StoreKey | None) -> Generator[None]:
 
 
 def _open_damaged(path: Path, key: StoreKey | None) -> Connection | None:
-    """A connection that changes nothing; None where the file is too damaged for one."""
+    """Open a read-only connection; None if the file is too damaged."""
     try:
         site = locate_site(path, key=key)
     except (KeyMissing, StoreNotEncrypted, StoreTooNew):
@@ -183,7 +183,7 @@ def _open_damaged(path: Path, key: StoreKey | None) -> Connection | None:
     except (KeyWrong, NotAStore):
         if key is None:
             raise
-        return None  # its first page may be damaged: `_rebuilt` sees whether the key is its key
+        return None  # its first page may be damaged: `_rebuilt` checks the key
     except PerdureError:
         return None
     flags = apsw.SQLITE_OPEN_READWRITE
@@ -202,11 +202,11 @@ def _lock(db: Connection, path: Path) -> None:
     except apsw.BusyError as error:
         raise StoreInUse(str(path)) from error
     except apsw.Error:
-        return  # too damaged to be locked, so too damaged to be written to
+        return  # too damaged to lock, so too damaged to write to
 
 
 def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
-    """Whether anything is wrong with the store, as far as a copy of it can be opened."""
+    """Return the faults of the store, as far as a copy of it can be opened."""
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:
@@ -236,7 +236,7 @@ def _rebuilt(
 ) -> Repair:
     found = salvage_file(path, key, new.parent)
     if key is not None and found.is_empty:
-        locate_site(path, key=key)  # what is no store at all is refused as such
+        locate_site(path, key=key)  # rejects a file that is not a store
         raise KeyWrong(str(path))
     seed = random(16)
     create_store(new, lambda: seed, key)
@@ -264,7 +264,7 @@ def _rebuilt(
 
 
 def _cut_off(missing_bytes: int) -> Iterator[Problem]:
-    """Of entries that were on no page that is left, nothing else tells."""
+    """Return the cut-off entries: those whose pages are all lost leave no other trace."""
     if missing_bytes:
         text = f"the file was cut off: its last {missing_bytes:,} bytes are gone"
         yield Problem(None, None, text)
@@ -289,7 +289,7 @@ def _keep(
     losses: list[Problem],
     told: OnProgress | None,
 ) -> list[RepairedStream]:
-    """Write the streams and contents; those that were kept."""
+    """Write the streams and contents; return the streams written."""
     kept: list[RepairedStream] = []
     steps = Steps(told, sum(len(own) for own in mended.values()), every=1)
     for namespace, own in mended.items():
@@ -323,7 +323,7 @@ def _transaction(tables: Tables) -> Generator[None]:
 
 
 def _close_log(site: Site) -> None:
-    """Leave the new store as one file."""
+    """Merge the log, so that the new store is one file."""
     content = Content(site.path, site.key)
     content.close()
     for name in ("-wal", "-shm"):
@@ -332,7 +332,7 @@ def _close_log(site: Site) -> None:
 
 
 def _check(new: Path, key: StoreKey | None, told: OnProgress | None) -> list[Problem]:
-    """Check the new store; which entries show a content that is gone. Raises: StoreCorrupt."""
+    """Check the new store; return the entries with a missing content. Raises: StoreCorrupt."""
     content = Content(new, key)
     missed: list[Problem] = []
     try:

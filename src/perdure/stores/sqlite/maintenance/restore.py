@@ -1,4 +1,4 @@
-"""A backup becomes a store: copied beside its place, checked, and put there in one step."""
+"""Restore a backup: copy it beside its target, check it, and rename it in one step."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _EARLIER = "-restored"
 
 
 def unfinished_restore(path: Path) -> Path:
-    """Where a restore to `path` that was killed leaves its copy."""
+    """Return where a killed restore to `path` leaves its copy."""
     return path.with_name(path.name + _COPY)
 
 
 def earlier_store(path: Path) -> Path:
-    """Where a store as of an earlier moment is made, before it takes the name `path`."""
+    """Return where a store as of an earlier moment is built, before it is renamed to `path`."""
     return path.with_name(path.name + _EARLIER)
 
 
 def fetch(folder: Path, path: Path, report: Report) -> Path:
-    """A copy of the backup in `folder`, beside `path`. Blocks. Raises: OSError."""
+    """Copy the backup in `folder` beside `path`. Blocks. Raises: OSError."""
     copy = unfinished_restore(path)
     remove_with_logs(copy)
     new_file(copy)
@@ -53,11 +53,11 @@ def fetch(folder: Path, path: Path, report: Report) -> Path:
 
 
 def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | None) -> None:
-    """Bring the copy to this program's schema, and check that all of it is what was backed up.
+    """Migrate the copy to this program's schema, and check that it matches the backup.
 
     Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew.
     """
-    Content(copy, key).close()  # whether the key fits, before anything is written
+    Content(copy, key).close()  # check the key before writing anything
     open_site(copy, seed=lambda: os.urandom(16), key=key)
     content = Content(copy, key)
     try:
@@ -73,7 +73,7 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
 
 
 def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -> Path | None:
-    """`new` becomes the store at `path`; where what was there is kept, if it was `is_forced`.
+    """Make `new` the store at `path`; with `is_forced` return where the old store was moved.
 
     Durable: on return. Blocks.
     Raises: StoreExists unless `is_forced`; StoreInUse.
@@ -88,7 +88,7 @@ def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -
         site = locate_site(path, key=key)
     except NotAStore:
         raise
-    except PerdureError:  # another key, or damage: nobody can have it open and write to it
+    except PerdureError:  # another key, or damage: no process can have it open for writing
         site = None
     exchange(new, path, aside, site=site)
     return aside

@@ -1,9 +1,9 @@
-"""Every row that can still be read in a damaged database file, wherever its page hangs.
+"""Read every row of a damaged database file that is still readable, page by page.
 
-The file is never walked from the top, since what leads to a page may be what is damaged: each page
-is read as if it were a table of its own, through SQLite, so that an encrypted page is decrypted and
-checked on the way. What a row is shows in its columns; entries and contents prove themselves by
-their hashes. Works on a copy; nothing here writes to the store.
+The file is never walked from the root, because inner pages may be damaged: each page is read as a
+table of its own, through SQLite, which decrypts and verifies encrypted pages. The columns of a row
+identify its table; entries and contents are verified by their hashes. Works on a copy and never
+writes to the store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.stores.sqlite.rows import Connection, Row
 from perdure.stores.sqlite.schema import PAGE_BYTES
 
 AT_ONCE = 100
-"""Pages that are looked at in one transaction."""
+"""Pages per transaction."""
 
 _TABLE = "(a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z)"
 _INDEX = "(a,b,c,d,PRIMARY KEY(a,b,c,d))WITHOUT ROWID"
@@ -32,7 +32,7 @@ SELECT rowid, name FROM sqlite_schema
 WHERE type = 'table' AND rootpage > 0 AND length(sql) BETWEEN 90 AND 600
 """
 _SEARCH_SETTINGS = frozenset({"secure-delete", "version"})
-"""What FTS5 keeps in a table of its own, which looks as an index of names does."""
+"""FTS5 settings, whose table has the same columns as an index of names."""
 
 _SLOT_COLUMNS = ", ".join(f"column_{number:02d}" for number in range(12))
 _CHUNK_BYTES = 2**20
@@ -42,9 +42,9 @@ _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
 
 
 class Salvage:
-    """Rows by what they are, as tuples of the columns that ``migrations`` give their tables.
+    """Rows by table, as tuples of the columns that ``migrations`` define.
 
-    Shape: of rows that are in the file twice, all are here.
+    Shape: includes duplicates of rows that are in the file twice.
     """
 
     def __init__(self) -> None:
@@ -60,12 +60,12 @@ class Salvage:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was read; of an encrypted store: its key is another, or every page is damaged."""
+        """Whether nothing was read; for an encrypted store: wrong key, or every page is damaged."""
         found = (self.names, self.streams, self.births, self.entries, self.commits, self.contents)
         return not any(found)
 
     def take(self, rowid: int, row: Row) -> None:
-        """Keep a row of a table, if it is one of ours."""
+        """Add a row, if it belongs to one of our tables."""
         for is_one, width, kept in (
             (_is_entry, 14, self.entries),
             (_is_content, 6, self.contents),
@@ -80,7 +80,7 @@ class Salvage:
 
 
 def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
-    """What can be read of the store at `path`, by way of a copy in `folder`. Blocks."""
+    """Read all readable rows of the store at `path`, via a copy in `folder`. Blocks."""
     copy = folder / "damaged.db"
     copy_store(path, copy)
     _play_log(copy, key)
@@ -105,7 +105,7 @@ def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
 def copy_store(path: Path, copy: Path) -> None:
     """Copy a database and its log, byte by byte.
 
-    The database through SQLite's file layer: any other would drop the locks this process has on it.
+    Uses SQLite's file layer: any other would drop the locks that this process has on it.
     """
     for name in ("-wal", "-journal"):
         log = path.with_name(path.name + name)
@@ -131,19 +131,19 @@ def _connection(path: Path, key: StoreKey | None) -> Connection:
 
 
 def _play_log(copy: Path, key: StoreKey | None) -> None:
-    """Bring what is in the write-ahead log into the copy, as far as SQLite can."""
+    """Replay the write-ahead log into the copy, as far as SQLite can."""
     db = _connection(copy, key)
     try:
-        with suppress(apsw.Error):  # what cannot be played is lost; what is in the database is not
+        with suppress(apsw.Error):  # unreplayable commits are lost; the database itself is not
             db.pragma("wal_checkpoint", "TRUNCATE")
             db.pragma("journal_mode", "DELETE")
     finally:
-        with suppress(apsw.Error):  # it tries again to play the log
+        with suppress(apsw.Error):  # it tries again to replay the log
             db.close()
 
 
 def _missing_bytes(copy: Path) -> int:
-    """How much of the file was cut off, as far as its first page can be believed."""
+    """Return the number of missing bytes of the file, according to its first page."""
     with copy.open("rb") as file:
         head = file.read(100)
     # SQLite's own rule: the number of pages counts if it was written with the newest change.
@@ -159,7 +159,7 @@ def _page_bytes(head: bytes) -> int:
 
 
 def _give_new_first_page(copy: Path) -> None:
-    """Give the plain copy a first page that leads nowhere: nothing that follows needs its own."""
+    """Write a first page without references to the plain copy: no other page depends on it."""
     size = copy.stat().st_size
     with copy.open("r+b") as file:
         page = _page_bytes(file.read(100))
@@ -170,7 +170,7 @@ def _give_new_first_page(copy: Path) -> None:
 
 
 def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
-    """The first page of a database of so many pages that knows of no table."""
+    """Return the first page of a database with that many pages and no tables."""
     empty = folder / "empty.db"
     empty.unlink(missing_ok=True)
     db = cast("Connection", apsw.Connection(str(empty)))
@@ -180,14 +180,14 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
     page = bytearray(empty.read_bytes()[:page_bytes])
     page[28:32] = pages.to_bytes(4, "big")
     page[32:40] = bytes(8)  # no free pages
-    page[92:96] = page[24:28]  # the number of pages is up to date
+    page[92:96] = page[24:28]  # the page count is up to date
     return bytes(page)
 
 
 def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
-    """The same for an encrypted copy: each page is sealed by itself, so one of another store fits.
+    """Write a first page to an encrypted copy: each page is sealed alone, so a foreign one fits.
 
-    It says that there are at least as many pages as the copy has, and two tables, for `_slots`.
+    It states at least as many pages as the copy has, and two tables, for `_slots`.
     """
     other = copy.parent / "other.db"
     other.unlink(missing_ok=True)
@@ -216,23 +216,23 @@ def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
 
 def _look_through(db: Connection, found: Salvage) -> None:
     slots = _slots(db)
-    pages = int(db.pragma("page_count"))  # the file's, whatever its first page says
-    at_once = 1 if slots else AT_ONCE  # after a page that does not decrypt, a transaction is over
+    pages = int(db.pragma("page_count"))  # of the file, whatever its first page states
+    at_once = 1 if slots else AT_ONCE  # a page that cannot be decrypted ends the transaction
     for first in range(2, pages + 1, at_once):
         _look_at(db, range(first, min(first + at_once, pages + 1)), slots, found)
 
 
 def _slots(db: Connection) -> list[Row]:
-    """Rows of the schema that can be made to say something else, where it could not be emptied.
+    """Return schema rows that can be rewritten, if the schema could not be emptied.
 
-    Small ones: to change them takes no page and frees none, whatever is damaged.
+    Small ones: changing them allocates and frees no page, whatever is damaged.
     """
     db.pragma("writable_schema", "ON")
     return list(_rows(db, _SLOTS))
 
 
 def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salvage) -> None:
-    """Read `pages`, each as a table and as an index, in a transaction that is taken back."""
+    """Read `pages`, each as a table and as an index, in a transaction that is rolled back."""
     free = iter(slots)
     db.pragma("writable_schema", "ON")
     db.execute("BEGIN")
@@ -241,7 +241,7 @@ def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salv
             (_pretend(db, page, _TABLE, free), _pretend(db, page, _INDEX, free)) for page in pages
         ]
         db.pragma("writable_schema", "RESET")
-        db.pragma("writable_schema", "ON")  # what else the schema says need make no sense
+        db.pragma("writable_schema", "ON")  # other schema rows may be invalid
         for table, index in names:
             is_table = _take_table(db, table, found)
             found.unreadable_pages += not (_take_index(db, index, found) or is_table)
@@ -251,7 +251,7 @@ def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salv
 
 
 def _pretend(db: Connection, page: int, columns: str, free: Iterator[Row]) -> str:
-    """Let the schema say that `page` is a table of its own; its name."""
+    """Declare `page` as a table in the schema; return its name."""
     slot = next(free, None)
     if slot is None:
         name = f"p{page}{columns[-1]}"
@@ -265,7 +265,7 @@ def _pretend(db: Connection, page: int, columns: str, free: Iterator[Row]) -> st
 
 
 def _take_table(db: Connection, name: str, found: Salvage) -> bool:
-    """Take the rows of a leaf of a table; False when the page is none."""
+    """Read the rows of a table leaf page; False if the page is not one."""
     is_one = False
     for row in _rows(db, f'SELECT rowid, * FROM "{name}"'):  # noqa: S608 - a name out of the schema
         is_one = True
@@ -285,7 +285,7 @@ def _take_index(db: Connection, name: str, found: Salvage) -> bool:
 
 
 def _rows(db: Connection, sql: str) -> Iterator[Row]:
-    """The rows up to the first that cannot be read."""
+    """Yield the rows up to the first unreadable one."""
     with suppress(apsw.Error, UnicodeDecodeError):
         yield from db.execute(sql)
 
@@ -294,7 +294,7 @@ def _rows(db: Connection, sql: str) -> Iterator[Row]:
 
 
 def _has(row: Row, *types: type | tuple[type, ...]) -> bool:
-    """Whether the columns from the second on are of `types`, and no more follow."""
+    """Whether the columns from the second on have exactly `types`."""
     count = len(types)
     has_all = all(isinstance(value, kind) for value, kind in zip(row[1:], types, strict=False))
     return has_all and all(value is None for value in row[count + 1 :]) and row[0] is None

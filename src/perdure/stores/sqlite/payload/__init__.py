@@ -1,1 +1,1 @@
-"""What is made ready for the file: pages encrypted, large contents compressed, commits sealed."""
+"""Prepare data for the file: encrypt pages, compress large contents, seal commits."""

@@ -1,7 +1,7 @@
-"""Large contents as they lie in the file: compressed where it saves something, and checked.
+"""Large contents in the file: compressed if it saves space, and checked.
 
-A content is named by the hash of its own bytes, whatever it is kept as, and reading it computes
-that hash again. Bodies of entries stay in their entries as they are: they are read one by one.
+A content is named by the hash of its own bytes, in any stored form, and reading it computes
+that hash again. Entry bodies are stored uncompressed: they are read one by one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ BY_ZLIB = 1
 
 LEVEL = 3
 """Measured on recorded sessions: to a fifth; 6 saves a seventh of that and takes 2.5 times as long,
-1 takes no less time."""
+
+1 takes no less time.
+"""
 
 LEAST_BYTES = 200
 SAMPLE_BYTES = 65_536
 WORTH_IT = 0.9
-"""A content whose beginning does not shrink to this share, such as a picture, is kept as it is."""
+"""A content whose beginning does not shrink to this share, such as a picture, is not compressed."""
 
 
 class PackedContent(NamedTuple):
-    """A content in the form it is kept in. `size` counts the bytes of the content."""
+    """A content in its stored form. `size` counts the bytes of the content."""
 
     digest: str
     size: int
@@ -37,12 +39,12 @@ class PackedContent(NamedTuple):
 
 
 def pack_contents(contents: Sequence[bytes]) -> list[PackedContent]:
-    """`contents` in the form they are to be kept in."""
+    """Return `contents` in their stored form."""
     return [pack_content(content) for content in contents]
 
 
 def pack_content(content: bytes) -> PackedContent:
-    """`content` in the form it is to be kept in."""
+    """Return `content` in its stored form."""
     digest, size = blob_hash(content), len(content)
     sample = content[:SAMPLE_BYTES]
     if size >= LEAST_BYTES and len(zlib.compress(sample, LEVEL)) < WORTH_IT * len(sample):
@@ -51,9 +53,9 @@ def pack_content(content: bytes) -> PackedContent:
 
 
 def content_in(packed: PackedContent) -> bytes:
-    """The content, as it was given.
+    """Return the original content.
 
-    Raises: CorruptLog when it no longer is what its name says.
+    Raises: CorruptLog if it does not match its name.
     """
     content = _unpack(packed)
     if content is None or len(content) != packed.size or blob_hash(content) != packed.digest:
@@ -62,7 +64,7 @@ def content_in(packed: PackedContent) -> bytes:
 
 
 def _unpack(packed: PackedContent) -> bytes | None:
-    """None when it cannot be unpacked: never more than one byte beyond its size."""
+    """Decompress to at most one byte beyond its size; None on failure."""
     if packed.packing == AS_IT_IS:
         return bytes(packed.kept)
     if packed.packing != BY_ZLIB:

@@ -1,7 +1,7 @@
-"""Rows of the table ``entry`` on their way in. A large body is written into its row afterwards.
+"""Insert rows of the table ``entry``. A large body is written into its row afterwards.
 
 SQLite copies a value that is bound to a statement, copies it again into the row, and keeps the
-first copy with the statement. A body that is written into its row needs neither copy.
+first copy with the statement. A body written into its row needs neither copy.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def insert_entries(tables: Tables, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def _room(body: bytes) -> object:
-    """What is bound for `body`: itself, or as many bytes of zero."""
+    """Return the value bound for `body`: itself, or as many zero bytes."""
     return apsw.zeroblob(len(body)) if len(body) >= LARGE_BYTES else body

@@ -1,4 +1,4 @@
-"""What can be made of a commit before its turn comes and the file is locked."""
+"""Prepare commits before they are queued and the file is locked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.stores.sqlite.payload.contents import PackedContent
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
-    """A write, and what can be made of it before its turn comes and the file is locked.
+    """A write with its prepared parts.
 
     Shape: its bodies as read, and a salt and a digest for each.
     """
@@ -26,7 +26,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A commit with what was prepared before it waited for its turn.
+    """A commit with its parts prepared before it was queued.
 
     `asked` is its fingerprint, `blobs` its contents packed. Units: `now` is Unix milliseconds.
     """
@@ -40,7 +40,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 def shares_of(commit: Commit, random: RandomSource) -> list[Share]:
-    """What can be made of the writes of `commit` before its turn."""
+    """Prepare the writes of `commit`."""
     return [_share_of(write, random) for write in commit.writes]
 
 

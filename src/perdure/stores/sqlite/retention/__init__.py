@@ -1,1 +1,1 @@
-"""What the file keeps no longer, or does not take in: erasing, retention, quotas."""
+"""Erasing, retention and quotas of the file."""

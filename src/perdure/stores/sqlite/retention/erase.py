@@ -1,6 +1,6 @@
-"""An erasure from its first step to its last, between which others write; and going on with one.
+"""Run an erasure in steps, between which others write, and resume one.
 
-Killed in between, the next one who opens the file goes on, whatever namespace it is about.
+After a kill, the next process that opens the file continues it, for any namespace.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def erase(
     clock: Clock,
     random: RandomSource,
 ) -> Certificate:
-    """What ``EraseService.erase`` promises."""
+    """Implement ``EraseService.erase``."""
     begun = await database.write(
         _without_collector(lambda tables: begin(tables, namespace, request, random, BACKEND)),
         durability,
@@ -65,7 +65,7 @@ async def remove(
     clock: Clock,
     random: RandomSource,
 ) -> bool:
-    """What ``RetentionService.remove`` promises."""
+    """Implement ``RetentionService.remove``."""
     is_begun = await database.write(
         lambda tables: begin_removal(tables, namespace, request, random, is_erased=is_erased),
         durability,
@@ -77,7 +77,7 @@ async def remove(
 
 
 async def go_on(database: Database, durability: Durability, clock: Clock) -> None:
-    """Finish what was begun, by this process or by one that was killed."""
+    """Finish erasures that this or a killed process began."""
     for erasure in await database.read(open_erasures):
         await _finish(database, erasure, durability, clock)
 
@@ -106,7 +106,7 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
 
 
 def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
-    """Do `work` with the collector paused: it would go through all forks while others wait."""
+    """Run `work` with the garbage collector paused: it would scan all forks while others wait."""
 
     def done(tables: Tables) -> T:
         with collector_paused():
@@ -116,6 +116,6 @@ def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
 
 
 def _remove_leftovers(database: Database) -> None:
-    """The copy that a killed rekey left holds all there was; a running one would have the file."""
+    """Remove the copy of a killed rekey, which has all data; a running one would lock the file."""
     with suppress(OSError):
         remove_dead_copy(database.path)

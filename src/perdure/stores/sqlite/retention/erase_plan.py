@@ -1,8 +1,8 @@
-"""The first step of an erasure, one transaction: what it takes, written down, and nobody goes on.
+"""First step of an erasure, in one transaction: record the plan and close the sessions.
 
-Runs on the writer's thread. From its commit on the sessions are erased to everybody: they are not
-listed, nothing is appended to them, their headers are redacted. What is left to remove stands in
-the table ``erasing``, and is done by ``removing``.
+Runs on the writer's thread. From its commit on the sessions are erased for everyone: not listed,
+closed for appends, with redacted headers. The table ``erasing`` lists what is left to remove, and
+``erase_steps`` removes it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is taken of one stream, as it stood before; how many bodies, of how many bytes."""
+    """What is erased of one stream, its previous state, and the number and size of the bodies."""
 
     stream: Stream
     taking: StreamErasure
@@ -74,7 +74,7 @@ class Plan:
 def begin(
     tables: Tables, namespace: str, request: EraseRequest, random: RandomSource, backend: str
 ) -> Certificate:
-    """Begin what `request` asks for; the certificate so far, or that of an earlier erasure.
+    """Begin the erasure `request`; return the certificate so far, or that of an earlier erasure.
 
     Raises: SessionNotFound, SessionHasForks.
     """
@@ -154,7 +154,7 @@ def _relations(tables: Tables, number: int) -> list[Relation]:
 def _plans(
     tables: Tables, namespace: str, reach: Reach, relations: Sequence[Relation]
 ) -> list[Plan]:
-    """What is taken of each stream; streams that lose nothing are left out."""
+    """Return the plan of each stream; omits streams that lose nothing."""
     streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
     heads = {id_: streams[id_].state.head for id_ in reach.targets}
 
@@ -175,7 +175,7 @@ def _plans(
 
 
 def _entry_plans(tables: Tables, namespace: str, request: EraseRequest, reach: Reach) -> list[Plan]:
-    """What is taken of a session, and of forks that share something of it."""
+    """Return the plans of a session, and of forks that share erased entries."""
     streams = {id_: tables.stream(namespace, id_) for id_ in (*reach.targets, *reach.forks)}
     seen = {id_: _visible_entries(tables, streams[id_]) for id_ in reach.forks}
     (target,) = reach.targets
@@ -192,7 +192,7 @@ def _was_erased(plan: Plan) -> bool:
 
 
 def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan:
-    """`taking`, with what it amounts to."""
+    """Complete `taking` with its number and size of bodies."""
     sizes = [_size(tables, stream.no, each) for each in taking.erased]
     return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
@@ -204,7 +204,7 @@ def _visible_entries(tables: Tables, stream: Stream) -> VisibleEntries:
 
 
 def kept_kinds(tables: Tables) -> str:
-    """The numbers of the kinds whose bodies stay, as SQL."""
+    """Return the numbers of the kinds whose bodies stay, as SQL."""
     numbers = (tables.kind_number(kind) for kind in sorted(KEPT_WHEN_ERASED))
     return ", ".join(str(number) for number in numbers if number is not None) or "-1"
 
@@ -235,7 +235,7 @@ def mark_streams(
     request: EraseRequest,
     random: RandomSource,
 ) -> tuple[ErasedSession, ...]:
-    """Every stream says that it was erased, and is closed."""
+    """Mark every stream as erased, and close it."""
     if not plans:
         return ()
     tables.forget_standing()
@@ -255,7 +255,7 @@ def mark_streams(
 
 
 def _close_stream(tables: Tables, namespace: str, plan: Plan) -> bytes:
-    """Fence whoever runs a turn in the stream, and redact its header; its hash now."""
+    """Fence the lease owner of the stream, and redact its header; return its new hash."""
     number = plan.stream.no
     if plan.taking.is_whole:
         owner = plan.stream.namespace
@@ -267,7 +267,7 @@ def _close_stream(tables: Tables, namespace: str, plan: Plan) -> bytes:
 
 
 def forgotten(tables: Tables, namespace: int, plans: Iterable[Plan]) -> Counts:
-    """Remove parts of answers, and the keys of commits to the streams."""
+    """Delete partial answers, and the keys of commits to the streams."""
     numbers = [plan.stream.no for plan in plans if plan.taking.is_whole]
     partials = 0
     for number in numbers:
@@ -293,7 +293,7 @@ WHERE c.first = ?
 
 
 def keys_of(tables: Tables, namespace: int, streams: Iterable[int]) -> list[str]:
-    """The idempotency keys of commits that appended to one of `streams`."""
+    """Return the idempotency keys of commits that appended to one of `streams`."""
     found: dict[str, None] = {}
     for stream in streams:
         for key, first, at in list(tables.rows(_KEYS_NEAR, namespace, stream)):
@@ -303,7 +303,7 @@ def keys_of(tables: Tables, namespace: int, streams: Iterable[int]) -> list[str]
 
 
 def _streams_of_commit(tables: Tables, first: int, at: int) -> list[int]:
-    """The streams of the commit whose first entry is at `first`: its shares follow each other."""
+    """Return the streams of the commit that begins at `first`: its shares are consecutive."""
     found: list[int] = []
     share = tables.row(_SHARE, first)
     while share is not None and share[1] == at and share[2] not in found:

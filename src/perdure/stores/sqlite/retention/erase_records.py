@@ -1,4 +1,4 @@
-"""Erasures as the file keeps them: what is under way, and the certificates of all."""
+"""Stored erasures: those in progress, and the certificates of all."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _certificate = msgspec.json.Decoder(Certificate)
 
 
 class Open(NamedTuple):
-    """An erasure that is not finished.
+    """An unfinished erasure.
 
-    Its `no` is given again once a removal is done; `id` is nobody else's ever.
+    Its `no` is reused after it is done; its `id` is unique forever.
     """
 
     no: int
@@ -39,19 +39,19 @@ class Open(NamedTuple):
 
 
 def certificates_of(tables: Tables, namespace: str) -> list[Certificate]:
-    """Every certificate of the namespace, the oldest first."""
+    """Return every certificate of the namespace, oldest first."""
     return [_certificate.decode(row[0]) for row in tables.rows(_CERTIFICATES, namespace)]
 
 
 def certificate_of(tables: Tables, erasure: Open) -> Certificate | None:
-    """The certificate of an erasure under way; None when somebody else has finished it."""
+    """Return the certificate of an erasure in progress; None if another process finished it."""
     sql = "SELECT certificate FROM erasure WHERE no = ? AND id = ? AND is_done = 0"
     content = tables.value(sql, erasure.no, erasure.id)
     return None if content is None else _certificate.decode(content)
 
 
 def keep(tables: Tables, erasure: int, certificate: Certificate) -> None:
-    """`certificate` is what the erasure has come to."""
+    """Store the current `certificate` of the erasure."""
     content = msgspec.json.encode(certificate)
     tables.run("UPDATE erasure SET certificate = ? WHERE no = ?", (content, erasure))
 
@@ -64,7 +64,7 @@ def keep_new(
     *,
     is_removal: bool = False,
 ) -> int:
-    """Write down an erasure with what is left to do: ranges of seqs by stream; its number."""
+    """Store an erasure with its work list, ranges of seqs by stream; return its number."""
     content = msgspec.json.encode(certificate)
     tables.run(_INSERT, (namespace, certificate.id, is_removal, content))
     number = tables.db.last_insert_rowid()
@@ -77,7 +77,7 @@ def keep_new(
 
 
 def open_erasures(tables: Tables) -> list[Open]:
-    """What was begun and is not finished, in any namespace, the oldest first."""
+    """Return the unfinished erasures of all namespaces, oldest first."""
     rows = tables.rows(
         "SELECT e.no, e.id, e.namespace, n.name, e.is_removal FROM erasure AS e"
         " LEFT JOIN namespace AS n ON n.no = e.namespace WHERE e.is_done = 0 ORDER BY e.no"
@@ -86,16 +86,16 @@ def open_erasures(tables: Tables) -> list[Open]:
 
 
 def remember_backup(tables: Tables, backup: Backup) -> None:
-    """Keep that `backup` was made."""
+    """Record that `backup` was made."""
     tables.run("INSERT OR REPLACE INTO backup VALUES (?, ?)", (backup.path, backup.at))
 
 
 def backups_of(tables: Tables) -> list[Backup]:
-    """The backups of the file, the oldest first."""
+    """Return the backups of the file, oldest first."""
     return [Backup(*row) for row in tables.rows("SELECT path, at FROM backup ORDER BY at, path")]
 
 
 def names_of(tables: Tables, erasure: int) -> frozenset[str]:
-    """The contents that erased bodies referred to."""
+    """Return the contents that erased bodies referenced."""
     rows = tables.rows("SELECT digest FROM erasing_content WHERE erasure = ?", erasure)
     return frozenset(row[0] for row in rows)

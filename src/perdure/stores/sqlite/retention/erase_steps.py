@@ -1,7 +1,8 @@
-"""The steps of an erasure after the first: small transactions, each of which may be the last one.
+"""Later steps of an erasure: small transactions, each of which may be interrupted by a kill.
 
-What is left to do stands in the table ``erasing``; a step does some of it and takes it off the list
-in the same transaction, so whoever goes on after a kill does the rest and counts nothing twice.
+The table ``erasing`` is the work list. A step does some of it and removes it from the list in the
+same transaction, so a process that resumes after a kill does only the rest and counts nothing
+twice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from perdure.stores.sqlite.search.service import forget
 
 BATCH_ENTRIES = 256
 BATCH_BYTES = 2**20
-"""What one transaction erases at most; a larger body is erased alone."""
+"""Maximum size erased per transaction; a larger body is erased alone."""
 
 _NEXT = """
 SELECT no, stream, first, last, is_sweep FROM erasing WHERE erasure = ? ORDER BY no LIMIT 1
@@ -58,7 +59,7 @@ class _Task(NamedTuple):
 
 
 def advance(tables: Tables, erasure: Open) -> bool:
-    """Do some of what is left to do; False when nothing was."""
+    """Do some of the remaining work; return False if there was none."""
     row = tables.row(_NEXT, erasure.no)
     if row is None or certificate_of(tables, erasure) is None:
         return False
@@ -94,7 +95,7 @@ def _erase_some(tables: Tables, erasure: Open, task: _Task) -> None:
 
 
 def _batch(tables: Tables, erasure: int, task: _Task) -> int:
-    """The last seq of the next batch; the contents that its bodies name are written down."""
+    """Return the last seq of the next batch, and record the contents that its bodies name."""
     end = min(task.last, task.first + BATCH_ENTRIES - 1)
     last, size = task.first, 0
     for seq, body in tables.rows(_BODIES, task.stream, task.first, end):
@@ -108,8 +109,8 @@ def _batch(tables: Tables, erasure: int, task: _Task) -> int:
 
 
 def _sweep(tables: Tables, task: _Task) -> None:
-    """Remove rows of a stream whose bodies are gone, from its end; in the end the stream."""
-    # Out of every namespace at once, so that nobody sees half of it.
+    """Delete rows of an erased stream, from its end; finally the stream itself."""
+    # Removed from every namespace first, so that no reader sees half of it.
     tables.run("UPDATE stream SET namespace = -no WHERE no = ? AND namespace > 0", (task.stream,))
     if tables.value("SELECT changes()"):
         tables.run("UPDATE removed SET streams = streams + 1")
@@ -137,7 +138,7 @@ def _sweep(tables: Tables, task: _Task) -> None:
 def remove_contents(
     tables: Tables, erasure: Open, found: UnreferencedContents, part: Sequence[Blob]
 ) -> None:
-    """Remove those of `part` that nothing refers to, and count them."""
+    """Delete the unreferenced contents of `part`, and count them."""
     certificate = certificate_of(tables, erasure)
     sizes = [] if certificate is None else remove(found, part, tables)
     if certificate is not None and sizes:
@@ -151,7 +152,7 @@ def _inherited_kinds(tables: Tables) -> str:
 
 
 def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> None:
-    """Nothing is left in the tables: when that was, and where copies may be."""
+    """Record the time and possible copies: nothing is left in the tables."""
     certificate = certificate_of(tables, erasure)
     if certificate is None or certificate.finished_at is not None:
         return
@@ -162,7 +163,7 @@ def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> 
 
 
 def seal(tables: Tables, erasure: Open) -> None:
-    """Nothing of it is in the log of the file any more either: it is complete."""
+    """Mark the erasure complete: the write-ahead log no longer contains it either."""
     if erasure.is_removal:
         tables.run("DELETE FROM erasure WHERE no = ? AND id = ?", (erasure.no, erasure.id))
         return
@@ -175,7 +176,7 @@ def seal(tables: Tables, erasure: Open) -> None:
 
 
 def leave(tables: Tables, erasure: Open) -> None:
-    """Somebody reads an older moment of the file, so its log cannot be emptied now."""
+    """Record that a reader of an older snapshot keeps the log from being emptied."""
     certificate = certificate_of(tables, erasure)
     if certificate is not None and LOG not in certificate.copies:
         copies = (*certificate.copies, LOG)

@@ -1,4 +1,4 @@
-"""Retention in the file: the policy, what is held by whom, and removing one session whole."""
+"""Retention in the file: the policy, what holds sessions, and removal of one session."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ _policy = msgspec.json.Decoder(Retention)
 
 
 def policy_of(tables: Tables, namespace: str) -> Retention:
-    """The policy of the namespace."""
+    """Return the policy of the namespace."""
     kept = tables.value(_POLICY, namespace)
     return Retention() if kept is None else _policy.decode(kept)
 
 
 def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
-    """`policy` is that of the namespace from now on."""
+    """Set the policy of the namespace."""
     number = namespace_number(tables, namespace)
     content = msgspec.json.encode(policy)
     tables.run("INSERT OR REPLACE INTO retention VALUES (?, ?)", (number, content))
 
 
 def is_due(tables: Tables, namespace: str, policy: Retention, now: int) -> bool:
-    """What ``RetentionService.is_due`` promises."""
+    """Implement ``RetentionService.is_due``."""
     found = namespace_totals(tables, namespace)
     return (
         is_over(found.sessions, policy.max_sessions)
@@ -99,7 +99,7 @@ def _has_idle(tables: Tables, namespace: str, before: int | None) -> bool:
 
 
 def holdings(tables: Tables, namespace: str, now: int) -> list[Holding]:
-    """What ``RetentionService.holdings`` promises."""
+    """Implement ``RetentionService.holdings``."""
     forks: dict[int, list[StreamId]] = {}
     for origin, fork in tables.rows(_FORKS, namespace):
         forks.setdefault(origin, []).append(StreamId(fork))
@@ -128,7 +128,7 @@ def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold |
 
 
 def holder(tables: Tables, namespace: str, stream: StreamId, now: int) -> Hold | None:
-    """What ``RetentionService.holder`` promises."""
+    """Implement ``RetentionService.holder``."""
     return _holder(tables, tables.stream(namespace, stream), now)
 
 
@@ -148,7 +148,7 @@ def begin_removal(
     *,
     is_erased: bool = False,
 ) -> bool:
-    """Take a session out of sight and write down that it goes; False when something holds it.
+    """Hide a session and record its removal; return False if something holds it.
 
     Raises: SessionNotFound.
     """
@@ -178,7 +178,7 @@ def begin_removal(
 
 
 def forget_keys(tables: Tables, namespace: str, before: int) -> int:
-    """What ``RetentionService.forget_keys`` promises."""
+    """Implement ``RetentionService.forget_keys``."""
     tables.run(
         "DELETE FROM idempotency WHERE at < ?"
         " AND namespace = (SELECT no FROM namespace WHERE name = ?)",

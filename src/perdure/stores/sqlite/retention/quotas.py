@@ -1,7 +1,6 @@
-"""Quotas: the limits of a namespace, beside the counts that triggers of the schema keep.
+"""Quotas: the limits of a namespace, beside the counts that schema triggers maintain.
 
-A commit that goes over a limit is refused by SQLite itself in its transaction, whichever process
-it comes from.
+SQLite itself rejects a commit over a limit in its transaction, from any process.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 
 
 def quota_of(tables: Tables, namespace: str) -> tuple[Quota, Usage]:
-    """What ``QuotaService.quota`` promises."""
+    """Implement ``QuotaService.quota``."""
     limits = tables.row(_LIMITS, namespace) or (None, None, None)
     quota = Quota(max_sessions=limits[0], max_entries=limits[1], max_bytes=limits[2])
     found = namespace_totals(tables, namespace)
@@ -27,7 +26,7 @@ def quota_of(tables: Tables, namespace: str) -> tuple[Quota, Usage]:
 
 
 def set_quota(tables: Tables, namespace: str, quota: Quota) -> None:
-    """What ``QuotaService.set_quota`` promises; within a transaction."""
+    """Implement ``QuotaService.set_quota``; in a transaction."""
     number = namespace_number(tables, namespace)
     tables.run("DELETE FROM quota WHERE namespace = ?", (number,))
     if not quota.is_empty:

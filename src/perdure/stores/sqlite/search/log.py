@@ -1,7 +1,7 @@
-"""The log of a namespace of an SQLite file as the search service reads it.
+"""The log of a namespace of an SQLite file, as the search service reads it.
 
-The position of a text is that of its entry; of the title that a stream was created with, the
-number of the stream, negative.
+The position of a text is that of its entry; the position of a stream's initial title is the
+negative number of the stream.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.rows import Cursor, Row, Tables
 
 AT_ONCE = 200
-"""Texts that are in memory at a time."""
+"""Texts in memory at a time."""
 
 _COLUMNS = "e.n, e.stream, e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body"
 
@@ -48,7 +48,7 @@ SELECT s.no, s.id, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream =
 WHERE s.namespace = ? AND s.no > ? AND s.no <= ? AND s.kind = 'session' ORDER BY s.no
 """
 
-# The position after which nothing is, and the newest stream of the namespace.
+# The last position, and the newest stream of the namespace.
 _NEWEST = """
 SELECT (SELECT coalesce(max(n), 0) FROM entry),
     (SELECT coalesce(max(no), 0) FROM stream WHERE namespace = ?)
@@ -83,12 +83,12 @@ _header = msgspec.json.Decoder(StreamHeader)
 
 
 def namespace_number(tables: Tables, namespace: str) -> int | None:
-    """The number of a namespace; None while nothing was written in it."""
+    """Return the number of a namespace; None if nothing was written in it."""
     return tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
 
 
 def progress(tables: Tables, namespace: int) -> Progress:
-    """How far the index of the namespace is behind the log."""
+    """Return how far the index of the namespace is behind the log."""
     mark = stored_mark(tables, namespace).usable
     entry, stream = _newest(tables, namespace)
     behind = int(tables.value(_BEHIND, namespace, mark.entry, entry))
@@ -160,11 +160,11 @@ class SqliteLog:
         return list(map(self._is_on_branch, texts))
 
     def entries(self, after: int, upto: int = NO_END) -> Iterator[Found]:
-        """The entries at the positions after `after` that can be found."""
+        """Yield the searchable entries at positions after `after`."""
         return self._found(self._rows(_ENTRIES, after, upto))
 
     def titles(self, after: int, upto: int = NO_END) -> Iterator[Found]:
-        """The titles that streams with numbers after `after` were created with."""
+        """Yield the initial titles of streams with numbers after `after`."""
         for number, stream, header in self._tables.rows(_TITLES, self._namespace, after, upto):
             try:
                 found = found_title(number, _header.decode(header))
@@ -174,7 +174,7 @@ class SqliteLog:
                 yield found
 
     def _some_streams(self, after: int, newest: int) -> int:
-        """The last of the next `BATCH_ROWS` streams; `newest` where there are fewer."""
+        """Return the last of the next `BATCH_ROWS` streams; `newest` if there are fewer."""
         row = self._tables.row(_STREAM_FAR, self._namespace, after, sizes.BATCH_ROWS - 1)
         return max(after, newest if row is None else int(row[0]))
 

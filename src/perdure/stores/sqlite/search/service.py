@@ -1,8 +1,7 @@
 """The search service of an SQLite file: its plans run on the threads of the file's connections.
 
-What a step adds to an index is read and built while others write; only storing it takes the
-writer's turn. A step that was stored need not be on the disk: in the write-ahead log it follows
-what it was made of, and the log can tell it again.
+An index step is read and built while others write; only storing it uses the writer. A stored step
+need not be synced: in the write-ahead log it follows its source, and can be rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from perdure.stores.verification import Steps
 
 
 def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> list[Hit]:
-    """What ``SearchService.search`` promises."""
+    """Implement ``SearchService.search``."""
     number = namespace_number(tables, namespace)
     if number is None:
         return []
@@ -36,7 +35,7 @@ def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> 
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
-    """Index what is after the mark, if a search should not read that itself."""
+    """Index the entries after the mark, unless a search should read them itself."""
     namespace = await _number(database, name)
     if namespace is not None:
         upto = await _progress(database, namespace)
@@ -45,7 +44,7 @@ async def index(database: Database, name: str, on_progress: OnProgress | None = 
 
 
 async def reindex(database: Database, name: str, on_progress: OnProgress | None = None) -> int:
-    """Index everything anew; how many texts can be found."""
+    """Rebuild the index; return the number of searchable texts."""
     namespace = await _number(database, name)
     if namespace is None:
         return 0
@@ -77,7 +76,7 @@ async def _is_last_step(database: Database, namespace: int, upto: Progress) -> b
     if step.is_last and not step.texts:
         return True
     step = await asyncio.to_thread(indexer.with_part, step)
-    # At durability "normal", whatever the handle's: the log can tell it again.
+    # Always durability "normal": the index can be rebuilt from the log.
     return await database.write(
         lambda tables: put_in(tables, namespace, step), "normal", is_composite=True
     )
@@ -87,13 +86,13 @@ async def _is_last_step(database: Database, namespace: int, upto: Progress) -> b
 
 
 def next_step(tables: Tables, namespace: int, upto: Progress) -> indexer.Step:
-    """``indexer.next_step`` of a namespace."""
+    """Run ``indexer.next_step`` for a namespace."""
     index, log = SqliteReader(tables, namespace), SqliteLog(tables, namespace)
     return run_now(indexer.next_step(index, log, upto))
 
 
 def put_in(tables: Tables, namespace: int, step: indexer.Step) -> bool:
-    """``indexer.put_in`` of a namespace. Raises: SearchIndexDamaged."""
+    """Run ``indexer.put_in`` for a namespace. Raises: SearchIndexDamaged."""
     try:
         return run_now(indexer.put_in(SqliteWriter(tables, namespace), step))
     except apsw.ConstraintError as error:
@@ -101,19 +100,19 @@ def put_in(tables: Tables, namespace: int, step: indexer.Step) -> bool:
 
 
 def clear(tables: Tables, namespace: int) -> None:
-    """``indexer.clear`` of a namespace."""
+    """Run ``indexer.clear`` for a namespace."""
     run_now(indexer.clear(SqliteWriter(tables, namespace)))
 
 
 def forget(tables: Tables, namespace: int, positions: Sequence[int]) -> int:
-    """``indexer.forget`` of a namespace; how many of the texts a search could find."""
+    """Run ``indexer.forget`` for a namespace; return how many of the texts were searchable."""
     found = run_now(SqliteLog(tables, namespace).texts_at(positions))
     run_now(indexer.forget(SqliteWriter(tables, namespace), positions))
     return len(found)
 
 
 def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem]:
-    """Every difference between the index and the log up to its mark."""
+    """Yield every difference between the index and the log up to its mark."""
     try:
         number = namespace_number(tables, namespace)
         if number is None:
@@ -126,5 +125,5 @@ def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem
 
 
 def indexed_texts(tables: Tables, namespace: str) -> int:
-    """How many texts the index holds: each is a step of `index_problems`."""
+    """Return the number of indexed texts: each is a step of `index_problems`."""
     return text_count(tables, namespace_number(tables, namespace))
