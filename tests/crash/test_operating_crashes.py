@@ -59,7 +59,7 @@ def finish(place: Path, work: str) -> None:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_a_backup_that_was_killed_is_not_there(original: Path, step: int) -> None:
+def test_killed_backup_leaves_no_backup(original: Path, step: int) -> None:
     before = asyncio.run(texts(original / "store.db"))
     for place in kill_at_each(original.parent, "backup", step):
         folder = place / "backup"
@@ -121,7 +121,7 @@ async def texts_left(path: Path) -> list[str]:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_a_copy_that_was_killed_goes_on(original: Path, step: int) -> None:
+def test_killed_copy_resumes(original: Path, step: int) -> None:
     before = asyncio.run(texts(original / "store.db"))
     for place in kill_at_each(original.parent, "copy", 3 * step):
         finish(place, "copy")

@@ -1,1 +1,1 @@
-"""Hooks: where a program looks at, changes, blocks or supplies what a session is about to do."""
+"""Hooks: a program observes, changes, blocks or supplies what a session is about to do."""

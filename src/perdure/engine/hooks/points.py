@@ -39,7 +39,7 @@ HookName = Literal[
 
 
 class Block(msgspec.Struct, frozen=True):
-    """It shall not happen. `reason` is told to who asked for it, a model included."""
+    """Block the operation. `reason` is returned to the caller, a model included."""
 
     reason: str
 
@@ -48,7 +48,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class HookPoint(msgspec.Struct, frozen=True):
-    """What all points have in common: the session, and the tables of the class."""
+    """Base of all points: the session, and the tables of the class."""
 
     name: ClassVar[HookName]
     takes: ClassVar[tuple[type, ...]] = ()
@@ -181,7 +181,7 @@ class BeforeTree(HookPoint, frozen=True):
 
 
 class TreeMoved(HookPoint, frozen=True):
-    """A conversation goes on from elsewhere; `entry` says so in the log."""
+    """A conversation continues elsewhere; `entry` records it in the log."""
 
     name: ClassVar[HookName] = "session_tree"
 

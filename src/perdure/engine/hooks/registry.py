@@ -38,7 +38,7 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 class Hooks:
-    """The hooks there are. Adding and taking away is possible at any time.
+    """The registered hooks. They can be added and removed at any time.
 
     Those of `before` are asked first, the ones they have at that time.
     """
@@ -58,8 +58,8 @@ class Hooks:
         """Run `hook` at the point `name` from now on.
 
         `is_guard` says whether its failure blocks; None is as the point has it.
-        Shape: gives the function that takes it away again.
-        Raises: WrongArgument for a point that there is not.
+        Shape: returns the function that removes the hook.
+        Raises: WrongArgument for an unknown point.
         """
         registered = Registered(hook, is_guard)
         self._hooks.setdefault(name, []).append(registered)
@@ -70,7 +70,7 @@ class Hooks:
         return remove
 
     def has(self, name: points.HookName) -> bool:
-        """Whether there is a hook at that point."""
+        """Return whether that point has a hook."""
         return bool(self.at(name))
 
     async def tell(self, point: points.HookPoint) -> None:
@@ -93,7 +93,7 @@ class Hooks:
         return point, None
 
     def at(self, name: points.HookName) -> tuple[Registered, ...]:
-        """The hooks of one point, in the order in which they run."""
+        """Return the hooks of one point, in the order in which they run."""
         first = (each for hooks in self._before for each in hooks.at(name))
         return (*first, *self._hooks.get(name, ()))
 

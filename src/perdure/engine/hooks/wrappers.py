@@ -1,4 +1,4 @@
-"""A model client and a call of a tool with hooks around them."""
+"""A model client and a tool call, wrapped with hooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 
 
 class HookedModels:
-    """A model client whose calls are asked about, for one session."""
+    """A model client that runs the hooks around each call, for one session."""
 
     def __init__(self, models: ModelClient, hooks: Hooks, session_id: str) -> None:
         self._models = models
@@ -42,7 +42,7 @@ class HookedModels:
         self._session_id = session_id
 
     def info(self, model: str) -> ModelInfo:
-        """What is known of `model`."""
+        """Return what is known of `model`."""
         return self._models.info(model)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:

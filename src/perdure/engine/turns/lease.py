@@ -1,4 +1,4 @@
-"""Holding a session's lease while a turn runs: taken, renewed in time, given back.
+"""The lease of a session during a turn: take it, renew it in time, release it.
 
 Where the store can, a turn takes its lease in its first commit and gives it back in its last one,
 so that it makes its commits and nothing besides.
@@ -30,7 +30,7 @@ _LED_LOCK = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants to lead which session.
+    """A claim to the lease of one session.
 
     `is_gone` says of the owner of a lease that it is certainly dead; its lease is then taken over
     at once. `owner` names this process and no other: a lease of its own that nothing here holds,
@@ -47,7 +47,7 @@ class Claim:
 
 
 class LeaseHolder:
-    """The lease of one session in this process's hands. Made by `leading`."""
+    """The lease of one session, held by this process. Created by `leading`."""
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
@@ -59,14 +59,14 @@ class LeaseHolder:
 
     @property
     def lease(self) -> Lease:
-        """The lease, which has been taken."""
+        """Return the lease, which must have been taken."""
         assert self._lease is not None
         return self._lease
 
     async def take(self) -> None:
-        """Take the lease now, if that is still to be done.
+        """Take the lease now, unless this process already has it.
 
-        Raises: LeaseHeld when another process leads the session.
+        Raises: LeaseHeld if another process holds the lease.
         """
         if self._lease is not None:
             return
@@ -110,14 +110,15 @@ class LeaseHolder:
     async def ensure(self) -> None:
         """Make sure, right before an effect, that the lease lasts long enough to begin it.
 
-        Raises: LeaseLost when somebody took the session over (this process was stopped too long).
+        Raises: LeaseLost if another process took over the session (this process was stopped too
+        long).
         """
         left_ms = self.lease.until - self._claim.clock.now_ms()
         if left_ms < self._claim.ttl_ms / 2:
             await self.renew()
 
     async def renew(self) -> None:
-        """Hold the lease for a whole term from now on.
+        """Renew the lease for a full term from now on.
 
         Raises: LeaseLost.
         """
@@ -128,13 +129,13 @@ class LeaseHolder:
             self._is_renewing = False
 
     async def end(self) -> None:
-        """Give the lease back, if that is still to be done."""
+        """Release the lease, unless that is already done."""
         # A lease that was lost shows when the turn commits; a store that is gone, anywhere.
         ended = contextlib.suppress(asyncio.CancelledError, StoreError)
         keeping = self._keeping
         if keeping is not None:
             keeping.cancel()
-            if self._is_renewing:  # what is given back must not be renewed after that
+            if self._is_renewing:  # a released lease must not be renewed
                 with ended:
                     await keeping
         if self._lease is not None:
@@ -170,7 +171,7 @@ class LeaseHolder:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            while not task.done():  # he may be cancelled again
+            while not task.done():  # it may be cancelled again
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait((task,))
             if not task.cancelled():
@@ -206,7 +207,7 @@ class LeaseHolder:
         self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Renew again and again, until cancelled or the lease is lost."""
+        """Renew the lease repeatedly, until cancelled or the lease is lost."""
         while True:
             await self._claim.clock.sleep(self._claim.ttl_ms / 3000)
             if not self._is_ending:

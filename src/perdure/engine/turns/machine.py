@@ -1,4 +1,4 @@
-"""The turn machine: which input is possible in which phase, and what the log then gets.
+"""The turn machine: the inputs allowed in each phase, and the entries each one appends.
 
 Rule 1: everything that decides what a turn does next lives here and in the modules of this package
 that this one imports; nothing of it reads a clock, a disk or a network.
@@ -57,14 +57,14 @@ RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.UNSETTLED, inputs.Lost): takeover.settle,
     (Phase.ASKING, inputs.Lost): takeover.on_wake,
 }
-"""(phase, input) -> what happens. A pair that is not here is an `InvalidTransition`."""
+"""(phase, input) -> handler. A missing pair is an `InvalidTransition`."""
 
 
 _NO_BOUNDS: Mapping[int, Bound] = {}
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What one input leads to.
+    """The result of one input.
 
     Shape: `entries` are appended in one commit at ``state.head`` of before; `state` is the fold
     with them. No entries: nothing changes.

@@ -1,4 +1,4 @@
-"""Who looks on while a turn runs: the seam to telemetry. Whoever looks on changes nothing.
+"""Observers of a running turn, for telemetry. An observer changes nothing.
 
 Without an observer a turn pays for two calls and an effect for one.
 """
@@ -19,7 +19,7 @@ Happened = Callable[[Input], None]
 
 
 class Observer(Protocol):
-    """Is told of turns and effects as they begin and end. It raises nothing."""
+    """Receives turns and effects as they begin and end. It raises nothing."""
 
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
@@ -33,14 +33,14 @@ class Observer(Protocol):
 
 
 def _ignore(_: object) -> None:
-    """Nobody looks on."""
+    """Ignore the event."""
 
 
 _NOBODY = nullcontext(_ignore)
 
 
 class Silence:
-    """The observer that is none."""
+    """The observer that does nothing."""
 
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input

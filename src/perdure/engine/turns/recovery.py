@@ -28,11 +28,11 @@ from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, LogReader, StreamState, Write
 
 _PAGE = 64
-"""Entries that are looked at first; most turns are shorter."""
+"""Number of entries read first; most turns are shorter."""
 
 
 async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
-    """The turn that is open in `stream`, as its log tells it; None when none is.
+    """Return the open turn of `stream`, folded from its log; None if no turn is open.
 
     Raises: SessionNotFound.
     """
@@ -44,7 +44,7 @@ async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
 
 
 async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
-    """What is known of the effect that was open when the turn's process died."""
+    """Return what is known of the effect that was open when the turn's process died."""
     if turn.phase is not Phase.CALLING or turn.open_call is None:
         return Lost()
     kept = await store.partial(turn.stream)
@@ -64,7 +64,7 @@ async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnSt
 
 
 async def carrying_from(store: LogReader, stream: StreamId, head: int) -> list[Entry]:
-    """The entries of `stream` up to `head` that `carried` follows from.
+    """Return the entries of `stream` up to `head` from which `carried` is computed.
 
     Raises: SessionNotFound.
     """
@@ -82,7 +82,7 @@ async def carrying_from(store: LogReader, stream: StreamId, head: int) -> list[E
 
 
 async def spent_in(store: LogReader, stream: StreamId) -> Spending:
-    """What `stream` has spent by the calls in its own log.
+    """Return the spending of `stream` by the calls in its own log.
 
     Raises: SessionNotFound.
     """
@@ -91,7 +91,7 @@ async def spent_in(store: LogReader, stream: StreamId) -> Spending:
 
 
 async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
-    """Where `stream` stands, in which no turn is open.
+    """Return the state of `stream`, which has no open turn.
 
     Raises: SessionNotFound; TurnOpen.
     """
@@ -102,7 +102,7 @@ async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
 
 
 class IdleState(msgspec.Struct, frozen=True):
-    """Where a session stands in which no turn is open; one that `has_ended` is to be reopened."""
+    """State of a session without an open turn; one that `has_ended` must be reopened."""
 
     head: int
     leaf: EntryId | None
@@ -145,7 +145,7 @@ class Recollection:
         return left
 
     def forget(self) -> None:
-        """Read everything anew from now on."""
+        """Read everything again from now on."""
         self.left = None
         self.branch = FollowedWindow(self._store, self._stream, self._history)
 
@@ -162,17 +162,17 @@ def _start_in(page: list[Entry]) -> int | None:
                 return place  # what was before it does not count
         if entry.kind == TurnStarted.kind:
             body = body_of(entry)
-            # Turns of earlier versions said nothing of what was spent before them.
+            # Turns of earlier versions did not record what was spent before them.
             if isinstance(body, TurnStarted) and body.spent is not None:
                 return place
     return None
 
 
 async def give_up(claim: Claim) -> TurnState | None:
-    """Close the open turn of a process that is gone, without performing anything more of it.
+    """Close the open turn of a dead process, without performing any more of it.
 
     What had arrived of an answer stays on the branch; calls without a result are told as aborted.
-    Shape: None when no turn is open.
+    Shape: None if no turn is open.
     Raises: LeaseHeld while that process is alive.
     """
     async with leading(claim) as leadership:
@@ -214,7 +214,7 @@ async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamSt
 async def expire(claim: Claim) -> TurnState | None:
     """Close the open turn if its question has expired and no process runs it.
 
-    Shape: None when no question has expired, or a live process runs the turn and closes it itself.
+    Shape: None if no question has expired, or a live process runs the turn and closes it itself.
     """
     if not _has_expired(await open_turn(claim.store, claim.stream), claim.clock.now_ms()):
         return None
@@ -252,7 +252,7 @@ async def _close_turn(
 
 
 def _readable(content: bytes) -> Message | None:
-    # The side table is not hashed: a part that cannot be read is a part that was not kept.
+    # The side table is not hashed: treat an unreadable part as missing.
     try:
         message = decode_message(content)
     except ValueError:

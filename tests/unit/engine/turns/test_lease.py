@@ -30,7 +30,7 @@ async def claim(owner: str = "here", *, made: type[MemoryStore] = MemoryStore) -
     return Claim(store, S, clock, owner, 30_000)
 
 
-async def test_a_session_is_led_by_one_and_free_afterwards() -> None:
+async def test_lease_is_exclusive_and_released_afterwards() -> None:
     mine = await claim()
     async with leading(mine) as leadership:
         assert leadership.lease.owner == "here"
@@ -117,7 +117,7 @@ async def test_a_session_is_led_from_the_first_commit_to_the_last(made: type[Mem
 
 
 @pytest.mark.parametrize("made", [MemoryStore, Plain])
-async def test_the_lease_of_the_dead_is_taken_in_the_first_commit(made: type[MemoryStore]) -> None:
+async def test_first_commit_takes_lease_of_dead_process(made: type[MemoryStore]) -> None:
     mine = await claim(made=made)
     await mine.store.acquire_lease(S, "the dead", 60_000)
     async with leading(mine, is_begun=False) as leadership:
@@ -130,7 +130,7 @@ async def test_the_lease_of_the_dead_is_taken_in_the_first_commit(made: type[Mem
     assert await is_free(mine)
 
 
-async def test_a_last_commit_that_is_refused_leaves_the_lease_where_it_is() -> None:
+async def test_rejected_last_commit_keeps_lease() -> None:
     mine = await claim()
     async with leading(mine) as leadership:
         (write,) = note("late").writes
@@ -143,9 +143,7 @@ async def test_a_last_commit_that_is_refused_leaves_the_lease_where_it_is() -> N
 
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("made", [MemoryStore, Plain])
-async def test_whoever_is_stopped_while_taking_the_lease_gives_it_back(
-    made: type[MemoryStore], times: int
-) -> None:
+async def test_cancelled_lease_request_releases_lease(made: type[MemoryStore], times: int) -> None:
     mine = await claim(made=made)
     store, arrived, leave = mine.store, asyncio.Event(), asyncio.Event()
     name = "commit" if store.capabilities.leases_in_commits else "acquire_lease"

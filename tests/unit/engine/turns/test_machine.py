@@ -136,7 +136,7 @@ def test_correctable_errors_are_counted_by_round_and_end_the_turn() -> None:
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_a_call_in_an_answer_that_was_cut_is_not_run(reason: StopReason) -> None:
+def test_call_in_cut_answer_is_not_run(reason: StopReason) -> None:
     course = Course()
     cut = msgspec.structs.replace(assistant(tool_call("c1", "ask")), stop_reason=reason)
     course.happens(inputs.Answered(cut))
@@ -145,7 +145,7 @@ def test_a_call_in_an_answer_that_was_cut_is_not_run(reason: StopReason) -> None
     assert course.state.finished.end == reason
 
 
-def test_an_empty_answer_ends_the_turn_without_a_message() -> None:
+def test_empty_answer_ends_turn_without_message() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant()))
     assert course.state.phase is Phase.FINISHED
@@ -161,7 +161,7 @@ def test_a_session_is_ended_by_its_agent_when_the_turn_is_finished() -> None:
     assert course.log.kinds[-2:] == ["turn_finished", "session_ended"]
 
 
-def test_what_cannot_happen_is_refused() -> None:
+def test_invalid_transition_is_rejected() -> None:
     with pytest.raises(InvalidTransition, match="Waited is not possible"):
         step(empty_state(), inputs.Waited(), CONFIG, 0)
     with pytest.raises(InvalidTransition):

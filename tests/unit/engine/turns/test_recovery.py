@@ -87,7 +87,7 @@ async def test_a_part_that_cannot_be_read_is_one_that_was_not_kept() -> None:
     assert gone.partial is None
 
 
-async def test_a_session_without_an_open_turn_has_none() -> None:
+async def test_session_without_open_turn_returns_none() -> None:
     stage = Stage()
     with pytest.raises(SessionNotFound):
         await open_turn(stage.memory, S)
@@ -117,7 +117,7 @@ async def test_a_session_gives_up_the_turn_of_a_dead_process_by_itself() -> None
     assert chat.id == session.id
 
 
-async def test_a_turn_that_runs_cannot_be_given_up() -> None:
+async def test_running_turn_cannot_be_given_up() -> None:
     entered = asyncio.Event()
 
     async def wait() -> str:
@@ -183,7 +183,7 @@ async def test_of_what_others_appended_since_the_last_turn_only_that_is_read() -
     assert branch.leaf == added.id
 
 
-async def test_when_others_have_appended_much_everything_is_read_anew() -> None:
+async def test_many_foreign_entries_cause_full_read() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")

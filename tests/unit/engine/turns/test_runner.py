@@ -58,7 +58,7 @@ async def at_the_gate(*more: str) -> tuple[Stage, Gate, Chat]:
     return stage, gate, chat
 
 
-async def test_entries_of_others_in_mid_turn_are_folded_in_and_the_step_is_made_anew() -> None:
+async def test_foreign_entries_during_turn_recompute_step() -> None:
     stage, gate, chat = await at_the_gate("done")
     other = await stage.store.open("s")
     for n in range(5):
@@ -162,7 +162,7 @@ async def test_where_it_counts_that_an_answer_had_begun_its_first_piece_is_kept_
     assert at_once is None or decode_message(at_once).text == "so far"
 
 
-async def test_a_client_that_breaks_ends_the_turn_loudly() -> None:
+async def test_broken_client_ends_turn_with_error() -> None:
     stage = Stage()
     sound = stage.models
 

@@ -1,1 +1,1 @@
-"""Performing the effects of a turn: calls of a model, summaries, runs of tools."""
+"""Perform the effects of a turn: model calls, summaries, tool runs."""

@@ -50,7 +50,7 @@ _NOT_RENEWED = (
 async def streaming(
     environment: Environment, request: ModelRequest
 ) -> AsyncGenerator[AsyncIterator[Delta]]:
-    """The deltas of a model call, which ends with the block, also in the middle of the answer."""
+    """Yield the deltas of a model call. Leaving the block ends the call, even during the answer."""
     limits = msgspec.structs.asdict(environment.silence)
     deltas = environment.models.stream(msgspec.structs.replace(request, **limits))
     try:
@@ -80,7 +80,7 @@ async def client_call(model: str, work: Awaitable[T]) -> T:
 
 
 async def key_renewed(renew: RenewCredentials | None, provider: str) -> bool:
-    """Whether `provider` has another key now; a renewal that fails is none."""
+    """Return whether `provider` has a new key now; a failed renewal counts as no."""
     if renew is None:
         return False
     try:
@@ -120,9 +120,9 @@ class AnswerCall:
         self._request_tokens: int | None = None
 
     async def outcome(self) -> Answered | CallFailed:
-        """Call the model and wait for its whole answer.
+        """Call the model and return its whole answer.
 
-        Raises: LeaseLost when the session was taken over while it streamed.
+        Raises: LeaseLost if the session was taken over while it streamed.
         """
         prompt = await self._prompt()
         try:
@@ -180,7 +180,7 @@ class AnswerCall:
         )
 
     def partial(self) -> Message | None:
-        """What has arrived so far; None when nothing has."""
+        """Return what has arrived so far; None if nothing has."""
         partial = self._builder.partial() if self._builder is not None else None
         return partial if partial is not None and partial.parts else None
 

@@ -34,7 +34,7 @@ class PartialStorage:
         self._saving: asyncio.Task[None] | None = None
 
     def grown(self, by_bytes: int) -> None:
-        """The answer has grown.
+        """Register that the answer has grown.
 
         Raises: what an earlier save raised.
         """
@@ -100,7 +100,7 @@ class PartialStorage:
 
 
 async def _join(task: asyncio.Task[None]) -> None:
-    """Wait until `task` has ended; who is cancelled here cancels it too, and waits all the same."""
+    """Wait until `task` has ended; cancelling the waiter also cancels the task and waits for it."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

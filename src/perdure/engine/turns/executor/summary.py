@@ -95,7 +95,7 @@ def _with_frame(
 
 
 async def _node_begins_at(environment: Environment, window: ContextWindow) -> EntryId | None:
-    """Where in `window` the newest node of a flow was entered."""
+    """Return the entry in `window` at which the newest node of a flow was entered."""
     shown = {entry.id for entry in window.entries}
     notes = await environment.store.notes(environment.stream, (NodeEntered.kind,))
     return next((note.about for note in reversed(notes) if note.about in shown), None)
@@ -165,7 +165,7 @@ def _compaction(
 
 
 def _kept_count(plan: CompactionPlan, window: ContextWindow) -> int:
-    """How many messages stay in the context as they are."""
+    """Return how many messages stay in the context unchanged."""
     ids = [entry.id for entry in window.entries]
     kept = plan.first_kept
     first = ids.index(kept) if kept is not None and kept in ids else len(ids)

@@ -36,7 +36,7 @@ async def tool_outcome(
     agent: str = "",
     is_aborted: Callable[[], bool] = lambda: False,
 ) -> ToolReturned:
-    """Run the tool of `agent` and wait for its result; its failures are results too.
+    """Run the tool of `agent` and return its result; its failures are results too.
 
     `is_aborted` tells, when this is cancelled, whether the turn ends with it.
     """
@@ -44,7 +44,7 @@ async def tool_outcome(
 
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
-    """What an approval of the call that `agent` `asked` for is bound to now."""
+    """Return what an approval of the call `asked` by `agent` is bound to now."""
     spec = environment.tools.get(asked.name)
     args = await _whole(environment, asked.args, asked.contents)
     call = _call(environment, asked.id, asked.name, args)
@@ -57,7 +57,7 @@ async def _run(
     started = open_tool.started
     try:
         spec = environment.tools.get(started.tool)
-    except UnknownTool as error:  # it was there when the intent was written, by another process
+    except UnknownTool as error:  # it existed when another process wrote the intent
         return failed_run(started.tool, error)
     sent = invalid_json(ToolCallPart(started.id, started.tool, started.input))
     if sent is not None:

@@ -1,4 +1,4 @@
-"""What of its session a tool may read: media in its messages, and outputs that were cut.
+"""The stored content a tool may read: media in its session's messages, and truncated outputs.
 
 A handle is no right. It counts where the log itself has it: as a part of a message on the branch,
 or as the whole of a tool's output; never because it stands in some text.
@@ -21,9 +21,9 @@ _WHO = "read_media"
 
 
 async def read_content(store: SessionStore, stream: StreamId, handle: str) -> bytes:
-    """The content of `handle`, if the session `stream` holds it.
+    """Return the content of `handle`, if the session `stream` holds it.
 
-    Raises: ToolDenied when it does not; ToolError when the content is gone.
+    Raises: ToolDenied if it does not; ToolError if the content is gone.
     """
     if not await _is_held(store, stream, handle):
         raise ToolDenied(_WHO, "this session holds no such thing")

@@ -1,1 +1,1 @@
-"""What the machine does with each input; pure."""
+"""The rules of the machine for each input; pure."""

@@ -21,7 +21,7 @@ from perdure.session.ledger import BudgetNoted, ModelCalled, Spending
 from perdure.session.messages import Message, TextPart, Usage
 
 SummaryOutcome = inputs.Summarised | inputs.NothingToSummarise | inputs.CallFailed
-"""How asking for a summary ends."""
+"""The possible outcomes of a summary call."""
 
 
 class Overrun(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ def overrun_of(
     spent: Spending,
     granted_microcents: int | None = None,
 ) -> Overrun | None:
-    """By what `called` may exceed the budget; None when it does not, to the last micro-cent."""
+    """Return by what `called` may exceed the budget, to the micro-cent; None if it does not."""
     if not config.budget.max_cost_microcents:
         return None
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)

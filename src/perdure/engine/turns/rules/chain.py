@@ -1,4 +1,4 @@
-"""Which model is called next: the same again, another of the chain, or none.
+"""Select the next model: the same again, another of the chain, or none.
 
 Decided by the class of the error and never by its words. Once some of an answer has come the call
 is committed to: a later failure ends the turn, unless its agent says ``restart_on_cut``. A provider
@@ -18,19 +18,19 @@ from perdure.models.retry import next_wait
 
 
 class Again(msgspec.Struct, frozen=True):
-    """The same model once more. Units: seconds from now."""
+    """Retry the same model. Units: seconds from now."""
 
     wait_s: float
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """Another model of the chain, at once."""
+    """Call another model of the chain, at once."""
 
     link: int
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """No model is left that could help."""
+    """No remaining model can help."""
 
 
 Course = Again | Advance | GiveUp
@@ -88,7 +88,7 @@ def course_after(
 
 
 def passed_over(state: TurnState, config: TurnConfig, at: int) -> str:
-    """Why no model of the chain can be called, in words."""
+    """Return why no model of the chain can be called, in words."""
     reasons: list[str] = []
     for link in config.chain:
         until = state.parked.get(provider_of(link.model), 0)

@@ -1,4 +1,4 @@
-"""What the machine does with what happened: beginning, answer, failure, result, abort."""
+"""Rules of the machine for outcomes: beginning, answer, failure, result, abort."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
 
 
 def on_answer(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> None:
-    """Keep the answer; run its tools, or end the turn with it."""
+    """Record the answer; run its tools, or end the turn with it."""
     call = open_call(scribe)
     message = happened.message
     if happened.dropped:
@@ -125,7 +125,7 @@ def _end_cut_short(scribe: Scribe, message: Message) -> None:
 
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
-    """Keep the result; start the next call, or tell the model."""
+    """Record the result; start the next call, or call the model."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     started = open_tool.started
@@ -240,7 +240,7 @@ def nothing_to_summarise(
 
 
 def on_wait_over(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
-    """The next attempt at the same call."""
+    """Retry the same call."""
     attempt_again(scribe, config)
 
 
@@ -267,7 +267,7 @@ def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> No
 
 
 def expire(scribe: Scribe) -> None:
-    """End the turn, whose question expired."""
+    """End the turn because its question expired."""
     withdraw_question(scribe, "expired")
     if scribe.state.open_tool is not None:
         text = "No answer in time whether the tool took effect; it may have."

@@ -1,4 +1,4 @@
-"""What a turn does next: adopt what waits, call the model, start a tool, finish."""
+"""The next step of a turn: adopt queued entries, call the model, start a tool, finish."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def attempt_again(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def open_call(scribe: Scribe) -> OpenCall:
-    """The model call the turn waits for."""
+    """Return the model call the turn waits for."""
     call = scribe.state.open_call
     assert call is not None
     return call

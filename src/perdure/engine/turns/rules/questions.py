@@ -1,4 +1,4 @@
-"""The questions a turn asks people, each bound to exactly what it is about."""
+"""The questions a turn asks people, each bound to its exact subject."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ MAX_LOST_ATTEMPTS = 3
 
 
 def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """Nobody was performing anything."""
+    """Handle a lost process that was performing no effect."""
 
 
 def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: TurnConfig) -> None:
