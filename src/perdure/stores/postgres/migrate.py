@@ -1,7 +1,7 @@
-"""The schema's versions: numbered SQL files, each applied in one transaction with its number.
+"""Schema versions: numbered SQL files, each applied in one transaction with its number.
 
-A file that was released is never edited; a change is a new file. An advisory lock lets one program
-at a time look at the version and change it.
+A released file is never edited; a change is a new file. An advisory lock lets only one program at a
+time check and change the version.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ FROM pg_roles AS r WHERE r.rolname = current_user
 """
 
 _NAMES = 12
-"""The first schema with parts of names."""
+"""The first schema with name parts."""
 
 _AT_ONCE = 500
-"""Sessions whose parts are added at a time."""
+"""Number of sessions whose parts are added at a time."""
 
 _OWNER_SEES_ALL: LiteralString = """
 ALTER TABLE perdure.stream NO FORCE ROW LEVEL SECURITY;
@@ -85,23 +85,23 @@ class Site(NamedTuple):
 
 @cache
 def migrations() -> dict[int, str]:
-    """Schema version -> the SQL that leads to it from the one before, in order."""
+    """Return schema version -> the SQL that leads to it from the previous one, in order."""
     files = sorted(_FOLDER.glob("*.sql"))
     return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 
 
 def latest_version() -> int:
-    """The newest schema this program knows."""
+    """Return the newest schema version this program supports."""
     return max(migrations())
 
 
 async def prepare_schema(db: AsyncConnection[Row], store: str) -> str | None:
-    """Bring the database to the newest schema; the role to go on as, None to stay who one is.
+    """Migrate the database to the newest schema; return the role to use, None for the current one.
 
-    Durable: each step is whole or did not happen.
+    Durable: each step is applied completely or not at all.
     Raises: NotAStore, StoreTooNew, StoreReadOnly, StoreUnavailable; nothing was changed then.
     """
-    # Whatever the server's own default: who waited for the lock has to see what was done meanwhile.
+    # Whatever the server's default: after waiting for the lock, concurrent changes must be visible.
     await db.set_isolation_level(IsolationLevel.READ_COMMITTED)
     site = await _site(db)
     _check_site(site, store)
@@ -186,7 +186,7 @@ async def _apply(db: AsyncConnection[Row], site: Site, steps: Mapping[int, str])
 
 
 async def _list_all(db: AsyncConnection[Row]) -> None:
-    """Let lists find the sessions of a database that had no parts of names before."""
+    """Add the sessions of a database without name parts to the index of lists."""
     await db.execute(_OWNER_SEES_ALL, prepare=False)
     last = ("", "")
     while True:

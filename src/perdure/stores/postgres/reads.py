@@ -1,7 +1,7 @@
-"""The reads of the store. Each is one statement or a few asked at once; nothing here writes.
+"""Reads of the store. Each is one statement or a few in one round trip; nothing here writes.
 
-A log only grows, so what two statements of one read find fits together though each sees a moment of
-its own: the later one may only see more, and asks for what the earlier one named.
+A log only grows, so two statements of one read are consistent although each has its own snapshot:
+the later one may only see more, and asks for what the earlier one named.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from perdure.stores.protocol import EMPTY, StreamState
 
 PAGE = 200
 SETTLE_MS = 50
-"""How long a reader of the feed waits for commits under way."""
+"""How long a reader of the feed waits for pending commits."""
 
 # Row-level security keeps a function like `split_part` from being a condition of an index: what it
 # gives is a column before.
@@ -171,12 +171,12 @@ SELECT pg_database_size(current_database()),
 
 
 def ask_streams(namespace: str, streams: list[StreamId]) -> Statement:
-    """Rows that `stream_of` makes streams of."""
+    """Query rows that `stream_of` decodes."""
     return Statement(STREAM, (namespace, streams))
 
 
 async def standing(db: Database, stream: StreamId) -> Stream:
-    """The stream as it stands. Raises: SessionNotFound."""
+    """Return the current row of the stream. Raises: SessionNotFound."""
     rows: list[Row] = []
     if is_text(stream):
         (rows,) = await db.ask(ask_streams(db.namespace, [stream]))
@@ -186,7 +186,7 @@ async def standing(db: Database, stream: StreamId) -> Stream:
 
 
 async def state(db: Database, stream: StreamId) -> StreamState:
-    """Where the stream stands."""
+    """Return the current state of the stream."""
     found = await standing(db, stream)
     return with_lease(found.state, found.owner, found.until)
 
@@ -200,7 +200,7 @@ async def entries(
     kind: str | None,
     is_newest_first: bool,
 ) -> list[Entry]:
-    """The stream's own log between two seqs, both left out."""
+    """Return the stream's own log between two seqs, both exclusive."""
     sql, values = _ENTRIES, [db.namespace, stream, *between]
     if kind is not None:
         sql, values = f"{sql} AND e.kind = %s", [*values, kind if is_text(kind) else ""]
@@ -210,7 +210,7 @@ async def entries(
 
 
 async def entry(db: Database, stream: StreamId, reference: EntryId) -> Entry:
-    """An entry that the stream sees."""
+    """Return an entry that the stream sees."""
     _check_name(db, stream)
     _, found = await branches.entry_seen(db, stream, reference)
     if found is None:
@@ -221,7 +221,7 @@ async def entry(db: Database, stream: StreamId, reference: EntryId) -> Entry:
 async def visible_ids(
     db: Database, stream: StreamId, references: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Those of `references` that the stream sees."""
+    """Return those of `references` that the stream sees."""
     _check_name(db, stream)
     return await branches.visible_ids(db, stream, references)
 
@@ -242,7 +242,7 @@ async def branch(
     limit: int | None,
     kind: str | None,
 ) -> list[Entry]:
-    """The branch to `leaf`."""
+    """Return the branch to `leaf`."""
     if leaf is None:
         await _of_stream(db, stream)
         return []
@@ -264,19 +264,19 @@ async def context_window(
 
 
 async def tree(db: Database, stream: StreamId, limit: int | None) -> list[Entry]:
-    """The newest `limit` tree entries the stream sees."""
+    """Return the newest `limit` tree entries the stream sees."""
     _check_name(db, stream)
     return await branches.tree(db, stream, limit)
 
 
 async def notes(db: Database, stream: StreamId, kinds: tuple[str, ...]) -> list[Entry]:
-    """The side entries of `kinds` the stream sees."""
+    """Return the side entries of `kinds` that the stream sees."""
     _check_name(db, stream)
     return await branches.notes(db, stream, [kind for kind in kinds if is_text(kind)])
 
 
 async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
-    """What has arrived of the answer to the open model call."""
+    """Return the received part of the answer to the open model call."""
     rows = await _of_stream(db, stream, Statement(_PARTIAL, (db.namespace, stream)))
     return (rows[0][0], rows[0][1]) if rows else None
 
@@ -313,7 +313,7 @@ async def find_entry(db: Database, stream: StreamId, prefix: str) -> EntryId:
 
 
 async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
-    """Foreign id -> entry of the stream's own log."""
+    """Map foreign ids to entries of the stream's own log."""
     rows = await _of_stream(db, stream, Statement(_ALIASES, (db.namespace, stream)))
     return {name.decode(): entry_id(stream, seq) for name, seq in rows}
 
@@ -353,7 +353,7 @@ async def _aliases_between(
 
 
 async def find(db: Database, prefix: str) -> StreamId:
-    """The stream whose id is `prefix`, or the only one that begins with it."""
+    """Return the stream with id `prefix`, or the only one whose id begins with it."""
     db.check_usable()
     rows: list[Row] = []
     if prefix and is_text(prefix):
@@ -368,7 +368,7 @@ async def find(db: Database, prefix: str) -> StreamId:
 
 
 async def entries_named(db: Database, alias: str) -> list[EntryId]:
-    """The entries of all streams with the foreign id `alias`."""
+    """Return the entries of all streams with the foreign id `alias`."""
     db.check_usable()
     try:
         name = alias.encode()
@@ -436,27 +436,27 @@ async def _page_of_sessions(
 
 
 async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
-    """What ``NamespaceReader.idle_sessions`` promises."""
+    """Implement ``NamespaceReader.idle_sessions``."""
     asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in ORIGINS["all"]]
     rows = sorted((row for part in await db.ask(*asked) for row in part), reverse=True)
     return [StreamId(row[1]) for row in rows]
 
 
 async def open_questions_of_all(db: Database) -> list[Entry]:
-    """The questions of all streams that no entry closes."""
+    """Return the questions of all streams that no entry closes."""
     (rows,) = await db.ask(Statement(_OPEN_QUESTIONS, (db.namespace, Question.kind)))
     return [entry_of(row) for row in rows]
 
 
 async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
-    """The questions of the stream's own log that no entry of it closes."""
+    """Return the questions of the stream's own log that no entry of it closes."""
     values = (db.namespace, stream, Question.kind)
     rows = await _of_stream(db, stream, Statement(_OPEN_QUESTIONS_OF, values))
     return [entry_of(row) for row in rows]
 
 
 async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:
-    """The side entries of `kinds` in the own logs of all streams."""
+    """Return the side entries of `kinds` in the own logs of all streams."""
     db.check_usable()
     named = [kind for kind in kinds if is_text(kind)]
     (rows,) = await db.ask(branches.ask_notes_of_all(db.namespace, named))
@@ -464,7 +464,7 @@ async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:
 
 
 async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], bool]:
-    """Entries of all streams after position `after`; whether commits under way hid some."""
+    """Return entries of all streams after `after`, and whether pending commits hid some."""
     settled, rows = await db.ask(
         Statement(_SETTLE, (SETTLE_MS,)), Statement(_FEED, (db.namespace, after, limit))
     )
@@ -472,13 +472,13 @@ async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], 
 
 
 async def position(db: Database) -> int:
-    """The position of the namespace's newest entry."""
+    """Return the position of the namespace's newest entry."""
     _, rows = await db.ask(Statement(_SETTLE, (SETTLE_MS,)), Statement(_POSITION, (db.namespace,)))
     return int(rows[0][0]) if rows else 0
 
 
 async def blob(db: Database, digest: str, namespace: str) -> bytes:
-    """The content of that name."""
+    """Return the content with that name."""
     db.check_usable()
     rows: list[Row] = []
     if is_text(digest):
@@ -491,6 +491,6 @@ async def blob(db: Database, digest: str, namespace: str) -> bytes:
 
 
 async def figures(db: Database) -> Row:
-    """Bytes of the database, its schema, the server."""
+    """Return the bytes of the database, its schema, the server."""
     (rows,) = await db.ask(Statement(_FIGURES))
     return rows[0]

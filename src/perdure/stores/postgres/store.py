@@ -1,8 +1,8 @@
 """`PostgresStore`: a namespace of a PostgreSQL database, the store that hosts share.
 
-A handle keeps no state that another process could make wrong: what it remembers of streams it wrote
-is checked by the server inside the commit that relies on it (``appending``). Who is who, and what
-an administrator has to do, is in ``docs/guides/postgres.md``.
+A handle keeps no state that another process could invalidate unnoticed: the server checks its
+cached streams inside the commit that relies on them (``append``). ``docs/guides/postgres.md``
+describes the roles and the tasks of an administrator.
 """
 
 from __future__ import annotations
@@ -274,11 +274,11 @@ class _SegmentMethods(_Handle):
 
 
 class _SearchMethods(_Handle):
-    """`SearchService`: an index that is brought up to date before it is asked, in steps."""
+    """`SearchService`: an index that is updated in steps before each search."""
 
     async def search(self, query: SearchQuery) -> list[Hit]:
         sought = sought_in(query.text)
-        # Where the database cannot be written, the search reads what is not indexed.
+        # If the database is read-only or full, the search reads unindexed entries itself.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         return await search_service.hits(self._db, query, sought)
@@ -431,9 +431,9 @@ async def open_postgres(
     random: RandomSource,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> PostgresStore:
-    """The store at an address ``postgresql://USER@HOST/DATABASE``.
+    """Open the store at an address ``postgresql://USER@HOST/DATABASE``.
 
-    Leases go by the clock of the server, since every host has another: `clock` is not asked.
+    Leases use the clock of the server, since each host has its own: `clock` is ignored.
     Raises: ConfigError for another address or durability; else as `PostgresStore.open`.
     """
     del clock

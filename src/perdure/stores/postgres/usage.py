@@ -1,7 +1,7 @@
-"""What a namespace holds: counts up to a position, and what is behind it.
+"""Size of a namespace: stored counts up to a position, plus the entries after it.
 
 A commit counts nothing, so that commits of a namespace do not wait for each other at one row. The
-call that reads the counts moves them on. What takes something out of the log resets them.
+call that reads the counts advances them. An erasure or removal resets them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perdure.errors import PerdureError
 from perdure.stores.postgres.database import Database, Statement
 
 MOST_BEHIND = 256
-"""Entries and streams that every read counts again, before one of the reads keeps the counts."""
+"""Maximum number of entries and streams that each read counts again before it stores the counts."""
 
 _LAST = 2**63 - 1
 
@@ -81,7 +81,7 @@ ON CONFLICT (namespace) DO UPDATE SET generation = usage.generation + 1, positio
 
 
 class NamespaceTotals(NamedTuple):
-    """What a namespace holds. `sessions`, `flows` and `kept` leave out what was erased."""
+    """Totals of a namespace. `sessions`, `flows` and `kept` exclude what was erased."""
 
     streams: int
     sessions: int
@@ -92,15 +92,15 @@ class NamespaceTotals(NamedTuple):
 
 
 async def namespace_totals(db: Database) -> tuple[NamespaceTotals, int]:
-    """What the namespace holds now, and the bytes of its contents.
+    """Return the current totals of the namespace, and the bytes of its contents.
 
-    Counts what was added since the counts were last kept, and every content.
+    Counts the entries added since the counts were last stored, and every content.
     """
     counted, ((content_bytes,),) = await db.ask(
         asking_held(db.namespace), Statement(_CONTENTS, (db.namespace,))
     )
     if counted[0][2] > MOST_BEHIND:
-        with suppress(PerdureError):  # a server that cannot be written, or is busy: the next read
+        with suppress(PerdureError):  # a read-only or busy server: the next read stores them
             await _keep(db)
     return NamespaceTotals(*counted[0][3:]), content_bytes
 
@@ -121,7 +121,7 @@ def asking_counted(namespace: str, upto: int) -> Statement:
 
 
 async def _keep(db: Database) -> None:
-    """Keep the counts up to where nothing can appear any more."""
+    """Store the counts up to the position before which no entry can appear any more."""
     ns = db.namespace
     *_, ((upto,),) = await db.ask(Statement(_BEGIN, (ns,)), _SETTLE, _HORIZON)
     ((row,),) = await db.ask(asking_held(ns, upto))
@@ -130,5 +130,5 @@ async def _keep(db: Database) -> None:
 
 
 def resetting(namespace: str) -> Statement:
-    """Has the namespace counted again: something of it is erased, or removed."""
+    """Return the statement that resets the counts, after an erasure or removal."""
     return Statement(_RESET, (namespace,))

@@ -1,8 +1,8 @@
-"""Checking a whole namespace: every stream, and every number kept beside it.
+"""Verify a whole namespace: every stream and every derived number.
 
 ``stores.verification`` recomputes what every backend has (hashes, order, parents, leaf, counts);
-here is what only this backend keeps: runs, depths, counts along branches, inherited states. It runs
-on a thread with a connection of its own, which sees one moment of the namespace throughout.
+this module checks what only this backend stores: runs, depths, counts along branches, inherited
+states. It runs on a thread with its own connection, in one snapshot of the namespace.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from perdure.stores.verification import (
 )
 
 FETCHED = 500
-"""Entries that are in memory at a time."""
+"""Entries in memory at a time."""
 
 _STREAMS: LiteralString = """
 SELECT stream FROM perdure.birth WHERE namespace = %s
@@ -115,7 +115,7 @@ SELECT kind, origin, updated_at, folder, is_active, created_at
 FROM perdure.stream WHERE namespace = %s AND id = %s
 """
 
-# Questions that the log leaves open, and those that are kept as open: each in one of the two.
+# Questions that are open only in the log or only in the stored table.
 _QUESTIONS: LiteralString = """
 WITH open AS (
     SELECT q.stream, q.seq FROM perdure.entry AS q
@@ -143,13 +143,13 @@ WHERE namespace = %s
 _BLOBS: LiteralString = "SELECT digest, content FROM perdure.blob WHERE namespace = %s"
 
 _UNREADABLE = (StoreError, CorruptLog, UnicodeDecodeError, TypeError, ValueError)
-"""What damaged values make of reading."""
+"""Errors of reading damaged values."""
 
 Report = Callable[[int | None, str], None]
 
 
 def verification(database: Database, told: OnProgress | None = None) -> Verification:
-    """What ``SessionStore.verify`` promises. Blocks."""
+    """Implement ``SessionStore.verify``. Blocks."""
     try:
         with database.connect_blocking() as db:
             return _Check(db, database.namespace, told).verification()
@@ -166,7 +166,7 @@ class _Check:
         self.steps = Steps(told, self._steps() if told else 0)
 
     def verification(self) -> Verification:
-        """Every stream, every blob."""
+        """Check every stream and every blob."""
         problems: list[Problem] = []
         streams = entries = erased = 0
         for (stream,) in self.rows(Statement(_STREAMS, (self.namespace,) * 2)):
@@ -188,7 +188,7 @@ class _Check:
         return Verification(streams, entries, tuple(problems), erased)
 
     def _steps(self) -> int:
-        """How much there is to look at, in entries, contents and texts; 0 where nobody can tell."""
+        """Return the number of entries, contents and texts to check; 0 if unknown."""
         try:
             with self._db.transaction():
                 contents = self.rows(Statement(_BLOB_STEPS, (STEP_BYTES, self.namespace)))[0][0]
@@ -231,7 +231,7 @@ class _Check:
         """
         found: list[Problem] = []
         try:
-            with self._db.transaction():  # a savepoint: the moment that is seen stays the same
+            with self._db.transaction():  # a savepoint: the snapshot stays the same
                 found.extend(look())
         except psycopg.DatabaseError as error:
             if is_lost(error):
@@ -240,11 +240,11 @@ class _Check:
         return found
 
     def rows(self, statement: Statement) -> list[Row]:
-        """The answer to `statement`."""
+        """Return the result of `statement`."""
         return self._db.execute(*statement, binary=True).fetchall()
 
     def value(self, sql: LiteralString, *values: object) -> Any:
-        """The first column of the first row; None when there is no row."""
+        """Return the first column of the first row; None if there is no row."""
         rows = self.rows(Statement(sql, (self.namespace, *values)))
         return rows[0][0] if rows else None
 
@@ -257,7 +257,7 @@ class _Check:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """The first line: those behind it may quote what is stored."""
+    """Return the first line: later lines may quote stored data."""
     return str(error).partition("\n")[0]
 
 
@@ -337,7 +337,7 @@ class _StreamCheck:
             yield StoredCommit(first, last - first + 1, at, epoch, chain)
 
     def _far_nodes(self) -> dict[EntryId, Node]:
-        """Nodes of the tree entries of other streams that this one sees and builds on."""
+        """Return the nodes of other streams' tree entries that this stream sees and builds on."""
         ns = self._check.namespace
         named = {EntryId(row[0]) for row in self._check.rows(Statement(_FAR, (ns, self._id)))}
         leaf = self._check.value(
@@ -374,7 +374,7 @@ class _StreamCheck:
 
 
 class _Shape:
-    """Runs, depths, counts, inherited states and the info of a stream, computed anew."""
+    """Recomputed runs, depths, counts, inherited states and info of a stream."""
 
     def __init__(
         self, check: _Check, stream: Stream, far: dict[EntryId, Node], report: Report
@@ -389,7 +389,7 @@ class _Shape:
         self._info: SessionInfo = info_of(stream.state.header)
 
     def take(self, entry: Entry, kept: Node | None) -> None:
-        """Compare the next entry with what its row keeps beside it."""
+        """Compare the next entry with the derived values of its row."""
         self._info = info_after(self._info, (entry,))
         if kept is None:
             return
@@ -416,7 +416,7 @@ class _Shape:
         self._own[entry.id] = self._tip = kept
 
     def end(self) -> None:
-        """Compare what is kept about the stream as a whole."""
+        """Compare the stored values of the stream as a whole."""
         tip = self._tip.seq if self._tip else None
         if tip != self._stream.tip:
             self._report(None, f"its tip is kept as {self._stream.tip}, it should be {tip}")
