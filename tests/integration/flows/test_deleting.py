@@ -124,7 +124,7 @@ def test_whose_the_folder_is_is_told_where_it_is_another_persons(
         write_record(StreamId("g"), tmp_path, "the graph")
 
 
-def test_a_workflow_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+def test_existing_workflow_is_not_rewritten(tmp_path: Path) -> None:
     """Who runs the flow already may be reading it."""
     write_record(StreamId("f"), tmp_path, "the graph")
     before = (tmp_path / "workflow.yaml").stat()

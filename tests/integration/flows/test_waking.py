@@ -53,7 +53,7 @@ async def test_those_who_wait_after_nobody_did_share_one_follower() -> None:
     await store.close()
 
 
-async def test_of_a_store_that_is_closed_who_waits_is_told() -> None:
+async def test_closed_store_is_reported_to_waiters() -> None:
     store = MemoryStore(clock=ManualClock(), random=SeededRandom())
     waker = Waker(store)
     woken = waker.wakes(FLOW)

@@ -38,7 +38,7 @@ STARTED = FlowStarted("p", "/w", "/w/r", LINE, ("o",))
 CLAIMED = NodeClaimed("o", "o", StreamId(f"{FLOW}__o"), "start")
 
 
-async def test_it_follows_what_others_append() -> None:
+async def test_journal_follows_foreign_appends() -> None:
     store, first = await journal(STARTED)
     second = Journal(store, FLOW, ManualClock())
     assert (await first.state()).run.running_nodes == ()
@@ -78,7 +78,7 @@ async def test_a_stream_that_is_no_flow_and_one_that_is_not_there_are_told() -> 
         await Journal(store, StreamId("nobody"), ManualClock()).state()
 
 
-async def test_what_it_appended_itself_is_not_read_again() -> None:
+async def test_journal_does_not_reread_own_entries() -> None:
     store, log = await journal(STARTED)
     await log.state()
     reads = 0

@@ -113,7 +113,7 @@ async def test_what_gives_authority_is_judged_anew_when_that_has_changed() -> No
     assert (await look(store)).is_foreign
 
 
-async def test_looks_at_once_find_the_same() -> None:
+async def test_concurrent_reads_return_same_state() -> None:
     store = store_of()
     await begun(store, STARTED, CLAIMED)
     journal = Journal(store, FLOW, ManualClock())

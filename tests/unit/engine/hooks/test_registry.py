@@ -40,7 +40,7 @@ async def test_hooks_run_in_order_and_see_what_the_ones_before_changed() -> None
     assert (point.output.text, answer) == ("A!", None)
 
 
-async def test_the_first_answer_that_changes_nothing_ends_the_asking() -> None:
+async def test_first_final_answer_skips_later_hooks() -> None:
     hooks = Hooks()
     asked: list[int] = []
     hooks.on("tool_call", lambda point: asked.append(1))
@@ -50,7 +50,7 @@ async def test_the_first_answer_that_changes_nothing_ends_the_asking() -> None:
     assert asked == [1]
 
 
-async def test_a_hook_that_fails_is_passed_over_and_reported(
+async def test_failing_hook_is_skipped_and_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hooks = Hooks()

@@ -51,7 +51,7 @@ def test_a_file_that_is_no_workflow_says_every_fault_and_its_line(tmp_path: Path
     assert any(fault.startswith("line 5") for fault in change.faults)
 
 
-def test_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+def test_missing_graph_file_is_reported(tmp_path: Path) -> None:
     change = GraphFile(tmp_path, tmp_path).change(FlowLog(LINE).state)
     assert "workflow.yaml cannot be read" in change.faults[0]
 

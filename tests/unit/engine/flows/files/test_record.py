@@ -40,7 +40,7 @@ def test_a_link_within_the_folder_is_the_file_it_leads_to(record: RecordFolder) 
 
 
 @pytest.mark.parametrize("name", ["../../secret.md", "secret.md", "out.md", "up/secret.md"])
-def test_what_lies_outside_is_refused(record: RecordFolder, name: str) -> None:
+def test_path_outside_folder_is_rejected(record: RecordFolder, name: str) -> None:
     (record.folder / "out.md").symlink_to("../../secret.md")
     (record.folder / "up").symlink_to("../..")
     found = record.look_up([name])[name]

@@ -88,7 +88,7 @@ def test_a_skill_that_is_not_there_says_where_it_was_asked_for(tmp_path: Path) -
         (HEAD + "x" * InputLimits().document_bytes, "limits.document_bytes"),
     ],
 )
-def test_a_skill_that_cannot_be_used_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_unusable_skill_reports_reason(tmp_path: Path, text: str, told: str) -> None:
     made = shelf(tmp_path, tests=text)
     (fault,) = made.faults()
     assert fault.startswith("a-docs/skills/tests/SKILL.md")

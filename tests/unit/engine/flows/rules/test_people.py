@@ -169,12 +169,12 @@ def test_while_roles_look_back_replies_go_to_roles() -> None:
     assert reply(log.state, "go", "me") == HumanReplied("o", "go", "me")
 
 
-def test_a_reply_that_says_nothing_is_none() -> None:
+def test_empty_reply_is_rejected() -> None:
     with pytest.raises(FlowRefusal, match="there is nothing to say"):
         reply(two_waiting().state, " ", "me", "a")
 
 
-def test_in_a_completed_flow_nobody_is_let_do_anything() -> None:
+def test_completed_flow_rejects_all_actions() -> None:
     state = closed().add(ImprovementChosen("none", "me"), FlowCompleted()).state
     with pytest.raises(FlowRefusal, match="no role works in it any more"):
         change_consent(state, "me", mode="full-access")

@@ -73,7 +73,7 @@ def test_3_who_handed_over_to_one_of_two_goes_on_and_owes_the_other() -> None:
     assert ids(log.claim("o").hand("o", "b").state) == ["a", "b"]
 
 
-def test_6_who_sends_back_awaits_and_hands_forward_all_the_same() -> None:
+def test_6_node_that_sends_back_also_hands_forward() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").hand("a", "z", "o")
     assert log.run.awaiting_handoff == ("a",)
     assert log.run.completed_handoffs == ("a=>z",)
@@ -108,7 +108,7 @@ def test_9_who_is_asked_for_another_takes_back_what_was_not_read() -> None:
     assert ids(log.hand("a", "b").state) == ["b"]
 
 
-def test_10_of_two_nodes_of_one_role_the_earlier_in_the_graph_works_first() -> None:
+def test_10_earlier_node_of_a_role_runs_first() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev")
     log = FlowLog(flow).claim("o").hand("o", "b").claim("o").hand("o", "a")
     assert ids(log.state) == ["a"]

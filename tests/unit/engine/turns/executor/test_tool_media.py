@@ -49,7 +49,7 @@ async def test_what_was_cut_is_named_and_read_back() -> None:
     assert await result_of(stage) == WHOLE[160_000:]
 
 
-async def test_what_fits_is_not_kept_twice() -> None:
+async def test_short_output_is_not_stored_twice() -> None:
     @tool(effect="read")
     def short() -> str:
         """Say little."""

@@ -116,7 +116,7 @@ def test_an_unknown_price_is_asked_about_and_allowed_for_that_model_alone() -> N
     assert course.state.unpriced_allowed == {"p:m"}
 
 
-def test_a_person_who_would_not_spend_more_ends_the_turn() -> None:
+def test_denied_spending_ends_turn() -> None:
     course = Course(config(1, "pause_for_approval"))
     question = course.state.question
     assert question is not None

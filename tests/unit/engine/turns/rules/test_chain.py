@@ -67,7 +67,7 @@ def test_a_passing_error_leads_through_the_whole_chain_each_model_tried_as_it_sa
         ContextOverflow("p:m", "long"),
     ],
 )
-def test_an_error_that_does_not_pass_stops_the_chain(error: ModelError) -> None:
+def test_permanent_error_stops_chain(error: ModelError) -> None:
     assert course_after(empty_state(), CALL, inputs.CallFailed(error), CHAIN, 0) == GiveUp()
 
 

@@ -51,7 +51,7 @@ def test_attempts_run_out_and_the_turn_says_why() -> None:
     assert [message.role for message in course.log.messages] == ["user"]
 
 
-def test_a_refusal_is_not_repeated() -> None:
+def test_refused_call_is_not_retried() -> None:
     course = Course()
     course.happens(inputs.CallFailed(ModelRefused("p:m", "no key", 401)))
     assert course.state.finished is not None

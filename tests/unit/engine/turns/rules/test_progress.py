@@ -76,7 +76,7 @@ def test_a_foreign_assistants_tool_calls_are_not_run() -> None:
 @pytest.mark.parametrize(
     "end", [inputs.Aborted(), inputs.Answered(assistant("x", stop_reason="length"))]
 )
-def test_whatever_ends_a_turn_nothing_said_is_left_out(
+def test_every_turn_end_adopts_queued_messages(
     end: inputs.Aborted | inputs.Answered,
 ) -> None:
     course = Course()

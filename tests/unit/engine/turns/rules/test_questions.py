@@ -72,7 +72,7 @@ def test_a_call_that_is_not_allowed_is_told_and_the_next_one_looked_at() -> None
     assert course.log.bodies(ToolStarted)[0].id == "c1"
 
 
-def test_what_the_policy_refuses_nobody_is_asked_about() -> None:
+def test_call_refused_by_policy_asks_no_question() -> None:
     course = course_with(Said("refuse", "not in this mode", error_code="tool_denied"))
     assert course.log.bodies(Question) == []
     assert course.log.bodies(ToolFinished)[0].error == "not in this mode"

@@ -24,7 +24,7 @@ def test_the_state_is_the_fold_of_what_was_written() -> None:
     assert [new.about for new in scribe.entries] == [None, "s/0", None]
 
 
-def test_what_waited_is_adopted_byte_for_byte() -> None:
+def test_queued_entry_is_adopted_byte_for_byte() -> None:
     log = TurnLog()
     body = b'{"role": "user", "parts": [], "of_the_future": 1}'
     scribe = Scribe(empty_state(), at=0)

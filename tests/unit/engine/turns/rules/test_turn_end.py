@@ -16,7 +16,7 @@ from perdure.session.notes import Queued, SessionEnded
 from tests.fakes.turn_log import CONFIG, Course
 
 
-def test_whatever_waits_is_adopted_at_the_end() -> None:
+def test_turn_end_adopts_queued_entries() -> None:
     course = Course()
     course.others_append(Queued("message", msgspec.Raw(encode(user("wait")))))
     scribe = Scribe(course.state, 0)
