@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import apsw
 import msgspec
@@ -128,11 +128,9 @@ class Connection(LogConnection, Protocol):
 class Blob(Protocol):
     """The part of ``apsw.Blob`` in use."""
 
-    def __enter__(self) -> Self: ...
+    def write(self, data: bytes, /) -> object: ...
 
-    def __exit__(self, *error: object) -> bool | None: ...
-
-    def write(self, data: bytes, /) -> None: ...
+    def close(self) -> None: ...
 
 
 class Cursor(Protocol):

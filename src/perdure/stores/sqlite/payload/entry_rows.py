@@ -7,6 +7,7 @@ first copy with the statement. A body written into its row needs neither copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import apsw
@@ -27,7 +28,8 @@ def insert_entries(tables: Tables, rows: Sequence[tuple[Any, ...]]) -> None:
         return
     tables.run_many(_INSERT, [(*row[:-1], _room(row[-1])) for row in rows])
     for position, body in large:
-        with tables.db.blob_open("main", "entry", "body", position, writeable=True) as room:
+        opened = tables.db.blob_open("main", "entry", "body", position, writeable=True)
+        with closing(opened) as room:
             room.write(body)
 
 
