@@ -118,7 +118,7 @@ class Session(Appender):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
     ) -> Entry:
-        """Continue from `entry` (None: from before the root) and tell what the left branch was.
+        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
         `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
         """
@@ -143,7 +143,7 @@ class Session(Appender):
         return await authority.questions_in_force(self._backing.store, found)
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
-        """Name `entry`; None or blanks take the name away.
+        """Set the label of `entry`; None or blanks remove it.
 
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
         for a label above ``limits.name_characters``; FlowRefusal for a flow.
@@ -155,22 +155,22 @@ class Session(Appender):
         return await self._note(Label(name or None), await self._in_tree(entry))
 
     async def pin(self, entry: EntryRef) -> Entry:
-        """Keep `entry` in the context as it was said, whatever a compaction hides.
+        """Keep `entry` unchanged in the context, even if a compaction hides it.
 
-        A call brings its results along, and a result its call.
+        Pinning a call also keeps its results, and pinning a result its call.
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
         return await self._note(Pin(), await self._in_tree(entry))
 
     async def unpin(self, entry: EntryRef) -> Entry:
-        """Let `entry` leave the context with the others again.
+        """Remove the pin of `entry`: a compaction can hide it again.
 
         Raises: as `pin`.
         """
         return await self._note(Pin(is_pinned=False), await self._in_tree(entry))
 
     async def rename(self, title: str | None) -> Entry:
-        """Give the session a title; None or blanks take it away.
+        """Set the title of the session; None or blanks remove it.
 
         Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
         """
@@ -229,9 +229,9 @@ class Session(Appender):
         )
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Take back `compaction` (default: the one in effect): what it hid is in the context again.
+        """Undo `compaction` (default: the one in effect): the context shows what it hid.
 
-        Shape: None when it was taken back already.
+        Shape: None when it was undone already.
         Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
         if compaction is None:
@@ -263,12 +263,12 @@ class Session(Appender):
         return await self._note(SessionEnded(reason=reason))
 
     async def abandon_turn(self) -> bool:
-        """Close the turn of a process that is gone, without doing anything more of it.
+        """Close the turn of a dead process without continuing it.
 
-        What had arrived of an answer stays on the branch; tool calls without a result are told as
+        A partial answer stays on the branch; tool calls without a result are recorded as
         aborted, and questions are withdrawn. Shape: whether a turn was open.
-        Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
-        not run out; FlowRefusal for the role of a flow that is not completed.
+        Raises: LeaseHeld while that process is alive, or while its state is unknown and its lease
+        has not expired; FlowRefusal for the role of a flow that is not completed.
         """
         await self._require_no_role(await self._look(), "abandon")
         was_open = await abandonment.abandon_turn(self._backing.store, self._outside.clock, self.id)
@@ -345,9 +345,9 @@ class Session(Appender):
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Take the session out of the store, for good; see `Store.erase`.
+        """Permanently delete the session; see `Store.erase`.
 
-        With `expected_head` only if that is still its head.
+        With `expected_head`, only if the head has not changed.
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
         store = self._backing.store
@@ -362,7 +362,7 @@ class Session(Appender):
         forks: ForkPolicy = "refuse",
         by: str | None = None,
     ) -> Certificate:
-        """Erase the bodies of single entries of the session, for good; their places stay.
+        """Permanently erase the bodies of single entries of the session; their positions stay.
 
         Labels, records of tool calls, summaries and search texts that repeat them go too, with
         media that nothing else shows and the kept original of an import. Contexts skip them.
@@ -386,7 +386,7 @@ class Session(Appender):
         return done
 
     def asking(self, hooks: Hooks) -> Session:
-        """A handle of the same session that asks `hooks` after the ones this handle asks."""
+        """Return a handle of the same session that runs `hooks` after the hooks of this handle."""
         joined = Hooks(self._hooks, hooks)
         other = Session(self._backing, self._state, self._outside, self._bus, joined)
         other._order = self._order

@@ -138,11 +138,11 @@ class Store:
         subject: str | None = None,
         reuse_erased: bool = False,
     ) -> Session:
-        """A new session. With `lazy` a draft: nothing is stored before its first assistant message.
+        """Create a session; with `lazy` a draft, unstored until its first assistant message.
 
         With `reuse_erased` the `id` may be that of an erased session, unless forks still show
         entries of it; the certificate of its erasure stays.
-        `subject` names whom it is about or with, so that `erase` finds all there is about them.
+        `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
         WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
@@ -269,11 +269,11 @@ class Store:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this store can do of what not every store can; it refuses the rest."""
+        """The optional features that this store supports; the others raise an error."""
         return self.backend.capabilities
 
     async def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
-        """The session with the newest activity, of `cwd` or of all; a draft if there is none."""
+        """Open the session with the newest activity, of `cwd` or of all; create a draft if none."""
         folder = absolute(cwd)
         newest = await self.backend.sessions(limit=1, cwd=folder)
         if newest:
@@ -338,7 +338,7 @@ class Store:
         limit: int = HITS,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Hit]:
-        """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
+        """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
 
         Each filter that is given must fit: one of `roles`, of `sessions` (whole ids), of `tools`;
         not before `since` and before `until` (local time where they name no zone); on its session's
@@ -551,7 +551,7 @@ class Store:
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Take a session, all sessions of a subject or everything out of the store, for good.
+        """Permanently delete a session, all sessions of a subject, or everything.
 
         `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
         share with it, or "erase" them too; with a subject, or everything, they are always erased.

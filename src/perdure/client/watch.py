@@ -44,7 +44,7 @@ Read = Callable[[int], Awaitable[Sequence[Positioned]]]
 
 
 class Watch:
-    """An endless iterator over events. `cursor` is what a later watch goes on after."""
+    """An endless iterator over events. A later watch can continue after `cursor`."""
 
     def __init__(self, feed: Callable[[Watch], AsyncGenerator[AnyEvent]], after: int) -> None:
         self.cursor = Cursor(after)
@@ -67,10 +67,10 @@ class Watch:
 def watch_session(
     backing: SessionStorage, bus: LiveBus, stream: StreamId, after: int, head: int = EMPTY
 ) -> Watch:
-    """The events of the session or flow `stream` after seq `after`; `head` is one it has reached.
+    """Watch the session or flow `stream` after seq `after`; `head` is a seq it has reached.
 
-    Raises: WrongArgument, at the first step, when it has no entry `after` yet: what its cursor
-    belongs to is another log than this one.
+    Raises: WrongArgument, at the first step, when it has no entry `after` yet: the cursor
+    belongs to another log.
     """
     is_there = after <= head
 
@@ -144,7 +144,7 @@ async def _together(
 
     async def read() -> Sequence[Positioned]:
         await asyncio.sleep(0)
-        # Whoever asks from now on may have been woken by what this read does not see any more.
+        # Wakes after this point can refer to commits that this read misses.
         del asked[key]
         return await page(place)
 
@@ -181,7 +181,7 @@ async def _feed(
 
 
 async def _waiting(changes: AsyncIterator[None]) -> asyncio.Task[bool]:
-    """A task that waits for a change, and has begun to; False when there will be no more."""
+    """Return a started task that waits for a change; its result is False at the end."""
 
     async def woken() -> bool:
         try:
@@ -221,7 +221,7 @@ class _Order:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether the log has to be read before everything taken can be told."""
+        """Whether the log must be read before all taken events can be emitted."""
         taken = (*self._ready, *self._late)
         return any(_call_of(event) not in self._opened for event in taken)
 

@@ -1,4 +1,4 @@
-"""A session that an agent answers in: say something, steer, abort, compact, end."""
+"""A session with an agent: send messages, steer, abort, compact, end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Chat(IdleSession):
         variables: Mapping[str, str] | None = None,
         while_waiting: WhileWaiting = "wait",
     ) -> Turn:
-        """Say something; the turn that answers it runs at once.
+        """Send a message and start the turn that answers it.
 
         The turn works where the session does, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
@@ -84,7 +84,7 @@ class Chat(IdleSession):
         return self.turn
 
     def recover(self) -> Turn:
-        """Go on with the turn that was interrupted.
+        """Resume the interrupted turn.
 
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """

@@ -125,7 +125,7 @@ class Flows:
         roles: Mapping[str, RoleConfiguration] | None = None,
         settings: RunSettings | None = None,
     ) -> Flow:
-        """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
+        """Create a flow of `workflow`: a graph, a workflow document, or the path of either's file.
 
         Nothing runs before `Flow.run`. The record folder, by default
         ``.perdure/records/<flow>`` in `workspace`, is made, with the workflow in it as
@@ -238,7 +238,7 @@ class Flows:
         return self._flow(flow)
 
     async def outputs(self, flow: str) -> dict[str, object]:
-        """What came out of a flow of a workflow document, by output node; {} before it did.
+        """Return the outputs of a document flow by output node; {} before there are any.
 
         Shape: texts; where several nodes lead to an output, theirs by node.
         Raises: FlowNotFound.
@@ -273,7 +273,7 @@ class Flows:
         return self._flow(found, journal)
 
     async def state(self, flow: str) -> FlowState:
-        """Where a flow stands, wherever its files are.
+        """Return the state of a flow, wherever its files are.
 
         Raises: FlowNotFound.
         """
@@ -282,10 +282,10 @@ class Flows:
     async def delete(
         self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
     ) -> DeletedFlow:
-        """Take a flow and the sessions of its roles and selectors out of the store, for good.
+        """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder stay, unless they are to be removed with it.
-        Durable: when this returns; what a kill leaves of it is deleted by asking again.
+        The files in its record folder stay, unless `record` is "remove".
+        Durable: when this returns; after a kill, call it again to delete the rest.
         Raises: FlowNotFound; FlowRefusal while a role is at work, or when the record
         folder cannot be removed: nothing was deleted then.
         """
@@ -298,7 +298,7 @@ class Flows:
         return self._flow(flow)
 
     async def list(self) -> Sequence[FlowState]:
-        """Where every flow stands, the newest first."""
+        """List the states of all flows, newest first."""
         notes = await self._store.backend.notes_of_all((FlowStarted.kind, FlowImported.kind))
         found = [await _unless_gone(self._flow(note.stream), self._store.backend) for note in notes]
         there = [state for state in found if state is not None]
@@ -347,7 +347,7 @@ def _require_plain(
 
 
 async def _unless_gone(flow: Flow, store: SessionStore) -> FlowState | None:
-    """Where a flow stands; None where it was deleted since somebody looked."""
+    """Return the state of a flow; None if it was deleted meanwhile."""
     try:
         return await flow.state()
     except (SessionNotFound, CorruptLog) as error:
@@ -385,7 +385,7 @@ def _begun_document(
 def _by_dimension(
     configuring: Configuring | Mapping[Dimension, Configuring],
 ) -> tuple[Configuring, Configuring]:
-    """Who says which model, and which skills, roles work with."""
+    """Return how models and how skills of roles are chosen: (model, skills)."""
     if isinstance(configuring, str):
         return configuring, configuring
     return configuring.get("model", "given"), configuring.get("skills", "given")

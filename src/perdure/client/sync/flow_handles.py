@@ -257,7 +257,7 @@ class Flows(Handle[AsyncFlows]):
         roles: Mapping[str, RoleConfiguration] | None = None,
         settings: RunSettings | None = None,
     ) -> Flow:
-        """A new flow of `workflow`: a graph, a workflow document, or the path of either's file.
+        """Create a flow of `workflow`: a graph, a workflow document, or the path of either's file.
 
         Nothing runs before `Flow.run`. The record folder, by default
         ``.perdure/records/<flow>`` in `workspace`, is made, with the workflow in it as
@@ -295,7 +295,7 @@ class Flows(Handle[AsyncFlows]):
         )
 
     def outputs(self, flow: str) -> dict[str, object]:
-        """What came out of a flow of a workflow document, by output node; {} before it did.
+        """Return the outputs of a document flow by output node; {} before there are any.
 
         Shape: texts; where several nodes lead to an output, theirs by node.
         Raises: FlowNotFound.
@@ -324,7 +324,7 @@ class Flows(Handle[AsyncFlows]):
         )
 
     def state(self, flow: str) -> FlowState:
-        """Where a flow stands, wherever its files are.
+        """Return the state of a flow, wherever its files are.
 
         Raises: FlowNotFound.
         """
@@ -333,10 +333,10 @@ class Flows(Handle[AsyncFlows]):
     def delete(
         self, flow: str, *, record: Literal["keep", "remove"] = "keep", by: str | None = None
     ) -> DeletedFlow:
-        """Take a flow and the sessions of its roles and selectors out of the store, for good.
+        """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder stay, unless they are to be removed with it.
-        Durable: when this returns; what a kill leaves of it is deleted by asking again.
+        The files in its record folder stay, unless `record` is "remove".
+        Durable: when this returns; after a kill, call it again to delete the rest.
         Raises: FlowNotFound; FlowRefusal while a role is at work, or when the record
         folder cannot be removed: nothing was deleted then.
         """
@@ -347,7 +347,7 @@ class Flows(Handle[AsyncFlows]):
         return Flow(self.portal, self.portal.run(lambda: self.asynchronous.look(flow)))
 
     def list(self) -> Sequence[FlowState]:
-        """Where every flow stands, the newest first."""
+        """List the states of all flows, newest first."""
         return self.portal.call(self.asynchronous.list())
 
     def close(self) -> None:

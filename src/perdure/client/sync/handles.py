@@ -355,7 +355,7 @@ class Session(Handle[AsyncSession]):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
     ) -> Entry:
-        """Continue from `entry` (None: from before the root) and tell what the left branch was.
+        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
         `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
         """
@@ -373,7 +373,7 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.questions())
 
     def label(self, entry: EntryRef, text: str | None) -> Entry:
-        """Name `entry`; None or blanks take the name away.
+        """Set the label of `entry`; None or blanks remove it.
 
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
         for a label above ``limits.name_characters``; FlowRefusal for a flow.
@@ -381,22 +381,22 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.label(entry, text))
 
     def pin(self, entry: EntryRef) -> Entry:
-        """Keep `entry` in the context as it was said, whatever a compaction hides.
+        """Keep `entry` unchanged in the context, even if a compaction hides it.
 
-        A call brings its results along, and a result its call.
+        Pinning a call also keeps its results, and pinning a result its call.
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
         return self.portal.call(self.asynchronous.pin(entry))
 
     def unpin(self, entry: EntryRef) -> Entry:
-        """Let `entry` leave the context with the others again.
+        """Remove the pin of `entry`: a compaction can hide it again.
 
         Raises: as `pin`.
         """
         return self.portal.call(self.asynchronous.unpin(entry))
 
     def rename(self, title: str | None) -> Entry:
-        """Give the session a title; None or blanks take it away.
+        """Set the title of the session; None or blanks remove it.
 
         Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
         """
@@ -431,9 +431,9 @@ class Session(Handle[AsyncSession]):
         )
 
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Take back `compaction` (default: the one in effect): what it hid is in the context again.
+        """Undo `compaction` (default: the one in effect): the context shows what it hid.
 
-        Shape: None when it was taken back already.
+        Shape: None when it was undone already.
         Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
         return self.portal.call(self.asynchronous.uncompact(compaction))
@@ -448,12 +448,12 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.end(reason))
 
     def abandon_turn(self) -> bool:
-        """Close the turn of a process that is gone, without doing anything more of it.
+        """Close the turn of a dead process without continuing it.
 
-        What had arrived of an answer stays on the branch; tool calls without a result are told as
+        A partial answer stays on the branch; tool calls without a result are recorded as
         aborted, and questions are withdrawn. Shape: whether a turn was open.
-        Raises: LeaseHeld while that process is alive, or where nobody can tell and its lease has
-        not run out; FlowRefusal for the role of a flow that is not completed.
+        Raises: LeaseHeld while that process is alive, or while its state is unknown and its lease
+        has not expired; FlowRefusal for the role of a flow that is not completed.
         """
         return self.portal.call(self.asynchronous.abandon_turn())
 
@@ -511,9 +511,9 @@ class Session(Handle[AsyncSession]):
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Take the session out of the store, for good; see `Store.erase`.
+        """Permanently delete the session; see `Store.erase`.
 
-        With `expected_head` only if that is still its head.
+        With `expected_head`, only if the head has not changed.
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
         return self.portal.call(
@@ -523,7 +523,7 @@ class Session(Handle[AsyncSession]):
     def erase_entries(
         self, entries: Sequence[EntryRef], *, forks: ForkPolicy = "refuse", by: str | None = None
     ) -> Certificate:
-        """Erase the bodies of single entries of the session, for good; their places stay.
+        """Permanently erase the bodies of single entries of the session; their positions stay.
 
         Labels, records of tool calls, summaries and search texts that repeat them go too, with
         media that nothing else shows and the kept original of an import. Contexts skip them.
@@ -536,7 +536,7 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.erase_entries(entries, forks=forks, by=by))
 
     def asking(self, hooks: Hooks) -> Session:
-        """A handle of the same session that asks `hooks` after the ones this handle asks."""
+        """Return a handle of the same session that runs `hooks` after the hooks of this handle."""
         return Session(self.portal, self.portal.run(lambda: self.asynchronous.asking(hooks)))
 
 
@@ -560,11 +560,11 @@ class Store(Handle[AsyncStore]):
         subject: str | None = None,
         reuse_erased: bool = False,
     ) -> Session:
-        """A new session. With `lazy` a draft: nothing is stored before its first assistant message.
+        """Create a session; with `lazy` a draft, unstored until its first assistant message.
 
         With `reuse_erased` the `id` may be that of an erased session, unless forks still show
         entries of it; the certificate of its erasure stays.
-        `subject` names whom it is about or with, so that `erase` finds all there is about them.
+        `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
         WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
@@ -668,11 +668,11 @@ class Store(Handle[AsyncStore]):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this store can do of what not every store can; it refuses the rest."""
+        """The optional features that this store supports; the others raise an error."""
         return self.asynchronous.capabilities
 
     def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
-        """The session with the newest activity, of `cwd` or of all; a draft if there is none."""
+        """Open the session with the newest activity, of `cwd` or of all; create a draft if none."""
         return Session(self.portal, self.portal.call(self.asynchronous.continue_recent(cwd)))
 
     def recent(
@@ -729,7 +729,7 @@ class Store(Handle[AsyncStore]):
         limit: int = HITS,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Hit]:
-        """What fits `text` in every branch of every session, the best first; docs/guides/search.md.
+        """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
 
         Each filter that is given must fit: one of `roles`, of `sessions` (whole ids), of `tools`;
         not before `since` and before `until` (local time where they name no zone); on its session's
@@ -899,7 +899,7 @@ class Store(Handle[AsyncStore]):
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Take a session, all sessions of a subject or everything out of the store, for good.
+        """Permanently delete a session, all sessions of a subject, or everything.
 
         `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
         share with it, or "erase" them too; with a subject, or everything, they are always erased.
@@ -1103,7 +1103,7 @@ class Chat(Handle[AsyncChat]):
         variables: Mapping[str, str] | None = None,
         while_waiting: WhileWaiting = "wait",
     ) -> Turn:
-        """Say something; the turn that answers it runs at once.
+        """Send a message and start the turn that answers it.
 
         The turn works where the session does, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
@@ -1134,7 +1134,7 @@ class Chat(Handle[AsyncChat]):
         )
 
     def recover(self) -> Turn:
-        """Go on with the turn that was interrupted.
+        """Resume the interrupted turn.
 
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
