@@ -127,6 +127,8 @@ def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, in
     compaction = window.state.compaction
     is_summary_before = compaction is not None and places.get(compaction.id, -1) < place
     dropped = window.earlier + place - trim.spared - is_summary_before
+    # Messages that a compaction retains are parts of one entry, some of which may be left out.
+    dropped = max(dropped, min(trim.dropped, 1))
     skipped = sum(count for id_, count in said.skips if places.get(id_, place) >= place)
     return dropped, skipped
 

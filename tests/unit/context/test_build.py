@@ -50,6 +50,14 @@ def test_scenario_17_missing_leaf_has_no_context() -> None:
     assert build_context(log.window("s/99")).messages == ()
 
 
+def test_omitted_message_that_a_compaction_retained_is_counted() -> None:
+    retained = (user("ask" * 200), assistant("answer"), user("newest"))
+    window = window_on(Compaction("", retained=retained))
+    context = build_context(window, budget_tokens=50)
+    assert texts(context) == ["newest"]
+    assert context.dropped == 1
+
+
 def test_newest_settings_on_the_branch_count() -> None:
     context = build_context(
         window_on(
