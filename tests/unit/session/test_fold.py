@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.fold import first_kept_by, labels_of, state_after, undone_of, window_of
@@ -75,6 +77,17 @@ def test_newest_compaction_may_keep_entries_hidden_before() -> None:
     first, second = log.extend(user("a"), user("b"))
     log.extend(Compaction("one", first_kept=second), user("c"), Compaction("two", first_kept=first))
     assert [entry.seq for entry in log.window().entries] == [0, 1, 2, 3, 4]
+
+
+def test_erased_compaction_hides_nothing() -> None:
+    log = TreeLog()
+    log.extend(user("a"), user("b"))
+    erased = log.append(Compaction("so far"))
+    log.append(user("c"))
+    path = [replace(each, body=b"") if each.id == erased else each for each in log.entries]
+    window = window_of(path)
+    assert [entry.seq for entry in window.entries] == [0, 1, 2, 3]
+    assert (window.state.compaction, window.undone) == (None, {erased})
 
 
 def test_undone_compaction_restores_previous_one() -> None:
