@@ -18,6 +18,7 @@ LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url 
 
 # Three tiers: each runs the tests of those before it. A test that takes long is marked for a later
 # one: `full_only` leaves it out of `make check`, `all_only` out of `make test` too (pyproject.toml).
+# Each tier looks at more examples of a property (tests/conftest.py).
 QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not full_only and not all_only" \
 	-p no:cacheprovider
 
@@ -84,9 +85,9 @@ demo: $(RUNNABLE)
 test: $(INSTALLED)
 	$(TESTS) -m "not all_only" $(ARGS)
 
-# What `make test` leaves out, alone: make test-all ARGS="-m all_only"
+# Without what `make test` runs as well: make test-all ARGS="-m 'all_only or hypothesis'"
 test-all: $(INSTALLED)
-	$(TESTS) $(ARGS)
+	HYPOTHESIS_PROFILE=whole $(TESTS) $(ARGS)
 
 soak: $(INSTALLED)
 	PERDURE_SOAK=$(ROUNDS) $(TESTS) -m soak $(ARGS)

@@ -40,7 +40,11 @@ hypothesis.settings.register_profile(
     print_blob=True,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    max_examples=100,
+    max_examples=30,
+)
+# `make test-all` looks at more examples of each property than `make test`.
+hypothesis.settings.register_profile(
+    "whole", hypothesis.settings.get_profile("default"), max_examples=100
 )
 hypothesis.settings.register_profile(
     "thorough", hypothesis.settings.get_profile("default"), max_examples=2_000

@@ -43,9 +43,11 @@ from tests.acceptance.cli.conftest import World
 from tests.fakes.chats import MODEL, says
 from tests.fakes.hostile_sessions import TOOLS, Bait, Form, Log, command, forms, write
 from tests.fakes.postgres import PostgresServer
+from tests.fakes.samples import ALL_ONLY
 
 FORMS = tuple(forms())
 BACKENDS = ("sqlite", "jsonl")
+IN_EACH = pytest.mark.parametrize("backend", ["sqlite", pytest.param("jsonl", marks=ALL_ONLY)])
 SAID = "Mine."
 
 
@@ -202,7 +204,7 @@ async def foreign(
     monkeypatch.setenv("XDG_DATA_HOME", own)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@IN_EACH
 async def test_received_store_gives_no_authority(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +240,7 @@ async def test_received_database_gives_no_authority(
     assert not through
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@IN_EACH
 async def test_trusted_store_gives_no_more_than_the_agent_of_today(
     backend: str, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from perdure.tools.git.keys import ALWAYS, WHERE_SET, Setting, fate_of
 from tests.fakes.repositories import Scene, all_runs, git, require_harmless, scene_in, sign_head
+from tests.fakes.samples import sampled
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ NAMES_OF_FILTERS = {
 }
 
 
-@pytest.mark.parametrize("case", KEYS)
+@sampled("case", list(KEYS), kind=type, each=13)
 async def test_key_that_names_a_program_runs_nothing(scene: Scene, case: str) -> None:
     name = NAMES_OF_FILTERS.get(case, EVIL)
     scene.write(".gitattributes", ATTRIBUTES.replace("filter=evil", f"filter={name}"))
@@ -279,7 +280,7 @@ SOURCES: dict[str, Callable[[Scene], None]] = {
 }
 
 
-@pytest.mark.parametrize("case", SOURCES)
+@sampled("case", list(SOURCES), kind=type, each=8)
 async def test_key_from_elsewhere_runs_nothing(scene: Scene, case: str) -> None:
     scene.write(".gitattributes", ATTRIBUTES)
     SOURCES[case](scene)

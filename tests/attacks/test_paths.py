@@ -24,7 +24,7 @@ from tests.fakes.tool_calls import Tools
 FOLDER = Path(__file__).with_name("corpora")
 SECRET = "outside-secret"
 CREDENTIAL = "credential-inside"
-ROUNDS = 300
+ROUNDS = 120
 
 
 def corpus(name: str) -> list[str]:

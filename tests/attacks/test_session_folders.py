@@ -28,6 +28,7 @@ from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Verification
 from perdure.stores.retention.erase import EraseRequest
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.samples import sampled
 from tests.fakes.streams import create, say
 
 GOOD, EVIL = StreamId("good"), StreamId("evil")
@@ -251,7 +252,7 @@ SESSION_FORMS = tuple(FORMS)[:15]
 """Forms in the place of a session file: the first of `FORMS`."""
 
 
-@pytest.mark.parametrize("form", FORMS)
+@sampled("form", list(FORMS), kind=lambda form: form.split("-")[0])
 async def test_folder_is_used_and_nothing_outside_is_touched(form: str, tmp_path: Path) -> None:
     folder, outside = await planted(tmp_path, FORMS[form])
     before = content_of(outside)

@@ -25,6 +25,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.planted import FIRST, PATH_FORK, STREAMS, TREE_FORK, plant
 from tests.fakes.raw_database import raw_database
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.streams import say
 
 LIMIT_S = 20.0
@@ -267,13 +268,17 @@ FAILED_BEFORE = (
 """Rows that caused a hang, a memory error or a traceback before rows were checked."""
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(form, marks=() if form in FAILED_BEFORE else pytest.mark.full_only)
-        for form in FORMS
-    ],
-)
+OTHERS = tuple(form for form in FORMS if form not in FAILED_BEFORE)
+
+
+def marks_of(form: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Leave most forms that never failed to `make test-all`."""
+    if form in FAILED_BEFORE:
+        return ()
+    return (pytest.mark.full_only,) if OTHERS.index(form) % 4 == 0 else (ALL_ONLY,)
+
+
+@pytest.mark.parametrize("form", [pytest.param(form, marks=marks_of(form)) for form in FORMS])
 async def test_broken_rows_end_in_values_or_clear_errors(
     form: str, whole: Path, tmp_path: Path
 ) -> None:

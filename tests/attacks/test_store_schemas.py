@@ -41,6 +41,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.planted import STREAMS as PLANTED
 from tests.fakes.raw_database import raw_database
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.streams import create, say
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlite" / "schema-4.sqlite"
@@ -212,7 +213,10 @@ ROUTES: dict[str, Callable[[Path], Awaitable[object]]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(form, marks=ALL_ONLY if form == "ten-thousand-tables" else ()) for form in FORMS],
+)
 async def test_foreign_schema_is_refused_and_named(form: str, tmp_path: Path) -> None:
     sql, name = FORMS[form]
     path = await good_store(tmp_path / "received.db")

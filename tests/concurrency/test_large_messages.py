@@ -20,6 +20,7 @@ from perdure.engine.turns import runner
 from perdure.engine.turns.inputs import Begin
 from perdure.stores.sqlite.payload.entry_rows import LARGE_BYTES
 from tests.fakes.postgres import PostgresServer
+from tests.fakes.samples import ALL_ONLY
 
 SIZE = 15 * 2**20
 TEXT = ("some words of a long text with numbers 12345 and more. " * (SIZE // 54))[:SIZE]
@@ -54,7 +55,7 @@ async def watched() -> AsyncGenerator[list[float]]:
         gc.unfreeze()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=ALL_ONLY)])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "memory":
         return "memory:"
@@ -94,8 +95,15 @@ async def test_turn_of_message_at_size_limit_takes_four_times_its_size(tmp_path:
         assert peak <= 4 * SIZE
 
 
-@pytest.mark.parametrize("address", ["memory", "sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("text", [TEXT, CJK], ids=["ascii", "cjk"])
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        pytest.param(address, text, marks=marks, id=f"{name}-{address}")
+        for name, text in (("ascii", TEXT), ("cjk", CJK))
+        for address, marks in (("memory", ALL_ONLY), ("sqlite", ()), ("postgres", ALL_ONLY))
+    ],
+    indirect=["address"],
+)
 async def test_first_search_after_large_messages_does_not_hold_event_loop(
     address: str, text: str
 ) -> None:

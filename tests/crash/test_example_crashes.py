@@ -44,6 +44,7 @@ AT_COMMITS = [
     for n in range(1, count + 1)
     for moment in MOMENTS
 ]
+SEEDS = [(name, seed) for seed in range(4) for name in COMMITS]
 HALF_WRITTEN = ".perdure"
 """What a tool was killed in the middle of writing lies beside its place, under a hidden name."""
 
@@ -169,15 +170,14 @@ def ends_as_it_would(
     assert end_of(person, name) == whole[name].end
 
 
-@sampled(("name", "kill"), AT_COMMITS, kind=lambda case: (case[0], case[1].moment))
+@sampled(("name", "kill"), AT_COMMITS, kind=lambda case: (case[0], case[1].moment), each=1)
 def test_an_example_killed_at_any_commit_ends_as_one_that_was_not(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, kill: Kill
 ) -> None:
     ends_as_it_would(commands, whole, tmp_path, name, kill)
 
 
-@pytest.mark.parametrize("name", COMMITS)
-@sampled("seed", range(3), kind=type, each=1)
+@sampled(("name", "seed"), SEEDS, kind=type, each=1)
 def test_an_example_killed_at_a_lease_or_in_an_answer_ends_as_one_that_was_not(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
 ) -> None:
@@ -186,8 +186,7 @@ def test_an_example_killed_at_a_lease_or_in_an_answer_ends_as_one_that_was_not(
     ends_as_it_would(commands, whole, tmp_path, name, kill)
 
 
-@pytest.mark.parametrize("name", COMMITS)
-@sampled("seed", range(4), kind=type, each=1)
+@sampled(("name", "seed"), SEEDS, kind=type, each=1)
 def test_an_example_killed_again_while_it_recovers_ends_as_one_that_was_not(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
 ) -> None:

@@ -53,7 +53,7 @@ async def stage_of(store: SessionStore) -> tuple[str, int]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("format", FILES)
+@pytest.mark.parametrize("format", ["pi", pytest.param("claude-code", marks=ALL_ONLY)])
 async def test_an_import_killed_anywhere_is_marked_and_then_finished(
     format: FormatName, tmp_path: Path, step: int
 ) -> None:

@@ -86,8 +86,11 @@ def plan_in(folder: Path, **wanted: object) -> Plan:
     return msgspec.convert({**paths, **wanted}, Plan)
 
 
-@sampled("death", DEATHS, kind=lambda death: death[0], ids=lambda death: f"{death[0]}-{death[1]}")
-@pytest.mark.parametrize("on_unknown", UNKNOWN)
+@sampled(
+    ("death", "on_unknown"),
+    [(death, policy) for policy in UNKNOWN for death in DEATHS],
+    kind=lambda case: (case[0][0].partition("_")[2] or "stream", case[1]),
+)
 async def test_a_turn_killed_anywhere_is_finished_and_harms_nothing(
     tmp_path: Path, death: tuple[Moment, int], on_unknown: UnknownPolicy
 ) -> None:
@@ -190,7 +193,7 @@ async def test_a_budget_holds_over_a_kill_at_any_commit_and_is_answered_from_els
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("most", [20, pytest.param(200, marks=FOR_LONG)])
+@pytest.mark.parametrize("most", [12, pytest.param(200, marks=FOR_LONG)])
 def test_two_hundred_random_kills_lose_nothing(tmp_path: Path, most: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
-MARKERS = ("full_only", "all_only", "soak")
+MARKERS = ("full_only", "all_only", "soak", "hypothesis")
 
 
 def selected(expression: str, markers: tuple[str, ...]) -> bool:
@@ -22,13 +22,14 @@ def expressions(file: str) -> dict[str, str]:
     """The ``-m`` of each line of a Makefile or script, by what the line begins with."""
     lines = (REPOSITORY / file).read_text("utf-8").replace("\\\n", " ").splitlines()
     found = [
-        re.match(r"\s*(\S+).*?-m \"?((?:not |and |_only|full|all|soak|\s)+)", x) for x in lines
+        re.match(r"\s*(\S+).*?-m [\"']?((?:not |and |or |_only|full|all|hypothesis|\s)+)", x)
+        for x in lines
     ]
     return {match[1]: match[2].strip() for match in found if match}
 
 
 def all_markers() -> list[tuple[str, ...]]:
-    return [some for count in range(4) for some in combinations(MARKERS, count)]
+    return [some for count in range(len(MARKERS) + 1) for some in combinations(MARKERS, count)]
 
 
 def test_each_tier_runs_the_tests_of_the_one_before() -> None:
@@ -39,12 +40,13 @@ def test_each_tier_runs_the_tests_of_the_one_before() -> None:
         assert selected(test, markers) >= selected(check, markers), markers
 
 
-def test_ci_runs_each_test_of_every_tier_once_beside_check() -> None:
+def test_ci_runs_each_test_of_every_tier_once_and_properties_again_with_more_examples() -> None:
     makefile, script = expressions("Makefile"), expressions(".ci/run")
     rest = script["make"]
     for markers in all_markers():
         runs = selected(makefile["$(TESTS)"], markers) + selected(rest, markers)
-        assert runs == 1, markers
+        runs_twice = "hypothesis" in markers and "all_only" not in markers
+        assert runs == 1 + runs_twice, markers
 
 
 def names_of_tests(file: Path) -> list[str]:

@@ -82,6 +82,7 @@ def test_it_can_be_played_again_in_the_same_store(stage: World) -> None:
     assert len(stage.ok("sessions", "list", "--store", address, "--json").json) == 3
 
 
+@pytest.mark.all_only
 def test_every_recording_is_played(stage: World, recordings: Path) -> None:
     for file in sorted(recordings.rglob("*.jsonl")):
         summary = demo(stage, str(file))

@@ -154,7 +154,7 @@ async def test_no_markdown_runs_anything(page: Page, tmp_path: Path, first: int)
     assert page.complaints() == []
 
 
-@pytest.mark.full_only
+@pytest.mark.all_only  # of its texts, the one that hung the page is tested below
 async def test_no_markdown_takes_long(page: Page, tmp_path: Path) -> None:
     slow: list[str] = []
     for text in SLOW:

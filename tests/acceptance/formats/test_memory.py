@@ -115,7 +115,7 @@ def written(path: Path, lines: Iterator[object]) -> Path:
 
 
 @pytest.mark.timeout(300)
-@sampled("format", list(FORMATS), kind=type)
+@sampled("format", list(FORMATS), kind=type, each=1)
 def test_a_file_eight_times_as_large_takes_no_more_memory(format: str, tmp_path: Path) -> None:
     lines, text = FORMATS[format], "lorem ipsum " * 500
     peaks: list[int] = []
@@ -145,6 +145,7 @@ def test_a_file_that_grew_by_a_line_is_not_in_memory_either(tmp_path: Path) -> N
     assert peak - least < 8_000 * BYTES_A_LINE + 2 * SLACK_BYTES
 
 
+@pytest.mark.all_only
 @pytest.mark.timeout(300)
 def test_records_before_their_parents_wait_without_their_content(tmp_path: Path) -> None:
     peaks: list[int] = []

@@ -26,6 +26,7 @@ from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import ApprovalMode, Permissions
 from tests.fakes.chats import MODEL, Stage, says
 from tests.fakes.mcp_servers import PROGRAM, is_alive, local, pids, until
+from tests.fakes.samples import ALL_ONLY
 
 HOLDER = Path(__file__).parents[1] / "children" / "mcp_holder.py"
 
@@ -86,7 +87,9 @@ async def test_what_is_left_out_is_written_into_the_session_with_its_reason(deed
     assert "schema" in left_out["shapeless"]
 
 
-@pytest.mark.parametrize(("policy", "attempts"), [("never", 1), ("ask", 1), ("retry", 3)])
+@pytest.mark.parametrize(
+    ("policy", "attempts"), [("never", 1), ("ask", 1), pytest.param("retry", 3, marks=ALL_ONLY)]
+)
 async def test_a_server_killed_in_a_call_leaves_an_unknown_outcome_and_its_policy(
     deeds: Path, policy: UnknownPolicy, attempts: int
 ) -> None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import pytest
+
 import perdure
 from perdure.events.projection import events_of
 from tests.acceptance.services.conftest import CHILDREN, PATIENCE_S, Desk, until
@@ -78,6 +80,7 @@ async def bad_line(desk: Desk) -> AsyncGenerator[tuple[BadLine, int]]:
             await line.close()
 
 
+@pytest.mark.all_only
 async def test_event_consumer_gets_each_event_once_over_breaking_connections_and_kills(
     desk: Desk,
 ) -> None:

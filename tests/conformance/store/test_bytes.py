@@ -121,7 +121,10 @@ async def test_times_are_kept_exactly(store: SessionStore, at: int) -> None:
     assert (await store.entry(S, entry.id)).at == at
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=max(6, settings().max_examples // 3),
+)
 @given(bodies=st.lists(st.tuples(JSON, st.binary(max_size=40)), min_size=1, max_size=5))
 async def test_any_json_and_any_bytes_survive_a_round_trip(
     backend: Backend, bodies: list[tuple[object, bytes]]

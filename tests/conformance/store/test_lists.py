@@ -29,8 +29,9 @@ from tests.fakes.clock import ManualClock
 
 
 @pytest.mark.full_only
+@pytest.mark.hypothesis
 def test_lists_and_counts_match_a_scan(backend: Backend) -> None:
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=max(5, settings().max_examples // 8), deadline=None)
     @given(STEPS)
     def any_steps(steps: list[tuple[str, int]]) -> None:
         asyncio.run(carried_out(backend, steps))

@@ -265,13 +265,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert (verification.streams, verification.entries) == (len(model.streams), len(model.log))
 
 
+@pytest.mark.hypothesis
 def test_random_commands_match_model(backend: Backend) -> None:
     class Machine(StoreMachine):
         def __init__(self) -> None:
             super().__init__(backend)
 
     share = 10 if backend.name == "postgres" else 4  # each look at it is a round trip
-    examples = max(10, settings().max_examples // share)
+    examples = max(4, settings().max_examples // share)
     run_state_machine_as_test(
         Machine, settings=settings(max_examples=examples, stateful_step_count=30)
     )

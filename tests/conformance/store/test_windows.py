@@ -228,7 +228,7 @@ def _parent(tree: list[Entry], number: int) -> ParentRef:
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=max(10, settings().max_examples // 2),
+    max_examples=max(6, settings().max_examples // 2),
 )
 @given(steps=STEPS)
 async def test_windows_and_branches_of_random_trees_match_definition(

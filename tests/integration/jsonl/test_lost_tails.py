@@ -20,6 +20,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.messages import user
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.store import DialectName
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.session_files import file_of
 
 TAIL = "entries 2 to 3 were acknowledged and are gone from the session's file"
@@ -203,7 +204,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("dialect", ["operator"], indirect=True)
 def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -> None:
     chance = random.Random(7)
-    for number in range(6):
+    for number in range(4):
         children = [
             subprocess.Popen(
                 [sys.executable, "-c", WRITER, address, f"{number} {which}"],
@@ -226,12 +227,13 @@ def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -
 
 
 @pytest.mark.full_only
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=ALL_ONLY)])
 async def test_schedules_of_commits_reads_and_missed_feeds_report_no_loss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """A feed write that is missed is what a kill between the file and the feed leaves."""
     extend_soon = Feed.extend_soon
-    for number in range(100):
+    for number in range(count):
         chance = random.Random(number)
         address = f"jsonl:///{tmp_path / str(number)}"
 

@@ -31,7 +31,7 @@ from tests.fakes.planted import FIRST, content_of, plant
 WORD = "canary7f3a9c"
 KEY, OTHER = StoreKey(b"\x0a" * 32), StoreKey(b"\x0b" * 32)
 WRITER = Path(__file__).parent / "children" / "plant.py"
-SPILL_BYTES = 20_000_000
+SPILL_BYTES = 8_000_000
 """More than the cache of the writer holds: the transaction reaches the disk before its commit."""
 
 

@@ -81,6 +81,7 @@ async def test_erased_namespace_leaves_no_canary(path: Path) -> None:
     assert leaks_in(path.parent) == []
 
 
+@pytest.mark.all_only
 async def test_split_and_refilled_pages_leave_no_canary(path: Path) -> None:
     """Rows that grow move between pages; what they leave behind in each is overwritten, too."""
     store = await opened(path)

@@ -100,7 +100,7 @@ def test_patterns_that_ignore_case_are_in_lower_case() -> None:
 
 
 @pytest.mark.parametrize("shape", shapes.MARKED.values(), ids=str)
-@settings(max_examples=50)
+@settings(max_examples=max(6, settings().max_examples // 2))
 @given(data=st.data())
 def test_every_marked_key_begins_as_the_scan_expects(shape: str, data: st.DataObject) -> None:
     key = data.draw(st.from_regex(re.compile(shape, re.ASCII), fullmatch=True))
