@@ -16,8 +16,7 @@ from pathlib import Path
 import typer
 
 from perdure.apps.cli.program import shape_of, whole_program
-from perdure.apps.cli.surface.page import EXIT_CODES, facts, spelt, synopsis
-from perdure.apps.cli.surface.shape import Command, Parameter
+from perdure.apps.cli.surface.shape import EXIT_CODES, Command, Parameter, facts, spelt, synopsis
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 STYLE = Path(__file__).with_name("command_docs.css")

@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from perdure.apps.settings.validation import faults_in
-from perdure.apps.setup.files import set_up
+from perdure.apps.setup.command import set_up
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.reader import agent_of_text
 from perdure.client.agents.files.writer import agent_text

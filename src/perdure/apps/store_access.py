@@ -6,18 +6,25 @@ Looking never makes a store: where nobody has written yet, there is an empty one
 from __future__ import annotations
 
 import os
+import secrets
+import signal
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from perdure.apps.first_run import is_at_terminal, offered_key
+import typer
+
 from perdure.apps.settings.lookup import setting
+from perdure.apps.terminal.output import remark
+from perdure.client.keys import configured_key, has_keyring, keep_key, keyring_keys
 from perdure.client.lookup.store_files import FILE_ADDRESS, database_file, own_folders
 from perdure.client.open import check_address, default_address
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.key import KEY_BYTES, StoreKey
+from perdure.stores.maintenance.file_lock import in_turn
 
 NAMESPACE = "default"
 
@@ -81,3 +88,62 @@ async def existing_store(named: str | None, namespace: str = NAMESPACE) -> Async
 
 def _lock_timeout_s() -> float:
     return float(setting("store.lock_timeout_s") or LOCK_TIMEOUT_S)
+
+
+QUESTION = "This is your first session here. Encrypt the store, with a key in your keyring?"
+_SQLITE = "sqlite:///"
+_REFUSED = "the keyring did not take the key, so the store is plain; see `perdure store rekey`"
+
+
+def is_at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask_consent() -> bool:
+    """The answer of a person to `QUESTION`, yes by default.
+
+    Raises: typer.Abort when there is none.
+    """
+    return typer.confirm(QUESTION, default=True, err=True)
+
+
+def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:
+    """The key for a new store at `address`, kept in the keyring; None: no key of its own.
+
+    Raises: what `configured_key` raises.
+    """
+    if configured_key(None, os.environ, address) is not None or not has_keyring():
+        return None
+    with _interruptible():
+        return _kept_key(address) if ask() else None
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C end what blocks: the handler of a loop only tells its task, which waits here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _kept_key(address: str) -> StoreKey | None:
+    """The key for the store, which the keyring keeps; None where it cannot."""
+    folder = Path(address.removeprefix(_SQLITE)).absolute().parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None  # no store can be made there either: whoever opens it says why
+    # Of two first runs at once the second takes the key of the first: the keyring keeps only one,
+    # and the store of the other would be closed for ever.
+    with in_turn(folder):
+        kept = keyring_keys(address)
+        if kept:
+            return kept[0]
+        key = StoreKey(secrets.token_bytes(KEY_BYTES))
+        if keep_key(address, key):
+            return key
+    remark(_REFUSED)
+    return None

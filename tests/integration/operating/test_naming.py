@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from perdure.apps.settings.lookup import setting
-from perdure.apps.setup.files import set_up
+from perdure.apps.setup.command import set_up
 from perdure.stores.maintenance.atomic_file import write_new
 
 

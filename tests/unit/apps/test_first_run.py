@@ -11,8 +11,8 @@ import keyring
 import keyring.backends.fail
 import pytest
 
-from perdure.apps import first_run
-from perdure.apps.first_run import offered_key
+from perdure.apps import store_access
+from perdure.apps.store_access import offered_key
 from perdure.client.keys import keep_key, keyring_keys
 from perdure.stores.key import StoreKey
 from tests.fakes.file_keyring import FileKeyring
@@ -106,7 +106,7 @@ def test_two_first_runs_at_once_have_one_key(
     before, address = keyring.get_keyring(), f"sqlite:///{tmp_path}/data/perdure.db"
     keyring.set_keyring(FileKeyring())
     others: list[Child] = []
-    look = first_run.keyring_keys
+    look = store_access.keyring_keys
     with ExitStack() as stack:
 
         def rival(at: str) -> tuple[StoreKey, ...]:
@@ -117,7 +117,7 @@ def test_two_first_runs_at_once_have_one_key(
             time.sleep(0.3)
             return found
 
-        monkeypatch.setattr(first_run, "keyring_keys", rival)
+        monkeypatch.setattr(store_access, "keyring_keys", rival)
         try:
             mine = offered_key(address, lambda: True)
         finally:

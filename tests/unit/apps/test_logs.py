@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.apps.logs import set_up_logs
+from perdure.apps.cli.main import set_up_logs
 from perdure.errors import ConfigError
 from perdure.events.scope import within
 

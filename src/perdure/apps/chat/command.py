@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from perdure.apps.chat.agent_choice import AgentOption, cast_for
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.permissions import (
     ApproveOption,
@@ -22,7 +21,7 @@ from perdure.apps.chat.permissions import (
     permissions_of,
 )
 from perdure.apps.chat.questions import pending_questions
-from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.chat.session import AnswerOptions, Cast
 from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
@@ -37,15 +36,20 @@ from perdure.apps.cli.options import (
 )
 from perdure.apps.cli.session_ids import named_session, require_folder
 from perdure.apps.picker.command import pick_session
+from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
 from perdure.apps.settings.layers import Configuration
+from perdure.apps.settings.servers import servers_of
 from perdure.apps.store_access import NAMESPACE, writable_store
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.line_input import TypedLines
 from perdure.apps.terminal.output import out_style, remark, show, width
 from perdure.apps.terminal.text import safe
-from perdure.apps.wiring import scenario_in
+from perdure.apps.wiring import chat_agent, scenario_in
+from perdure.client.agents.agent import Agent
 from perdure.client.store import Store
+from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.session.ids import StreamId
+from perdure.tools.permissions import Permissions
 from perdure.workflow.templates import context_names
 
 PromptOption = Annotated[
@@ -259,3 +263,63 @@ async def _one_turn(
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))
     return INTERRUPTED if reply is None else DONE
+
+
+AgentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="The agent: its file or its id (`perdure agents list`).",
+    ),
+]
+
+
+def cast_for(
+    named: str | None,
+    configuration: Configuration,
+    environment: Mapping[str, str],
+    allowed: Permissions,
+    *,
+    is_permitting: bool,
+) -> Cast:
+    """The agent `named`, else the configured one, else that of every chat; and the others here.
+
+    `allowed` is what the person lets it do; `is_permitting` that they said so on the command line.
+    Raises: ConfigError, InvalidAgentFile; UsageMistake where the file says what it may do.
+    """
+    wanted: str | None = named or configuration.value("chat.agent")
+    found = agents_here(Path(), environment)
+    if wanted is None:
+        agent = _default(configuration, allowed)
+    else:
+        chosen = chosen_agent(wanted, found, allowed)
+        if is_permitting and (is_file_name(wanted) or chosen.is_own):
+            raise UsageMistake(
+                f"what {chosen.agent.id} may do stands in {chosen.file}; leave out --approve, "
+                "--allow-command, --allow-domain and --scope"
+            )
+        for note in chosen.notes:
+            remark(note)
+        agent = chosen.agent
+    others, servers = invocable(found, allowed, agent), servers_of(configuration)
+    lowered = frozenset(filed.id for filed in found if filed.place == "project")
+    has_model = wanted is not None or configuration.model is not None
+    return Cast(agent, others, configuration.prices, servers, lowered, is_model_named=has_model)
+
+
+def _default(configuration: Configuration, allowed: Permissions) -> Agent:
+    return chat_agent(
+        configuration.model,
+        permissions=allowed,
+        thinking_level=configuration.value("chat.thinking_level"),
+        limits=Limits(max_turns=configuration.value("chat.turn_cap")),
+        **configuration.budget,
+        mcp_servers=configuration.value("chat.mcp_servers"),
+        **configuration.timeouts,
+        compaction=CompactionSettings(
+            is_enabled=configuration.value("chat.auto_compact"),
+            trigger=configuration.value("chat.compact_threshold"),
+            max_messages=configuration.value("chat.max_messages") or None,
+        ),
+    )

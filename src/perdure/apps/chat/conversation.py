@@ -25,10 +25,9 @@ from perdure.apps.terminal.advice import message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import JsonTeller, Teller
 from perdure.apps.terminal.line_input import TypedLines, interrupts
-from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import count_of, out_style, show, show_lines, width
 from perdure.apps.terminal.text import safe
-from perdure.apps.terminal.tree_lines import draw
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full

@@ -15,8 +15,7 @@ from perdure.apps.cli.exits import DONE, UsageMistake
 from perdure.apps.cli.options import JsonOption, run
 from perdure.apps.terminal.output import out_style, show_json, show_lines, width
 from perdure.apps.terminal.style import Meaning
-from perdure.apps.terminal.tables import Column, table
-from perdure.apps.terminal.text import clip, safe
+from perdure.apps.terminal.text import Column, clip, safe, table
 from perdure.apps.wiring import models
 from perdure.client.agents.providers import ProviderState, Readiness, provider_states
 from perdure.client.clock import SystemClock

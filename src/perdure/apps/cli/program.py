@@ -11,13 +11,12 @@ from typing import Annotated, Any, Protocol, cast
 import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
-from perdure.apps.cli.surface.page import page_lines
-from perdure.apps.cli.surface.shape import Command, describe_program
+from perdure.apps.cli.surface.shape import Command, describe_program, page_lines
 from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
 from perdure.apps.terminal.style import Style
 from perdure.stores.access.collector import collector_paused
 
-_COMPLETION = "perdure.apps.cli.surface.command"
+_COMPLETION = "perdure.apps.cli.surface.completion"
 _ASKED_TO_COMPLETE = "__complete"
 _VERSION = ("--version", "-V")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.apps.cli import changes
+from perdure.apps.cli import changes, search
 from perdure.apps.cli.options import (
     MOST,
     JsonOption,
@@ -18,10 +18,9 @@ from perdure.apps.cli.options import (
     only_subject,
     run,
 )
-from perdure.apps.cli.search import command as search
 from perdure.apps.cli.session_ids import opened_session
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.outline import Line, Row, lines_of
+from perdure.apps.terminal.outline import Line, Row, draw, lines_of
 from perdure.apps.terminal.output import (
     local_day,
     out_style,
@@ -31,9 +30,7 @@ from perdure.apps.terminal.output import (
     show_lines,
     width,
 )
-from perdure.apps.terminal.tables import Column, table
-from perdure.apps.terminal.text import one_line
-from perdure.apps.terminal.tree_lines import draw
+from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
@@ -52,7 +49,7 @@ else:
 
 _BY_NAME = (
     "perdure.apps.picker.command",
-    "perdure.apps.cli.diff.command",
+    "perdure.apps.cli.diff",
     "perdure.apps.cli.retention.erase",
     "perdure.apps.cli.tools",
 )

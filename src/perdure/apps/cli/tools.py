@@ -19,8 +19,7 @@ from perdure.apps.terminal.output import (
     show_lines,
     width,
 )
-from perdure.apps.terminal.tables import Column, table
-from perdure.apps.terminal.text import one_line
+from perdure.apps.terminal.text import Column, one_line, table
 from perdure.session.clock import timestamp
 from perdure.session.records import ToolCallRecord
 

@@ -13,8 +13,7 @@ from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
 from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.agents import agents_here, is_file_name
 from perdure.apps.terminal.output import out_style, show, show_json, show_lines, width
-from perdure.apps.terminal.tables import Column, table
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.text import Column, safe, table
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.lookup import FoundAgentFile, agent_named
 from perdure.client.agents.files.reader import agent_in

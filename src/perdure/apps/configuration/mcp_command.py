@@ -16,8 +16,7 @@ from perdure.apps.settings.agents import agents_here
 from perdure.apps.settings.layers import Configuration, FaultyServer
 from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
 from perdure.apps.terminal.output import count_of, out_style, show, show_json, show_lines, width
-from perdure.apps.terminal.tables import Column, table
-from perdure.apps.terminal.text import one_line, safe
+from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.client.agents.files.reader import agent_in
 from perdure.errors import InvalidSettings

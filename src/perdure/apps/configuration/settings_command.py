@@ -14,7 +14,7 @@ from perdure.apps.cli.exits import DONE
 from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.document import BUILT_IN
 from perdure.apps.settings.layers import Configuration, Explained, Said
-from perdure.apps.settings.paths import agent_folders
+from perdure.apps.settings.lookup import agent_folders
 from perdure.apps.terminal.output import out_style, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.secrets.mask import mask_secrets

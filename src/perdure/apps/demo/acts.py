@@ -9,13 +9,11 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, MODEL, REMEMBERED
+from perdure.apps.demo.cast import ASKS_THE_OTHER_WAY, INDENT, MODEL, REMEMBERED, Stage
 from perdure.apps.demo.crash import Play, is_answered, runtime_of
-from perdure.apps.demo.stage import INDENT, Stage
-from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.previews import preview_of
-from perdure.apps.terminal.tree_lines import draw
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.interop.exports import export_session

@@ -11,13 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from perdure.apps.demo.cast import (
-    ADDRESS,
-    ASKS_FOR_A_LINE,
-    FOREVER_S,
-    demo_agent,
-    demo_models,
-)
+from perdure.apps.demo.cast import ADDRESS, ASKS_FOR_A_LINE, FOREVER_S, demo_agent, demo_models
 from perdure.apps.store_access import writable_store
 from perdure.client.agents.runtime import Runtime
 

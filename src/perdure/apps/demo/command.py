@@ -11,9 +11,8 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
 from perdure.apps.demo import acts, crash
-from perdure.apps.demo.cast import SAMPLE
+from perdure.apps.demo.cast import SAMPLE, Stage
 from perdure.apps.demo.crash import Play
-from perdure.apps.demo.stage import Stage
 from perdure.apps.store_access import NAMESPACE, file_address, writable_store
 from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.client.clock import SystemClock

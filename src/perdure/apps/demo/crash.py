@@ -22,11 +22,11 @@ from perdure.apps.demo.cast import (
     ADDRESS,
     ASKS_FOR_A_LINE,
     NOTEBOOK,
+    Stage,
     demo_agent,
     demo_models,
     lines_in,
 )
-from perdure.apps.demo.stage import Stage
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.agents.runtime import Runtime
 from perdure.client.session import Session

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -11,11 +12,12 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run, stored_path
 from perdure.apps.flow.options import flows_of
-from perdure.apps.flow.scaffold import Mode, initialization, scaffold
 from perdure.apps.store_access import NAMESPACE, writable_store
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.text import safe
+from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.run import FeedbackContext
+from perdure.stores.maintenance.atomic_file import write_new
 
 
 def init(
@@ -75,3 +77,64 @@ async def _begin_flow(folder: Path, mode: Mode, store: str | None, namespace: st
         feedback = FeedbackContext("initialization", mode)
         flow = await flows.start(initialization(mode), workspace=folder, feedback=feedback)
         return flow.id
+
+
+Mode = Literal["greenfield", "takeover"]
+
+FILES: tuple[tuple[str, str], ...] = (
+    ("workflow.yaml", "workflow.yaml"),
+    ("scenario.yaml", "scenario.yaml"),
+    ("index.yaml", "a-docs/index.yaml"),
+    ("conventions.md", "a-docs/conventions.md"),
+    ("required-readings.yaml", "a-docs/roles/owner/required-readings.yaml"),
+    ("owner.md", "a-docs/roles/owner/main.md"),
+    ("developer.md", "a-docs/roles/developer/main.md"),
+    ("reviewer.md", "a-docs/roles/reviewer/main.md"),
+)
+"""Template -> its place in the project."""
+
+_LAID_OUT = (
+    "Write what you agreed on into a-docs: conventions.md, the index, and of each role that is "
+    "needed main.md and required-readings.yaml."
+)
+_CLOSED = (
+    "Write a workflow.yaml for the project's usual work, and a summary of it all into the record "
+    "folder; then close the work."
+)
+_WORK: dict[Mode, tuple[str, ...]] = {
+    "greenfield": (
+        "The project is new. Ask the person what it is to become.",
+        _LAID_OUT,
+        _CLOSED,
+    ),
+    "takeover": (
+        "The project exists, and its documents were just laid out. Read it before you write.",
+        "Ask the person where its files do not say how it works.",
+        _LAID_OUT,
+        _CLOSED,
+    ),
+}
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A file of the scaffold. `is_new`: it was written now; else it was there, and was kept."""
+
+    path: str
+    is_new: bool
+
+
+def scaffold(folder: Path) -> tuple[Made, ...]:
+    """Write what is not there yet. Raises: OSError."""
+    templates = files("perdure") / "data" / "flows" / "scaffold"
+    made: list[Made] = []
+    for template, path in FILES:
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made.append(Made(path, write_new(place, (templates / template).read_text("utf-8"))))
+    return tuple(made)
+
+
+def initialization(mode: Mode) -> Graph:
+    """The workflow of the flow that begins a project: the owner alone."""
+    node = FlowNode("owner-intake", "owner", _WORK[mode])
+    return Graph(f"Initialization ({mode})", (node,))

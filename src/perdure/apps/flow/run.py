@@ -24,11 +24,16 @@ from perdure.apps.cli.options import (
     run,
     stored_path,
 )
-from perdure.apps.flow.added_permissions import grant_added
-from perdure.apps.flow.documents.results import output_data, output_lines
-from perdure.apps.flow.documents.start import Given, InputsOption, prepare, resume_flow, start_flow
+from perdure.apps.flow.documents.start import (
+    Given,
+    InputsOption,
+    output_data,
+    output_lines,
+    prepare,
+    resume_flow,
+    start_flow,
+)
 from perdure.apps.flow.files import graph_in
-from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
 from perdure.apps.flow.options import (
     FlowArgument,
     ProjectOption,
@@ -43,7 +48,7 @@ from perdure.apps.flow.options import (
 )
 from perdure.apps.flow.picture.description import lost_lines, picture, wait_data, waits
 from perdure.apps.flow.picture.live import Followed, changes_of, watch_flow
-from perdure.apps.flow.picture.node_status import is_blocked, overlaid
+from perdure.apps.flow.picture.render import is_blocked, overlaid
 from perdure.apps.flow.roles import (
     RoleOptions,
     configuring_in,
@@ -55,11 +60,13 @@ from perdure.apps.flow.roles import (
 )
 from perdure.apps.flow.run_settings import (
     acting_of,
+    grant_added,
     new_settings,
     resumed_settings,
     scenario_folder,
     typed_settings,
 )
+from perdure.apps.flow.views import graph_fault_lines, graph_faults
 from perdure.apps.store_access import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines, width
 from perdure.apps.terminal.text import safe

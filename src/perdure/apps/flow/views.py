@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +12,14 @@ import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path, run
-from perdure.apps.flow.documents.results import output_data, output_lines
+from perdure.apps.flow.documents.start import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
-from perdure.apps.flow.kept_graph import graph_fault_lines, graph_faults
-from perdure.apps.flow.list_rows import list_rows, row_data, row_lines
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
 from perdure.apps.flow.picture.description import feed_lines, head, lost_lines, picture
 from perdure.apps.flow.picture.live import Followed, watch_flow
-from perdure.apps.flow.picture.node_status import overlaid
-from perdure.apps.flow.picture.render import GraphFormat, render
+from perdure.apps.flow.picture.render import GraphFormat, overlaid, render
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.advice import with_commands
+from perdure.apps.terminal.advice import message_of, with_commands
 from perdure.apps.terminal.output import (
     count_of,
     out_style,
@@ -31,16 +29,23 @@ from perdure.apps.terminal.output import (
     show_lines,
     width,
 )
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import one_line, safe
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
+from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
+from perdure.engine.flows.files.graph_file import WORKFLOW, GraphFile
+from perdure.engine.flows.files.required_readings import project_folder
 from perdure.engine.flows.lost_roles import lost_roles
+from perdure.engine.flows.rules.pending import FlowWait
 from perdure.engine.flows.runner import can_continue
-from perdure.errors import SessionNotFound
+from perdure.errors import ConfigError, PerdureError, SessionNotFound
 from perdure.session.codec import body_of
+from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.flows.role_session import role_session
+from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 
 FolderOption = Annotated[
@@ -288,3 +293,99 @@ def validate(
     show(f"{safe(str(file))}: {count_of(len(faults), 'error')}")
     show_lines(f"  {safe(fault)}" for fault in faults)
     return USAGE
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A flow; without `state` one that cannot be opened, and `problem` says why.
+
+    `workers` are the processes that have nodes of it at work.
+    """
+
+    flow: str
+    state: FlowState | None = None
+    waiting: tuple[FlowWait, ...] = ()
+    problem: str | None = None
+    workers: tuple[str, ...] = ()
+
+
+async def list_rows(store: Store, flows: Flows) -> list[Row]:
+    """Every flow of the namespace, the newest first."""
+    kinds = (FlowStarted.kind, FlowImported.kind)
+    streams = dict.fromkeys(note.stream for note in await store.backend.notes_of_all(kinds))
+    return [await _row(flows, stream) for stream in sorted(streams, reverse=True)]
+
+
+async def _row(flows: Flows, stream: StreamId) -> Row:
+    try:
+        flow = flows.look(stream)
+        state = await flow.state()
+        workers = await flow.workers() if can_continue(state) else ()
+        return Row(stream, state, await flow.waiting(), workers=workers)
+    except PerdureError as error:
+        return Row(stream, problem=message_of(error))
+
+
+def row_data(row: Row) -> dict[str, object]:
+    """A row for a program."""
+    if row.state is None:
+        return {"flow": row.flow, "openable": False, "problem": row.problem}
+    run = row.state.run
+    return {
+        "flow": row.flow,
+        "openable": True,
+        "name": run.record_name,
+        "project": run.project_namespace,
+        "status": run.status,
+        "running": run.running_nodes,
+        "workers": row.workers,
+        "waiting": [each.text for each in row.waiting],
+        "workspace": run.workspace_root,
+    }
+
+
+def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
+    """A list for people: a flow a line."""
+    for row in rows:
+        if row.state is None:
+            told = style.paint(f"cannot be opened: {row.problem}", "bad")
+            yield f"{style.paint(row.flow, 'strong')}  {told}"
+            continue
+        run = row.state.run
+        parts = [run.status.replace("_", " ")]
+        if run.running_nodes:
+            at_work = count_of(len(run.running_nodes), "node") + " at work"
+            parts += [at_work] if row.workers else []
+        queued = len(run.pending_human_inputs)
+        parts += [f"{count_of(queued, 'reply', 'replies')} queued"] if queued else []
+        parts += ["no process runs it"] if can_continue(row.state) and not row.workers else []
+        parts += [f"waits for you: {len(row.waiting)}"] if row.waiting else []
+        name = one_line(run.record_name or "", max(10, width - len(row.flow) - 50))
+        yield f"{style.paint(row.flow, 'strong')}  {name}  {style.paint(', '.join(parts), 'faint')}"
+
+
+async def graph_faults(state: FlowState) -> tuple[str, ...]:
+    """Why the workflow file is not used; empty when it is, or when it does not count now."""
+    run = state.run
+    is_fixed = state.document is not None or run.status != "running"
+    if is_fixed or not state.is_place_in_force:
+        return ()
+    record = Path(run.record_folder_path)
+
+    def look() -> tuple[str, ...]:
+        if not (record / WORKFLOW).is_file():
+            return ()
+        project = project_folder(Path(run.workspace_root), run.project_namespace)
+        return GraphFile(record, project).change(state).faults
+
+    try:
+        return await asyncio.to_thread(look)
+    except (ConfigError, OSError):
+        return ()  # who runs the flow is told
+
+
+def graph_fault_lines(faults: Sequence[str], style: Style) -> Iterator[str]:
+    """The lines that report `faults` of the workflow file."""
+    if faults:
+        yield ""
+        yield style.paint(f"The flow keeps its graph; {WORKFLOW} of its record:", "warning")
+        yield from (style.paint(f"  {safe(fault)}", "warning") for fault in faults)

@@ -12,7 +12,7 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -20,9 +20,9 @@ from rich.cells import cell_len
 
 from perdure.apps.cli.exits import NoTerminal
 from perdure.apps.picker.selection import Choice, Chosen, State, after, keys_in
-from perdure.apps.picker.view import view_lines
-from perdure.apps.terminal.style import style_for
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.output import count_of, local_time
+from perdure.apps.terminal.style import Style, style_for
+from perdure.apps.terminal.text import clip, one_line, pad, safe
 
 _TERMINAL = "/dev/tty"
 _ENTER = "\x1b[?1049h\x1b[?2004h"  # the alternate screen; what is pasted comes between marks
@@ -111,3 +111,67 @@ def _draw(screen: TextIO, lines: Iterable[str], state: State) -> None:
     column = 3 + cell_len(safe(state.query))
     screen.write(f"\x1b[H{text}\x1b[J\x1b[1;{column}H")
     screen.flush()
+
+
+_AROUND = 5
+"""Lines that are no session: what is typed, what is known of the marked one, the keys."""
+
+_FACTS_CELLS = 34
+_ENDINGS = {"ended": "  (ended)", "importing": "  (import not finished)"}
+HINT = 'Enter takes it   Esc leaves   "quotes" seek the exact words   Tab '
+
+
+def view_lines(state: State, columns: int, rows: int, style: Style) -> Iterator[str]:
+    """The screen: at most `rows` lines of at most `columns` cells."""
+    room = max(rows - _AROUND, 1)
+    first = max(min(state.marked - room // 2, len(state.fitting) - room), 0)
+    yield _query_line(state, columns, style)
+    shown = state.fitting[first : first + room]
+    for place, choice in enumerate(shown, first):
+        yield _row(choice, columns, style, is_marked=place == state.marked)
+    if not shown:
+        yield style.paint(clip("  no session fits", columns), "faint")
+    for _ in range(room - max(len(shown), 1)):
+        yield ""
+    yield style.paint(("─" if style.is_unicode else "-") * columns, "faint")
+    yield from _choice_details(state.choice, columns, style)
+    where = "looks everywhere" if not state.is_everywhere else "keeps to this folder"
+    yield style.paint(clip(HINT + where, columns), "faint")
+
+
+def _query_line(state: State, columns: int, style: Style) -> str:
+    where = "all folders" if state.is_everywhere else "this folder"
+    count = f"{len(state.fitting):,} of {count_of(len(state.choices), 'session')}, {where}"
+    room = columns - len(count) - 4
+    query = safe(state.query)
+    if room < 10:
+        return clip(f"> {query}", columns)
+    typed = query if len(query) <= room else "…" + query[-(room - 1) :]
+    return f"{style.paint('>', 'user')} {pad(clip(typed, room), room)}  " + style.paint(
+        count, "faint"
+    )
+
+
+def _row(choice: Choice, columns: int, style: Style, *, is_marked: bool) -> str:
+    info = choice.info
+    facts = f"{local_time(info.updated_at)}  {count_of(info.messages, 'message'):>14}"
+    room = columns - 2 - _FACTS_CELLS
+    mark = style.paint(">", "user") if is_marked else " "
+    if room < 16:
+        title = one_line(info.name, columns - 2) or info.id
+        return f"{mark} {style.paint(title, 'strong' if is_marked else 'plain')}"
+    title = pad(one_line(info.name, room) or "(nothing said yet)", room)
+    return f"{mark} {style.paint(title, 'strong' if is_marked else 'plain')}" + style.paint(
+        f"  {facts}", "faint"
+    )
+
+
+def _choice_details(choice: Choice | None, columns: int, style: Style) -> Iterator[str]:
+    if choice is None:
+        yield ""
+        yield ""
+        return
+    info = choice.info
+    ending = _ENDINGS.get(info.status, "")
+    yield style.paint(clip(f"{info.id}{ending}", columns), "strong")
+    yield style.paint(one_line(info.cwd or "(no folder)", columns), "faint")

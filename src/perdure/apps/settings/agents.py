@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.apps.settings.paths import agent_folders
+from perdure.apps.settings.lookup import agent_folders
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.restriction import within
 from perdure.client.agents.files.lookup import AgentPlace, FoundAgentFile, agent_named, agents_found

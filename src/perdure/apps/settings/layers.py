@@ -23,7 +23,7 @@ from perdure.apps.settings.document import (
     FiledServer,
     Settings,
 )
-from perdure.apps.settings.paths import person_file, project_file
+from perdure.apps.settings.lookup import person_file, project_file
 from perdure.bounds.files import read_named_text
 from perdure.errors import ConfigError, InvalidSettings, PerdureError, WrongArgument
 from perdure.models.catalogue import require_model_name

@@ -7,12 +7,11 @@ from typing import cast
 
 import msgspec
 
-from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import count_of, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
-from perdure.apps.terminal.tree_lines import draw
 from perdure.client.agents.agent import tool_names
 from perdure.client.conversation.agent_binding import BINDING_KINDS, context_settings_in
 from perdure.client.conversation.authority import (

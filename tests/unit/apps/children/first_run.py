@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
-from perdure.apps.first_run import offered_key
+from perdure.apps.store_access import offered_key
 from perdure.client.keys import has_keyring
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.apps.flow.files import faults_of, graph_in
-from perdure.apps.flow.scaffold import FILES, initialization, scaffold
+from perdure.apps.flow.init import FILES, initialization, scaffold
 from perdure.engine.flows.rules.structure import faults_of as structure_faults
 from perdure.models.scenario_yaml import load_scenario
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.apps.picker.scores import (
+from perdure.apps.picker.selection import (
     Wanted,
     fold,
     fuzzy_score,

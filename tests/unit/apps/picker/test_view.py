@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
+from perdure.apps.picker.screen import view_lines
 from perdure.apps.picker.selection import State, choices_of, first_state
-from perdure.apps.picker.view import view_lines
 from perdure.apps.terminal.style import Style
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from perdure.apps.settings.paths import agent_folders, person_file, project_file
+from perdure.apps.settings.lookup import agent_folders, person_file, project_file
 
 
 def project(folder: Path, text: str) -> Path:

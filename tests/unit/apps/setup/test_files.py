@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from perdure.apps.settings.lookup import setting
-from perdure.apps.setup.files import EXAMPLE, namespace_for, set_up
+from perdure.apps.setup.command import EXAMPLE, namespace_for, set_up
 from perdure.client.agents.files.reader import agent_in
 
 

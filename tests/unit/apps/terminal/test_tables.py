@@ -3,7 +3,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.tables import Column, table
+from perdure.apps.terminal.text import Column, table
 
 COLUMNS = (Column("ID"), Column("COUNT", is_right=True), Column("TITLE", gives_way=True))
 

@@ -7,9 +7,8 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from perdure.apps.terminal.outline import lines_of
+from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.tree_lines import draw
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.messages import assistant, tool_call, tool_result, user

@@ -6,13 +6,22 @@ store knows. A shell asks through ``perdure __complete``; see ``shells`` for wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+import importlib
+import os
+import shlex
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
 
 import msgspec
+import typer
 
-from perdure.apps.cli.surface.page import HELP
-from perdure.apps.cli.surface.shape import Command, Parameter
+from perdure.apps.cli.exits import DONE, FAILED, UsageMistake
+from perdure.apps.cli.surface.shape import HELP, Command, Parameter
+from perdure.apps.terminal.output import show, show_lines
+from perdure.apps.terminal.text import one_line, safe
+from perdure.errors import PerdureError
 
 Mode = Literal["words", "files", "folders"]
 
@@ -204,3 +213,167 @@ def split(line: str) -> tuple[list[str], str]:
             word += next(characters, "") if character == "\\" else character
             is_word = True
     return words, word
+
+
+_BASH = r"""# Completion of perdure for bash. In ~/.bashrc:
+#   eval "$(perdure completion bash)"
+_perdure() {
+    local mode value
+    COMPREPLY=()
+    {
+        IFS= read -r mode
+        while IFS= read -r value; do COMPREPLY+=("$value"); done
+    } < <("${1/#\~/$HOME}" __complete bash "$COMP_WORDBREAKS" "${COMP_TYPE:-9}" \
+        "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
+    case $mode in
+        files*) compopt -o default 2>/dev/null ;;
+        folders*) compopt -o dirnames 2>/dev/null ;;
+    esac
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:=] ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+    return 0
+}
+complete -F _perdure perdure
+"""
+
+_ZSH = r"""#compdef perdure
+# Completion of perdure for zsh. In ~/.zshrc, after compinit:
+#   eval "$(perdure completion zsh)"
+_perdure() {
+    local mode value
+    local -a replies values shown
+    replies=("${(@f)$(
+        ${(Q)words[1]} __complete zsh "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null
+    )}")
+    mode=$replies[1]
+    for value in "${(@)replies[2,-1]}"; do
+        [[ -n $value ]] || continue
+        values+=("${value%%$'\t'*}")
+        shown+=("${value/$'\t'/  -- }")
+    done
+    if (( $#values )); then
+        if [[ $mode == *found ]]; then
+            compadd -U -l -d shown -a values
+            (( $#values > 1 )) && compstate[insert]=menu compstate[list]='list force'
+        else
+            compadd -l -d shown -a values
+        fi
+    fi
+    case $mode in
+        files*) _files ;;
+        folders*) _files -/ ;;
+    esac
+}
+if [[ $funcstack[1] == _perdure ]]; then _perdure "$@"; else compdef _perdure perdure; fi
+"""
+
+_FISH = r"""# Completion of perdure for fish. Keep it:
+#   perdure completion fish > ~/.config/fish/completions/perdure.fish
+function __perdure_complete
+    set -l before (commandline -opc)
+    set -l current (commandline -ct)
+    set -l replies ($before[1] __complete fish $before[2..] "$current" 2>/dev/null)
+    printf '%s\n' $replies[2..]
+    switch "$replies[1]"
+        case 'files*'
+            __fish_complete_path "$current"
+        case 'folders*'
+            __fish_complete_directories "$current"
+    end
+end
+complete -c perdure -f -a '(__perdure_complete)'
+"""
+
+SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+"""Shell -> what it has to be told once."""
+
+_MOST_HELP = 80
+_MENU_TYPES = frozenset({"37", "42"})
+"""bash's words for completing without a list: there, only what can be inserted may be given."""
+
+
+def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
+    """The words before the one being typed, and that one, of what the script of `shell` passes on.
+
+    ``perdure`` is left out.
+    """
+    if shell == "bash":
+        before, typed = split(words[-1] if words else "")
+        return before[1:], typed
+    return list(words[:-1]), words[-1] if words else ""
+
+
+def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
+    """`found` in lines, as the script of `shell` reads them; `words` are what it passed on."""
+    yield f"{found.mode} found" if found.is_replacing else found.mode
+    fit = tuple(each for each in found.candidates if safe(each.value) == each.value)
+    found = msgspec.structs.replace(
+        found, candidates=tuple(each for each in fit if not {"\n", "\t"} & set(each.value))
+    )
+    if shell == "bash":
+        yield from _for_bash(words, typed, found)
+        return
+    for each in found.candidates:
+        help = one_line(each.help, _MOST_HELP)
+        yield f"{each.value}\t{help}" if help else each.value
+
+
+def _for_bash(words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
+    """For bash, which replaces only what follows the last of its break characters.
+
+    It shows what it inserts: what a candidate is stands behind it only where several are listed.
+    """
+    breaks = words[0] if words else ""
+    cut = max((typed.rfind(mark) + 1 for mark in breaks if not mark.isspace()), default=0)
+    is_listed = len(found.candidates) > 1 and words[1:2] and words[1] not in _MENU_TYPES
+    for each in found.candidates:
+        value = shlex.quote(each.value[cut if each.value.startswith(typed) else 0 :])
+        help = one_line(each.help, _MOST_HELP)
+        yield f"{value}  ({help})" if is_listed and help else value
+
+
+Shell = Literal["bash", "zsh", "fish"]
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure completion`` known."""
+    program.command("completion")(completion)
+
+
+def completion(
+    shell: Annotated[
+        Shell | None,
+        typer.Argument(
+            metavar="SHELL", help="The shell: bash, zsh or fish; default: that of $SHELL."
+        ),
+    ] = None,
+) -> int:
+    """Print a script for shell completion of commands, options, sessions and entries.
+
+    Completes a session by the beginning of its id or any part of its title, and an entry by its
+    number. Completion reads the store and changes nothing.
+
+    Examples:
+        eval "$(perdure completion bash)"  # in ~/.bashrc
+        eval "$(perdure completion zsh)"   # in ~/.zshrc, after compinit
+        perdure completion fish > ~/.config/fish/completions/perdure.fish
+    """
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    if name not in SCRIPTS:
+        raise UsageMistake(f"name the shell: perdure completion {'|'.join(typing.get_args(Shell))}")
+    show(SCRIPTS[name], end="")
+    return DONE
+
+
+def complete(shell: str, words: Sequence[str], program: Command) -> int:
+    """Answer the script of `shell`, which passes `words` on; quiet whatever happens."""
+    before, typed = split_typed(shell, words)
+    # By name: only some words need a store, and none of them the rest of the commands.
+    looking = importlib.import_module("perdure.apps.cli.surface.candidates")
+    try:
+        found = complete_words(program, before, typed, looking.StoreLookup(before))
+    except (PerdureError, OSError):
+        return FAILED  # a person who types a word is not told about a store
+    show_lines(answer(shell, words, typed, found))
+    return DONE

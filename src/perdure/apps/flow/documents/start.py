@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,8 @@ from perdure.apps.flow.documents.agents import cast_of, recast
 from perdure.apps.flow.options import flows_of
 from perdure.apps.flow.roles import RoleOptions
 from perdure.apps.terminal.output import remark
+from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import safe
 from perdure.client.flows.documents.start import runnable_agents
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
@@ -120,3 +122,21 @@ def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...],
     except InvalidWorkflow as error:
         return error.faults, warnings
     return (), warnings
+
+
+def output_lines(outputs: Mapping[str, object], style: Style) -> Iterator[str]:
+    """`outputs` as they stand, each below its name."""
+    for name, value in outputs.items():
+        yield ""
+        yield style.paint(safe(name), "strong")
+        text = value if isinstance(value, str) else _json(value)
+        yield from (safe(line) for line in text.rstrip().split("\n"))
+
+
+def output_data(state: FlowState, outputs: Mapping[str, object]) -> dict[str, object]:
+    """The same as a field of what a program is told; none for a flow of roles."""
+    return {} if state.document is None else {"outputs": dict(outputs)}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value)).decode()

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from perdure.apps.flow.picture.node_status import COLOURS, SYMBOLS, NodeStanding
-from perdure.apps.flow.picture.render import lines
+from perdure.apps.flow.picture.render import COLOURS, SYMBOLS, NodeStanding, lines
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.engine.flows.rules.pending import ASKS, FlowWait

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from perdure.apps.flow.picture.description import feed_lines, newest_words, picture, wait_data
-from perdure.apps.flow.picture.node_status import overlaid, standing
+from perdure.apps.flow.picture.render import overlaid, standing
 from perdure.apps.terminal.output import out_style, show, show_json, width
 from perdure.apps.terminal.text import safe
 from perdure.client.flows.feeds import Feeds

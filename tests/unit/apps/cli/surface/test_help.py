@@ -12,8 +12,14 @@ import pytest
 import typer
 
 from perdure.apps.cli.program import shape_of, whole_program
-from perdure.apps.cli.surface.page import EXIT_CODES, facts, page_lines
-from perdure.apps.cli.surface.shape import Command, Example, Parameter
+from perdure.apps.cli.surface.shape import (
+    EXIT_CODES,
+    Command,
+    Example,
+    Parameter,
+    facts,
+    page_lines,
+)
 from perdure.apps.terminal.style import Style
 
 ROOT = typer.main.get_command(whole_program())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.apps.cli.surface.page import page_lines, spelt, synopsis
-from perdure.apps.cli.surface.shape import Command, Example, Parameter
+from perdure.apps.cli.surface.shape import Command, Example, Parameter, page_lines, spelt, synopsis
 from perdure.apps.terminal.style import Style
 
 WHAT = Parameter("what", ("WHAT",), None, "This.", is_argument=True, is_required=True)

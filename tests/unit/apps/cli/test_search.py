@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.search.command import ROLES, search
+from perdure.apps.cli.search import ROLES, search
 
 
 def test_a_role_that_is_none_is_refused_before_anything_is_opened() -> None:

@@ -6,8 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.apps.cli.diff.comparison import difference
-from perdure.apps.cli.diff.render import difference_data, difference_lines
+from perdure.apps.cli.diff import difference, difference_data, difference_lines
 from perdure.apps.terminal.style import Style
 from perdure.session.codec import encode
 from perdure.session.entries import Entry

@@ -1,18 +1,127 @@
-"""A difference as lines for people and as JSON."""
+"""``perdure sessions diff ID LEAF_A LEAF_B``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
-from perdure.apps.cli.diff.comparison import Difference
-from perdure.apps.terminal.output import count_of
+import msgspec
+import typer
+
+from perdure.apps.cli.options import (
+    ROOT,
+    JsonOption,
+    NamespaceOption,
+    SessionArgument,
+    StoreOption,
+    run,
+)
+from perdure.apps.cli.session_ids import opened_session
+from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, width
 from perdure.apps.terminal.previews import WHO_WIDTH, preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clip, pad
+from perdure.client.session import Session
 from perdure.session.clock import timestamp
 from perdure.session.codec import role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
+
+BRANCH_LINES = 40
+"""Entries of each side that are shown unless all are asked for."""
+
+
+def add_to(sessions: typer.Typer) -> None:
+    """Add the command to ``perdure sessions``."""
+    sessions.command("diff")(diff)
+
+
+def diff(
+    session: SessionArgument,
+    first: Annotated[str, typer.Argument(metavar="LEAF_A", help="The last entry of one branch.")],
+    second: Annotated[
+        str,
+        typer.Argument(
+            metavar="LEAF_B",
+            help="The last entry of the other branch; default: the current entry.",
+        ),
+    ] = "",
+    *,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Show every entry of both branches.")
+    ] = False,
+    store: StoreOption = None,
+    namespace: NamespaceOption = NAMESPACE,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare two branches of a session.
+
+    Prints the shared entries, the last shared entry, and the entries of each branch. Name an entry
+    by its number, its id, the beginning of its id, or a foreign id; it can be inside a branch.
+    "root" is the position before the first entry.
+
+    Examples:
+        perdure sessions diff 01jd 12 20
+        perdure sessions diff 01jd 12  # with the current branch
+        perdure sessions diff 01jd 12 20 --json
+    """
+
+    async def work() -> None:
+        async with existing_store(store, namespace) as opened:
+            handle = await opened_session(opened, session)
+            paths = [await _path(handle, leaf) for leaf in (first, second)]
+        found = difference(*paths)
+        leaves = [path[-1].id if path else None for path in paths]
+        if as_json:
+            show_json({"session": handle.id, **difference_data(found, leaves)})
+        else:
+            limit = None if is_all else BRANCH_LINES
+            show_lines(
+                difference_lines(found, leaves, handle.id, width(), out_style(), limit=limit)
+            )
+
+    return run(work)
+
+
+async def _path(handle: Session, leaf: str) -> list[Entry]:
+    """The branch that ends at `leaf`; at the session's leaf where none is named."""
+    if leaf == ROOT:
+        return []
+    return await handle.path(await handle.find(leaf) if leaf else None)
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What two branches have in common from the root on, and what each has after they part."""
+
+    shared: tuple[Entry, ...]
+    first: tuple[Entry, ...]
+    second: tuple[Entry, ...]
+
+    @property
+    def parting(self) -> Entry | None:
+        """The last entry that both have; None when they begin at different roots."""
+        return self.shared[-1] if self.shared else None
+
+    @property
+    def is_none(self) -> bool:
+        """They are the same branch."""
+        return not self.first and not self.second
+
+
+def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
+    """How the branches `first` and `second`, each root -> leaf, differ.
+
+    Entries are the same when their ids are: a branch never has an entry twice, and two entries
+    with equal words are still two.
+    """
+    shared = 0
+    for one, other in zip(first, second, strict=False):
+        if one.id != other.id:
+            break
+        shared += 1
+    return Difference(tuple(first[:shared]), tuple(first[shared:]), tuple(second[shared:]))
+
 
 _TEXT_CELLS = 200
 _NUMBER_CELLS = 6

@@ -1,1 +1,0 @@
-"""``perdure sessions search``: the command, and hits as text and as JSON."""
