@@ -31,7 +31,6 @@ from perdure.apps.cli.options import (
     StoreOption,
     named_values,
     only_text,
-    run,
     stored_path,
 )
 from perdure.apps.cli.session_ids import named_session, require_folder
@@ -111,7 +110,7 @@ def add_to(program: typer.Typer) -> None:
     program.command("chat")(chat)
 
 
-def chat(  # noqa: PLR0913 - each is an option of the command
+async def chat(  # noqa: PLR0913 - each is an option of the command
     *,
     model: ModelOption = None,
     agent: AgentOption = None,
@@ -163,17 +162,14 @@ def chat(  # noqa: PLR0913 - each is an option of the command
     cast = cast_for(agent, settings, os.environ, allowed, is_permitting=typed.is_any)
     acted = None if scenario is None else scenario_in(scenario)
 
-    async def work() -> int:
-        async with writable_store(store, namespace) as opened:
-            answering = AnswerOptions(
-                opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
-            )
-            try:
-                return await _talk(answering, wanted)
-            finally:
-                await answering.close()
-
-    return run(work)
+    async with writable_store(store, namespace) as opened:
+        answering = AnswerOptions(
+            opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
+        )
+        try:
+            return await _talk(answering, wanted)
+        finally:
+            await answering.close()
 
 
 def _variables_in(words: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.cli.session_ids import named_session
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json, show_lines
@@ -33,13 +33,13 @@ def add_to(program: typer.Typer) -> None:
 
 
 @grants.command("list")
-def list_grants(
+async def list_grants(
     session: SessionArgument,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """List the grants of a session: approvals answered with "always".
 
     A grant allows one tool exactly one thing: this content in this file, this command with these
@@ -49,19 +49,15 @@ def list_grants(
         perdure grants list 01jd
         perdure grants list 01jd --json
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            stream = await named_session(opened, session)
-            found = (await standing_of(opened, stream)).grants
-        if as_json:
-            show_json(list(found))
-        elif found:
-            show_lines(safe(grant) for grant in found)
-        else:
-            show("No grants: every call needs approval.")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        stream = await named_session(opened, session)
+        found = (await standing_of(opened, stream)).grants
+    if as_json:
+        show_json(list(found))
+    elif found:
+        show_lines(safe(grant) for grant in found)
+    else:
+        show("No grants: every call needs approval.")
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:
@@ -77,7 +73,7 @@ def _find_grant(text: str, known: Sequence[str]) -> str:
 
 
 @grants.command("revoke")
-def revoke(
+async def revoke(
     session: SessionArgument,
     grant: Annotated[
         str | None,
@@ -90,7 +86,7 @@ def revoke(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Revoke a grant: the next call needs approval again, also in a running turn.
 
     Examples:
@@ -100,16 +96,13 @@ def revoke(
     if (grant is None) != is_all:
         raise UsageMistake("name a grant, or use --all")
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            stream = await named_session(opened, session)
-            known = (await standing_of(opened, stream)).grants
-            found = None if grant is None else _find_grant(grant, known)
-            await revoke_grant(opened, stream, found)
-            left = (await standing_of(opened, stream)).grants
-        if as_json:
-            show_json(list(left))
-        else:
-            show("Taken back.")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        stream = await named_session(opened, session)
+        known = (await standing_of(opened, stream)).grants
+        found = None if grant is None else _find_grant(grant, known)
+        await revoke_grant(opened, stream, found)
+        left = (await standing_of(opened, stream)).grants
+    if as_json:
+        show_json(list(left))
+    else:
+        show("Taken back.")

@@ -22,7 +22,6 @@ from perdure.apps.cli.options import (
     SessionArgument,
     StoreOption,
     only_text,
-    run,
     stored_path,
 )
 from perdure.apps.cli.session_ids import opened_session, require_folder
@@ -50,19 +49,17 @@ def add_to(sessions: typer.Typer) -> None:
         sessions.command(name)(command)
 
 
-def _change(session: str, work: Work, store: str | None, namespace: str, *, as_json: bool) -> int:
+async def _change(
+    session: str, work: Work, store: str | None, namespace: str, *, as_json: bool
+) -> None:
     """Have `work` change the session that is named, and tell what it did."""
-
-    async def change() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened_session(opened, session)
-            data, sentence = await work(handle, opened)
-        if as_json:
-            show_json({"session": handle.id, **data})
-        else:
-            show(sentence)
-
-    return run(change)
+    async with existing_store(store, namespace) as opened:
+        handle = await opened_session(opened, session)
+        data, sentence = await work(handle, opened)
+    if as_json:
+        show_json({"session": handle.id, **data})
+    else:
+        show(sentence)
 
 
 def _focus(text: str | None) -> str | None:
@@ -78,7 +75,7 @@ FocusOption = Annotated[
 ]
 
 
-def branch(
+async def branch(
     session: SessionArgument,
     entry: EntryArgument,
     *,
@@ -90,7 +87,7 @@ def branch(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Continue from another entry.
 
     The next message is appended there. Nothing is deleted: the old branch stays in the tree, and
@@ -122,7 +119,7 @@ def branch(
         data = {"leaf": handle.leaf, "moved": moved is not None}
         return data, f"{handle.id} {verb} from {await _place(handle)}."
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
 async def _place(handle: Session) -> str:
@@ -137,7 +134,7 @@ def _resolve_entry(entry: Entry, handle: Session) -> str:
     return f"entry {number} ({preview.who}: {preview.what})"
 
 
-def fork(
+async def fork(
     session: SessionArgument,
     *,
     at: Annotated[
@@ -156,7 +153,7 @@ def fork(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Fork a session into a new one.
 
     Nothing is copied: both sessions share the entries up to the fork, and each continues
@@ -184,10 +181,10 @@ def fork(
             f"{made.id} shares {shared} with {origin.id} and continues from {place}.",
         )
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
-def label(
+async def label(
     session: SessionArgument,
     entry: EntryArgument,
     text: Annotated[
@@ -200,7 +197,7 @@ def label(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Label an entry, or remove its label.
 
     The tree shows labels, and a search finds them. An entry has one label at a time.
@@ -221,10 +218,10 @@ def label(
         sentence = f"{about} is now called {now!r}." if now else f"{about} has no label now."
         return {"entry_id": about, "label": now}, sentence
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
-def rename(
+async def rename(
     session: SessionArgument,
     title: Annotated[
         str,
@@ -234,7 +231,7 @@ def rename(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Set or remove the title of a session.
 
     Without a title, lists show the beginning of the first user message.
@@ -251,17 +248,17 @@ def rename(
         )
         return {"title": now}, sentence
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
-def pin(
+async def pin(
     session: SessionArgument,
     entry: EntryArgument,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Keep an entry in the context of the model.
 
     No compaction hides a pinned entry, and no budget leaves it out. A pinned tool call includes its
@@ -270,17 +267,17 @@ def pin(
     Examples:
         perdure sessions pin 01jd 12
     """
-    return _pin(session, entry, store, namespace, is_pinned=True, as_json=as_json)
+    await _pin(session, entry, store, namespace, is_pinned=True, as_json=as_json)
 
 
-def unpin(
+async def unpin(
     session: SessionArgument,
     entry: EntryArgument,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Remove the pin of an entry.
 
     A compaction can hide the entry again.
@@ -288,12 +285,12 @@ def unpin(
     Examples:
         perdure sessions unpin 01jd 12
     """
-    return _pin(session, entry, store, namespace, is_pinned=False, as_json=as_json)
+    await _pin(session, entry, store, namespace, is_pinned=False, as_json=as_json)
 
 
-def _pin(
+async def _pin(
     session: str, entry: str, store: str | None, namespace: str, *, is_pinned: bool, as_json: bool
-) -> int:
+) -> None:
     if entry == ROOT:
         raise UsageMistake(f"{ROOT!r} is the place before the first entry, and says nothing to pin")
 
@@ -306,10 +303,10 @@ def _pin(
         data = {"entry_id": noted.about, "is_pinned": is_pinned, "tokens": tokens}
         return data, f"{noted.about} {verb}: {sent}."
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
-def compact(
+async def compact(
     session: SessionArgument,
     *,
     focus: FocusOption = None,
@@ -317,7 +314,7 @@ def compact(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Summarize older messages to shorten the context.
 
     A model writes the summary, which replaces the messages in the context. The strategy of the
@@ -341,7 +338,7 @@ def compact(
             made = (await talking.compact_session(opened, handle.id, model, focus),)
         return await told_compaction(handle, made[0], before)
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
 async def _compacted_role(
@@ -381,13 +378,13 @@ def _left_context(left: LeftContext) -> str:
     return f"{gone} ({of}){kept}. The log keeps them: `perdure sessions uncompact`."
 
 
-def uncompact(
+async def uncompact(
     session: SessionArgument,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Undo the newest compaction.
 
     The summarized messages are in the context again. An earlier compaction takes effect again, and
@@ -407,16 +404,16 @@ def uncompact(
         sentence = f"{about} hides nothing now: about {count_of(tokens, 'token')} are sent."
         return {"undone": about, "tokens": tokens}, sentence
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
-def abandon(
+async def abandon(
     session: SessionArgument,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """End an interrupted turn.
 
     Its messages stay, and the turn does not continue. To continue it instead, use `perdure chat
@@ -434,10 +431,10 @@ def abandon(
         sentence = f"The turn of {handle.id} is given up." if was_open else "No turn was open."
         return {"abandoned": was_open}, sentence
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
-def end(
+async def end(
     session: SessionArgument,
     *,
     reason: Annotated[
@@ -447,7 +444,7 @@ def end(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Close a session.
 
     The session stays in the store, and its next turn opens it again.
@@ -464,10 +461,10 @@ def end(
         sentence = f"{handle.id} {'is' if ended else 'was'} ended{'' if ended else ' already'}."
         return {"status": "ended", "changed": ended is not None}, sentence
 
-    return _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, store, namespace, as_json=as_json)
 
 
-_COMMANDS: Mapping[str, Callable[..., int]] = {
+_COMMANDS: Mapping[str, Callable[..., object]] = {
     "branch": branch,
     "fork": fork,
     "label": label,

@@ -14,7 +14,6 @@ from perdure.apps.cli.options import (
     NamespaceOption,
     SessionArgument,
     StoreOption,
-    run,
 )
 from perdure.apps.cli.session_ids import opened_session
 from perdure.apps.store_access import NAMESPACE, existing_store
@@ -37,7 +36,7 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("diff")(diff)
 
 
-def diff(
+async def diff(
     session: SessionArgument,
     first: Annotated[str, typer.Argument(metavar="LEAF_A", help="The last entry of one branch.")],
     second: Annotated[
@@ -54,7 +53,7 @@ def diff(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Compare two branches of a session.
 
     Prints the shared entries, the last shared entry, and the entries of each branch. Name an entry
@@ -66,22 +65,16 @@ def diff(
         perdure sessions diff 01jd 12  # with the current branch
         perdure sessions diff 01jd 12 20 --json
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened_session(opened, session)
-            paths = [await _path(handle, leaf) for leaf in (first, second)]
-        found = difference(*paths)
-        leaves = [path[-1].id if path else None for path in paths]
-        if as_json:
-            show_json({"session": handle.id, **difference_data(found, leaves)})
-        else:
-            limit = None if is_all else BRANCH_LINES
-            show_lines(
-                difference_lines(found, leaves, handle.id, width(), out_style(), limit=limit)
-            )
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        handle = await opened_session(opened, session)
+        paths = [await _path(handle, leaf) for leaf in (first, second)]
+    found = difference(*paths)
+    leaves = [path[-1].id if path else None for path in paths]
+    if as_json:
+        show_json({"session": handle.id, **difference_data(found, leaves)})
+    else:
+        limit = None if is_all else BRANCH_LINES
+        show_lines(difference_lines(found, leaves, handle.id, width(), out_style(), limit=limit))
 
 
 async def _path(handle: Session, leaf: str) -> list[Entry]:

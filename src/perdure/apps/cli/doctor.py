@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
@@ -64,7 +64,7 @@ def add_to(program: typer.Typer) -> None:
     program.command("doctor")(doctor)
 
 
-def doctor(
+async def doctor(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -83,19 +83,15 @@ def doctor(
     Exit codes:
         1  a check failed
     """
-
-    async def work() -> int:
-        checks = [*_installation(), *await _store(store, namespace), *_models()]
-        checks += _servers()
-        is_ok = all(check.status != "fail" for check in checks)
-        checks = [msgspec.convert(masked_value(msgspec.to_builtins(c)), Check) for c in checks]
-        if as_json:
-            show_json({"ok": is_ok, "checks": checks})
-        else:
-            show_lines(_lines(checks))
-        return DONE if is_ok else FAILED
-
-    return run(work)
+    checks = [*_installation(), *await _store(store, namespace), *_models()]
+    checks += _servers()
+    is_ok = all(check.status != "fail" for check in checks)
+    checks = [msgspec.convert(masked_value(msgspec.to_builtins(c)), Check) for c in checks]
+    if as_json:
+        show_json({"ok": is_ok, "checks": checks})
+    else:
+        show_lines(_lines(checks))
+    return DONE if is_ok else FAILED
 
 
 def _lines(checks: list[Check]) -> Iterator[str]:

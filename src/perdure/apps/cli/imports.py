@@ -30,7 +30,6 @@ from perdure.apps.cli.options import (
     StoreOption,
     named_path,
     only_subject,
-    run,
 )
 from perdure.apps.store_access import NAMESPACE, store_address, writable_store
 from perdure.apps.terminal.line_input import interrupts
@@ -117,7 +116,7 @@ WorkspaceOption = Annotated[
 ]
 
 
-def import_sessions(  # noqa: PLR0913 - each is an option of the command
+async def import_sessions(  # noqa: PLR0913 - each is an option of the command
     paths: PathsArgument,
     *,
     format: FormatOption = "auto",
@@ -153,22 +152,19 @@ def import_sessions(  # noqa: PLR0913 - each is an option of the command
     """
     _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
 
-    async def work() -> int:
-        if format == "a-society":
-            # By name: only an import of flows loads what it needs.
-            flows: Any = importlib.import_module("perdure.apps.flow.imports")
-            imported = flows.import_flows(
-                paths, store, namespace, workspace=workspace, again=again, as_json=as_json
-            )
-            return int(await imported)
-        how = _How(format, subject, again)
-        async with writable_store(store, namespace) as opened:
-            if is_watching:
-                follower = _follower(opened, paths, how, store_address(store))
-                return await _follow(follower, as_json=as_json)
-            return await _import_once(opened, paths, how, store_address(store), as_json=as_json)
-
-    return run(work)
+    if format == "a-society":
+        # By name: only an import of flows loads what it needs.
+        flows: Any = importlib.import_module("perdure.apps.flow.imports")
+        imported = flows.import_flows(
+            paths, store, namespace, workspace=workspace, again=again, as_json=as_json
+        )
+        return int(await imported)
+    how = _How(format, subject, again)
+    async with writable_store(store, namespace) as opened:
+        if is_watching:
+            follower = _follower(opened, paths, how, store_address(store))
+            return await _follow(follower, as_json=as_json)
+        return await _import_once(opened, paths, how, store_address(store), as_json=as_json)
 
 
 # -- once

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from typing import Annotated
 
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, UsageMistake
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import (
     JsonOption,
     NamespaceOption,
     StoreOption,
     only_text,
-    run,
 )
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
@@ -54,7 +53,7 @@ def inbox_itself(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> Coroutine[None, None, None] | None:
     """List open questions, and answer them.
 
     One list for all sessions and flows: approvals of tool calls, calls with an unknown outcome,
@@ -69,7 +68,7 @@ def inbox_itself(
         if as_json or store is not None or _is_typed(context, "namespace"):
             name = context.invoked_subcommand
             raise UsageMistake(f"write the options after the command: perdure inbox {name} ...")
-        return DONE
+        return None
     return list_questions(store=store, namespace=namespace, as_json=as_json)
 
 
@@ -79,12 +78,12 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 
 @inbox.command("list")
-def list_questions(
+async def list_questions(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """List the open questions, oldest first.
 
     Each with its session and the command that answers it.
@@ -93,22 +92,18 @@ def list_questions(
         perdure inbox list
         perdure inbox list --json
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            waiting = await _waiting(opened)
-        if as_json:
-            show_json([_data(each) for each in waiting])
-        elif waiting:
-            show_lines(_lines(waiting))
-        else:
-            show("Nothing waits for you.")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        waiting = await _waiting(opened)
+    if as_json:
+        show_json([_data(each) for each in waiting])
+    elif waiting:
+        show_lines(_lines(waiting))
+    else:
+        show("Nothing waits for you.")
 
 
 @inbox.command("show")
-def show_question(
+async def show_question(
     question: Annotated[
         str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
     ],
@@ -116,7 +111,7 @@ def show_question(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Print one question in full: all arguments, the whole diff, and what the answer covers.
 
     Examples:
@@ -126,24 +121,20 @@ def show_question(
     Exit codes:
         3  no open question has that id
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            waiting = await _waiting(opened)
-            id = find_question(question, [each.asked for each in waiting])
-            found = next(each for each in waiting if each.asked.id == id)
-            whole = await in_full(opened.backend, found.asked)
-        found = WaitingQuestions(found.info, msgspec.structs.replace(found.asked, question=whole))
-        if as_json:
-            show_json(_data(found))
-        else:
-            show_lines(_lines([found], limit=None))
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        waiting = await _waiting(opened)
+        id = find_question(question, [each.asked for each in waiting])
+        found = next(each for each in waiting if each.asked.id == id)
+        whole = await in_full(opened.backend, found.asked)
+    found = WaitingQuestions(found.info, msgspec.structs.replace(found.asked, question=whole))
+    if as_json:
+        show_json(_data(found))
+    else:
+        show_lines(_lines([found], limit=None))
 
 
 @inbox.command("answer")
-def answer(
+async def answer(
     question: Annotated[
         str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
     ],
@@ -169,7 +160,7 @@ def answer(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Answer a question.
 
     The first answer counts. The turn or flow continues when it is resumed, on any machine. Answer a
@@ -185,18 +176,14 @@ def answer(
         3  no open question has that id
         4  conflict: already answered, expired, or its turn ended
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            id = await _resolve_question(opened, question)
-            entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
-            resume = await _resuming(opened, entry.stream)
-        if as_json:
-            show_json({"session": entry.stream, "question": id, "choice": choice})
-        else:
-            show(f"Answered {one_line(choice, 60)!r}. {resume}")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        id = await _resolve_question(opened, question)
+        entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
+        resume = await _resuming(opened, entry.stream)
+    if as_json:
+        show_json({"session": entry.stream, "question": id, "choice": choice})
+    else:
+        show(f"Answered {one_line(choice, 60)!r}. {resume}")
 
 
 async def _resolve_question(store: Store, typed: str) -> str:

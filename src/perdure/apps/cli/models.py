@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, UsageMistake
-from perdure.apps.cli.options import JsonOption, run
+from perdure.apps.cli.options import JsonOption
 from perdure.apps.terminal.output import out_style, show_json, show_lines, width
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import Column, clip, safe, table
@@ -81,11 +81,11 @@ def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> in
 
 
 @models_commands.command("test")
-def try_model(
+async def try_model(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as provider:name.")],
     *,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Make one small call to a model, and show how long it took and what it used.
 
     The call may cost money. It fails if the answer is not complete within a minute.
@@ -98,19 +98,15 @@ def try_model(
         1  the model does not answer
         2  unknown provider, or its key is missing
     """
-
-    async def work() -> None:
-        router = models()
-        try:
-            trial = await _try_model(router.client_for(model), model)
-        finally:
-            await router.aclose()
-        if as_json:
-            show_json(_data(trial))
-        else:
-            show_lines(_trial_lines(trial))
-
-    return run(work)
+    router = models()
+    try:
+        trial = await _try_model(router.client_for(model), model)
+    finally:
+        await router.aclose()
+    if as_json:
+        show_json(_data(trial))
+    else:
+        show_lines(_trial_lines(trial))
 
 
 async def _try_model(client: ModelClient, model: str) -> Trial:

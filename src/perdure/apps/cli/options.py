@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -158,8 +157,3 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
             raise UsageMistake(f"{option} {name} is there twice: give it once")
         found[name] = value
     return found
-
-
-def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
-    """Perform `work` in a loop of its own; its exit code, 0 for None."""
-    return asyncio.run(work()) or 0

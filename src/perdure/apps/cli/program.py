@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -62,6 +64,8 @@ def run(words: Sequence[str]) -> int:
         return DONE
     try:
         result: object = command.main(list(words), prog_name="perdure", standalone_mode=False)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
     except typer.TyperException as error:
         return _report_misuse(error.format_message(), shape_of(command).at(words))
     except typer.Abort:  # typer's word for a stdin that ended

@@ -11,7 +11,7 @@ import typer
 from rich.cells import cell_len
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption
 from perdure.apps.cli.session_ids import named_session
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import NAMESPACE, existing_store
@@ -63,7 +63,7 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("search")(search)
 
 
-def search(  # noqa: PLR0913 - each is an option of the command
+async def search(  # noqa: PLR0913 - each is an option of the command
     query: Annotated[str, typer.Argument(metavar="QUERY", help='Words, "phrases", begin*.')],
     *,
     role: RolesOption = None,
@@ -78,7 +78,7 @@ def search(  # noqa: PLR0913 - each is an option of the command
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Search every branch of every session, the best hits first.
 
     A hit contains all words; "words in quotes" must be next to each other. begin* finds all words
@@ -95,30 +95,27 @@ def search(  # noqa: PLR0913 - each is an option of the command
     """
     roles = _roles(role or ())
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            # Where there can be no index, or not now, the search reads what is not indexed.
-            with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
-                await opened.index(progress_bar("index"))
-            found = await opened.search(
-                query,
-                roles=roles,
-                sessions=[await named_session(opened, each) for each in session or ()],
-                tools=tool or (),
-                since=since,
-                until=until,
-                on_branch=on_branch,
-                limit=limit,
-                on_progress=progress_bar("search"),
-            )
-        if as_json:
-            show_json([hit_data(hit) for hit in found])
-        elif found:
-            show_lines(hit_lines(found, width(), out_style()))
-        else:
-            remark("Nothing found.")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        # Where there can be no index, or not now, the search reads what is not indexed.
+        with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
+            await opened.index(progress_bar("index"))
+        found = await opened.search(
+            query,
+            roles=roles,
+            sessions=[await named_session(opened, each) for each in session or ()],
+            tools=tool or (),
+            since=since,
+            until=until,
+            on_branch=on_branch,
+            limit=limit,
+            on_progress=progress_bar("search"),
+        )
+    if as_json:
+        show_json([hit_data(hit) for hit in found])
+    elif found:
+        show_lines(hit_lines(found, width(), out_style()))
+    else:
+        remark("Nothing found.")
 
 
 def _roles(names: Sequence[str]) -> tuple[SearchRole, ...]:

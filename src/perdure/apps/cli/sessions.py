@@ -16,7 +16,6 @@ from perdure.apps.cli.options import (
     SessionArgument,
     StoreOption,
     only_subject,
-    run,
 )
 from perdure.apps.cli.session_ids import opened_session
 from perdure.apps.store_access import NAMESPACE, existing_store
@@ -84,7 +83,7 @@ def add_to(program: typer.Typer) -> None:
 
 
 @sessions.command("list")
-def list_sessions(
+async def list_sessions(
     *,
     limit: Annotated[
         int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number; 0: all.")
@@ -108,7 +107,7 @@ def list_sessions(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """List sessions, newest activity first.
 
     The activity of a session is its newest user or assistant message. To choose a session
@@ -119,21 +118,17 @@ def list_sessions(
         perdure sessions list --query hotel --limit 5
         perdure sessions list --json --limit 0    # all of them, for a program
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            scope = "all" if is_all else "listed"
-            found = await opened.recent(
-                limit or None, scope=scope, cwd=cwd, query=query, subject=subject
-            )
-        if as_json:
-            show_json([reports.row_data(info) for info in found])
-        elif found:
-            show_lines(_rows(found))
-        else:
-            show("No sessions here yet. `perdure import FILE` or `perdure chat` makes one.")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        scope = "all" if is_all else "listed"
+        found = await opened.recent(
+            limit or None, scope=scope, cwd=cwd, query=query, subject=subject
+        )
+    if as_json:
+        show_json([reports.row_data(info) for info in found])
+    elif found:
+        show_lines(_rows(found))
+    else:
+        show("No sessions here yet. `perdure import FILE` or `perdure chat` makes one.")
 
 
 def _rows(found: list[SessionInfo]) -> Iterator[str]:
@@ -166,13 +161,13 @@ def _marks(info: SessionInfo) -> tuple[tuple[str, bool], ...]:
 
 
 @sessions.command("show")
-def show_session(
+async def show_session(
     session: SessionArgument,
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Show a session and its current branch.
 
     Prints the title, folder, times, number of messages, usage, open questions, and the messages of
@@ -186,23 +181,19 @@ def show_session(
     Exit codes:
         3  session not found, or the file was not imported
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            most = None if as_json else reports.MOST_READ
-            report = await reports.report_of(
-                await opened_session(opened, session), opened.backend, most
-            )
-        if as_json:
-            show_json(reports.report_data(report))
-        else:
-            show_lines(reports.report_lines(report, width(), out_style()))
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        most = None if as_json else reports.MOST_READ
+        report = await reports.report_of(
+            await opened_session(opened, session), opened.backend, most
+        )
+    if as_json:
+        show_json(reports.report_data(report))
+    else:
+        show_lines(reports.report_lines(report, width(), out_style()))
 
 
 @sessions.command("tree")
-def show_tree(
+async def show_tree(
     session: SessionArgument,
     *,
     is_all: Annotated[bool, typer.Option("--all", help="Show every entry.")] = False,
@@ -222,7 +213,7 @@ def show_tree(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Draw the tree of a session.
 
     Shows every branch, label and compaction; of a long session only those among the newest entries
@@ -233,28 +224,24 @@ def show_tree(
         perdure sessions tree 01jd
         perdure sessions tree 01jd --all  # every entry
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened_session(opened, session)
-            last = None if is_all or as_json else limit * _READ_PER_LINE
-            entries = await handle.tree_entries(last)
-            roots = tree_of(entries, await handle.labels())
-            children = await lineage.children_of(opened.backend, handle.id, last)
-            earlier = await _earlier(handle, opened.backend, entries) if last else 0
-        if as_json:
-            show_encoded(tree_json(roots, handle.leaf))
-            return
-        lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
-        if earlier:
-            show(reports.earlier_line(earlier, "--all"))
-        show_lines(draw(lines, handle.id, width(), out_style()))
-        show_lines(_foreign(lines, handle.id))
-        show_lines(reports.children_lines(children, out_style()))
-        if not lines:
-            show("This session has no messages yet.")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        handle = await opened_session(opened, session)
+        last = None if is_all or as_json else limit * _READ_PER_LINE
+        entries = await handle.tree_entries(last)
+        roots = tree_of(entries, await handle.labels())
+        children = await lineage.children_of(opened.backend, handle.id, last)
+        earlier = await _earlier(handle, opened.backend, entries) if last else 0
+    if as_json:
+        show_encoded(tree_json(roots, handle.leaf))
+        return
+    lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
+    if earlier:
+        show(reports.earlier_line(earlier, "--all"))
+    show_lines(draw(lines, handle.id, width(), out_style()))
+    show_lines(_foreign(lines, handle.id))
+    show_lines(reports.children_lines(children, out_style()))
+    if not lines:
+        show("This session has no messages yet.")
 
 
 async def _earlier(session: Session, store: SessionStore, entries: Sequence[Entry]) -> int:
@@ -274,7 +261,7 @@ def _foreign(lines: Sequence[Line], own: StreamId) -> Iterator[str]:
 
 
 @sessions.command("context")
-def show_context(
+async def show_context(
     session: SessionArgument,
     *,
     budget: Annotated[
@@ -284,7 +271,7 @@ def show_context(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Show the context that a model would receive now.
 
     Prints every message with its size and its entries, and what a compaction hides or a budget
@@ -294,15 +281,11 @@ def show_context(
         perdure sessions context 01jd
         perdure sessions context 01jd --budget 8000  # what would be left out
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            handle = await opened_session(opened, session)
-            context = await handle.context(budget)
-            report = await reports.report_of(handle, opened.backend, 1)
-        if as_json:
-            show_json(contexts.context_data(context, report.system_prompt))
-        else:
-            show_lines(contexts.context_lines(context, report, budget, out_style()))
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        handle = await opened_session(opened, session)
+        context = await handle.context(budget)
+        report = await reports.report_of(handle, opened.backend, 1)
+    if as_json:
+        show_json(contexts.context_data(context, report.system_prompt))
+    else:
+        show_lines(contexts.context_lines(context, report, budget, out_style()))

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
 from perdure.apps.terminal.advice import with_commands
@@ -37,12 +37,12 @@ def add_to(program: typer.Typer) -> None:
 
 
 @store_commands.command("info")
-def info(
+async def info(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Show the location, contents and encryption of the store.
 
     Counts and sizes are for the namespace; the size of the store is for the whole file or database.
@@ -54,17 +54,13 @@ def info(
     Exit codes:
         3  the store does not exist
     """
-
-    async def work() -> None:
-        _require(store)
-        async with existing_store(store, namespace) as opened:
-            facts = await opened.info()
-        if as_json:
-            show_json(msgspec.structs.asdict(facts))
-        else:
-            show_lines(_info_lines(facts))
-
-    return run(work)
+    _require(store)
+    async with existing_store(store, namespace) as opened:
+        facts = await opened.info()
+    if as_json:
+        show_json(msgspec.structs.asdict(facts))
+    else:
+        show_lines(_info_lines(facts))
 
 
 def _info_lines(facts: StoreInfo) -> Iterator[str]:
@@ -113,7 +109,7 @@ def _encryption(facts: StoreInfo) -> str:
 
 
 @store_commands.command("verify")
-def verify(
+async def verify(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
@@ -131,17 +127,13 @@ def verify(
         1  errors were found
         3  the store does not exist
     """
-
-    async def work() -> int:
-        _require(store)
-        found = await _verify(store, namespace)
-        if as_json:
-            show_json(verification_data(found))
-        else:
-            show_lines(_verification_lines(found))
-        return DONE if found.is_ok else FAILED
-
-    return run(work)
+    _require(store)
+    found = await _verify(store, namespace)
+    if as_json:
+        show_json(verification_data(found))
+    else:
+        show_lines(_verification_lines(found))
+    return DONE if found.is_ok else FAILED
 
 
 async def _verify(store: str | None, namespace: str) -> Verification:
@@ -157,12 +149,12 @@ async def _verify(store: str | None, namespace: str) -> Verification:
 
 
 @store_commands.command("reindex")
-def reindex(
+async def reindex(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Rebuild the search index from the log.
 
     Use it if a search reports a damaged index. It does not change the results of searches.
@@ -170,17 +162,13 @@ def reindex(
     Examples:
         perdure store reindex
     """
-
-    async def work() -> None:
-        _require(store)
-        async with existing_store(store, namespace) as opened:
-            count = await opened.reindex(progress_bar("index"))
-        if as_json:
-            show_json({"texts": count})
-        else:
-            show(f"{count_of(count, 'text')} can be found.")
-
-    return run(work)
+    _require(store)
+    async with existing_store(store, namespace) as opened:
+        count = await opened.reindex(progress_bar("index"))
+    if as_json:
+        show_json({"texts": count})
+    else:
+        show(f"{count_of(count, 'text')} can be found.")
 
 
 def verification_data(found: Verification) -> dict[str, object]:

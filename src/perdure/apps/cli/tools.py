@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption
 from perdure.apps.cli.session_ids import named_session
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import (
@@ -32,7 +32,7 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("tools")(tools)
 
 
-def tools(
+async def tools(
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="The session; default: all sessions.")
     ] = None,
@@ -47,7 +47,7 @@ def tools(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """List tool calls with input, result and duration, oldest first.
 
     Calls in imported sessions have no duration. --json prints whole inputs and outputs.
@@ -57,23 +57,19 @@ def tools(
         perdure sessions tools --failed --last 20
         perdure sessions tools --tool run_command --json
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            found = await opened.tool_calls(
-                session=None if session is None else await named_session(opened, session),
-                tool=tool,
-                failed=failed or None,
-                last=last or None,
-            )
-        if as_json:
-            show_json([_data(call) for call in found])
-        elif found:
-            show_lines(_rows(found, has_session=session is None))
-        else:
-            show("No tool calls found.")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        found = await opened.tool_calls(
+            session=None if session is None else await named_session(opened, session),
+            tool=tool,
+            failed=failed or None,
+            last=last or None,
+        )
+    if as_json:
+        show_json([_data(call) for call in found])
+    elif found:
+        show_lines(_rows(found, has_session=session is None))
+    else:
+        show("No tool calls found.")
 
 
 def _data(call: ToolCallRecord) -> dict[str, object]:

@@ -10,7 +10,7 @@ import typer
 
 from perdure import errors
 from perdure.apps.cli.exits import PathExists, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption
 from perdure.apps.cli.session_ids import opened_session
 from perdure.apps.store_access import (
     NAMESPACE,
@@ -64,7 +64,7 @@ def add_to(program: typer.Typer) -> None:
     program.command("export")(export)
 
 
-def export(  # noqa: PLR0913 - each is an option of the command
+async def export(  # noqa: PLR0913 - each is an option of the command
     session: SessionArgument,
     *,
     format: Annotated[ExportFormat, typer.Option(help="What to write.")] = "perdure",
@@ -77,7 +77,7 @@ def export(  # noqa: PLR0913 - each is an option of the command
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.
 
     An unchanged import from pi or Operator is exported byte for byte. Data that the format cannot
@@ -101,26 +101,23 @@ def export(  # noqa: PLR0913 - each is an option of the command
     sorts = redactions(redact)
     output = None if output == _STDOUT else output
 
-    async def work() -> None:
-        if output is not None:
-            if output.is_file() and not is_forced:
-                raise PathExists(str(output))
-            _check_outside(output, store_address(store))
-        async with existing_store(store, namespace) as opened:
-            handle = await opened_session(opened, session)
-            at = None if leaf is None else await handle.find(leaf)
-            selection = ExportSelection(at, has_all_branches, sorts, dialect or "perdure")
-            exported = await export_session(opened.backend, handle.id, format, selection)
-            file = _output_file(output, exported, selection)
-            if file is not None:
-                write_whole(file, exported.content, is_forced=is_forced)
-                exported = await _record_export(opened, exported, file, selection)
-        if as_json:
-            show_json(_write_export(exported, str(file)))
-        else:
-            _tell(exported, file, sorts)
-
-    return run(work)
+    if output is not None:
+        if output.is_file() and not is_forced:
+            raise PathExists(str(output))
+        _check_outside(output, store_address(store))
+    async with existing_store(store, namespace) as opened:
+        handle = await opened_session(opened, session)
+        at = None if leaf is None else await handle.find(leaf)
+        selection = ExportSelection(at, has_all_branches, sorts, dialect or "perdure")
+        exported = await export_session(opened.backend, handle.id, format, selection)
+        file = _output_file(output, exported, selection)
+        if file is not None:
+            write_whole(file, exported.content, is_forced=is_forced)
+            exported = await _record_export(opened, exported, file, selection)
+    if as_json:
+        show_json(_write_export(exported, str(file)))
+    else:
+        _tell(exported, file, sorts)
 
 
 def _check_outside(output: Path, address: str) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE
-from perdure.apps.cli.options import JsonOption, run
+from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.agents import agents_here
 from perdure.apps.settings.layers import Configuration, FaultyServer
 from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
@@ -70,7 +70,7 @@ def list_servers(*, as_json: JsonOption = False) -> int:
 
 
 @mcp.command("test")
-def try_server(
+async def try_server(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The name of the server in the list.")
     ],
@@ -80,7 +80,7 @@ def try_server(
         typer.Option("--agent", metavar="FILE", help="Look for it in this agent file."),
     ] = None,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Connect to a server, and show which tools an agent gets, and which not and why.
 
     Connects as for a session in this folder, and disconnects. Calls no tool.
@@ -105,14 +105,11 @@ def try_server(
         known = tuple(each for each in known if each.file is not None)
     server = server_named(name, known).server
 
-    async def work() -> None:
-        offer = await _fetch_offer(server)
-        if as_json:
-            show_json(_data(offer))
-        else:
-            show_lines(_offer_lines(offer))
-
-    return run(work)
+    offer = await _fetch_offer(server)
+    if as_json:
+        show_json(_data(offer))
+    else:
+        show_lines(_offer_lines(offer))
 
 
 async def _fetch_offer(server: McpServer) -> Offer:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.demo import acts, crash
 from perdure.apps.demo.cast import SAMPLE, Stage
 from perdure.apps.demo.crash import Play
@@ -24,7 +24,7 @@ def add_to(program: typer.Typer) -> None:
     program.command("demo")(demo)
 
 
-def demo(
+async def demo(
     path: Annotated[
         Path | None,
         typer.Argument(metavar="PATH", help="A recorded session; default: the sample."),
@@ -59,19 +59,16 @@ def demo(
     folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     address = store or file_address(folder / "demo.db")
 
-    async def work() -> int:
-        clock = SystemClock()
-        begun = clock.steady_s()
-        stage = Stage(is_shown=not as_json)
-        report, shown = await _play(stage, file.absolute(), folder, address, namespace)
-        seconds = clock.steady_s() - begun
-        if as_json:
-            show_json(_summary(stage, report, shown, seconds))
-        else:
-            _close(stage, report, shown, seconds)
-        return DONE if stage.is_ok else FAILED
-
-    return run(work)
+    clock = SystemClock()
+    begun = clock.steady_s()
+    stage = Stage(is_shown=not as_json)
+    report, shown = await _play(stage, file.absolute(), folder, address, namespace)
+    seconds = clock.steady_s() - begun
+    if as_json:
+        show_json(_summary(stage, report, shown, seconds))
+    else:
+        _close(stage, report, shown, seconds)
+    return DONE if stage.is_ok else FAILED
 
 
 async def _play(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.changes import FocusOption, told_compaction
-from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption
 from perdure.apps.flow.options import FlowArgument, ScenarioOption, WorkspaceOption, flows_of
 from perdure.apps.flow.run import resumed_flow
 from perdure.apps.flow.run_settings import typed_settings
@@ -23,7 +23,7 @@ from perdure.session.flows.kinds import RunSettings
 from perdure.session.ids import StreamId
 
 
-def compact(  # noqa: PLR0913 - each is an option of the command
+async def compact(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="The role instance.")],
     *,
@@ -34,7 +34,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Replace the context of a role with a summary of its work at its node.
 
     The model of the role writes the summary. -m or --scenario names another model for this summary
@@ -53,23 +53,20 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     """
     typed = typed_settings(model, scenario, None, None)
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            async with flows_of(opened) as flows:
-                state = await flows.state(await opened.find(flow, only="flow"))
-            known = state.sessions.get(role)
-            before = 0 if known is None else (await (await opened.open(known)).context()).tokens
-            resumed = resumed_flow(opened, state, typed, workspace, is_for_one_call=True)
-            async with resumed as found:
-                made = await found.compact(role, focus, model=await _model_of(typed))
-            handle = await opened.open(state.sessions[role])
-            data, sentence = await told_compaction(handle, made, before)
-        if as_json:
-            show_json({"flow": state.run.flow_id, "role": role, "session": handle.id, **data})
-        else:
-            show(sentence)
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        async with flows_of(opened) as flows:
+            state = await flows.state(await opened.find(flow, only="flow"))
+        known = state.sessions.get(role)
+        before = 0 if known is None else (await (await opened.open(known)).context()).tokens
+        resumed = resumed_flow(opened, state, typed, workspace, is_for_one_call=True)
+        async with resumed as found:
+            made = await found.compact(role, focus, model=await _model_of(typed))
+        handle = await opened.open(state.sessions[role])
+        data, sentence = await told_compaction(handle, made, before)
+    if as_json:
+        show_json({"flow": state.run.flow_id, "role": role, "session": handle.id, **data})
+    else:
+        show(sentence)
 
 
 async def role_compacted(

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text
 from perdure.apps.flow.options import ByOption, FlowArgument, opened_flow, person
 from perdure.apps.store_access import NAMESPACE
 from perdure.apps.terminal.output import show, show_json
@@ -25,24 +25,20 @@ from perdure.tools.builtin.catalogue import BUILTIN
 Decide = Callable[[Flow], Awaitable[FlowState]]
 
 
-def _decide(
+async def _decide(
     store: str | None, namespace: str, flow: str, decide: Decide, told: str, *, as_json: bool
-) -> int:
+) -> None:
     """Open the flow, decide, and say so."""
-
-    async def work() -> None:
-        async with opened_flow(store, namespace, flow) as (_, handle):
-            state = await decide(handle)
-        if as_json:
-            show_json({"flow": handle.id, "status": state.run.status})
-        else:
-            hint = f"; if no process runs the flow, `perdure flow resume {handle.id}` continues it"
-            show(told if state.run.status == "completed" else told + hint)
-
-    return run(work)
+    async with opened_flow(store, namespace, flow) as (_, handle):
+        state = await decide(handle)
+    if as_json:
+        show_json({"flow": handle.id, "status": state.run.status})
+    else:
+        hint = f"; if no process runs the flow, `perdure flow resume {handle.id}` continues it"
+        show(told if state.run.status == "completed" else told + hint)
 
 
-def reply(
+async def reply(
     flow: FlowArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", callback=only_text, help="Your reply.")],
     *,
@@ -54,7 +50,7 @@ def reply(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Reply to a node that asks, has stopped, or waits for a handoff.
 
     Examples:
@@ -66,7 +62,7 @@ def reply(
     """
     if not text.strip():
         raise UsageMistake("the reply is empty; write it in quotes")
-    return _decide(
+    await _decide(
         store,
         namespace,
         flow,
@@ -76,7 +72,7 @@ def reply(
     )
 
 
-def approve(
+async def approve(
     flow: FlowArgument,
     node: Annotated[
         str | None,
@@ -93,7 +89,7 @@ def approve(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Approve a handoff that waits for you, or decline it.
 
     Examples:
@@ -112,10 +108,10 @@ def approve(
         return await handle.approve(node, by=person(by))
 
     told = "Declined" if is_declined else "Approved"
-    return _decide(store, namespace, flow, decide, told, as_json=as_json)
+    await _decide(store, namespace, flow, decide, told, as_json=as_json)
 
 
-def stop(
+async def stop(
     flow: FlowArgument,
     target: Annotated[str, typer.Argument(metavar="NODE", help="A node or a role at work.")],
     *,
@@ -123,7 +119,7 @@ def stop(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """End the turn of a node, in whichever process it runs; the node then waits for a reply.
 
     Examples:
@@ -132,7 +128,7 @@ def stop(
     Exit codes:
         4  the node is not at work
     """
-    return _decide(
+    await _decide(
         store,
         namespace,
         flow,
@@ -142,7 +138,7 @@ def stop(
     )
 
 
-def improve(
+async def improve(
     flow: FlowArgument,
     mode: Annotated[
         ImprovementMode, typer.Argument(metavar="MODE", help="One of graph-based, parallel, none.")
@@ -152,7 +148,7 @@ def improve(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Choose how the roles look back at a flow whose work is closed.
 
     graph-based: each role after those it handed work to, with their findings. parallel: all at
@@ -164,7 +160,7 @@ def improve(
     Exit codes:
         4  the flow does not wait for that choice
     """
-    return _decide(
+    await _decide(
         store,
         namespace,
         flow,
@@ -174,7 +170,7 @@ def improve(
     )
 
 
-def feedback(
+async def feedback(
     flow: FlowArgument,
     choice: Annotated[
         Literal["grant", "deny"], typer.Argument(metavar="CHOICE", help="One of grant, deny.")
@@ -184,7 +180,7 @@ def feedback(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Allow or deny feedback written from the findings of the roles.
 
     Examples:
@@ -193,7 +189,7 @@ def feedback(
     Exit codes:
         4  the flow does not wait for that decision
     """
-    return _decide(
+    await _decide(
         store,
         namespace,
         flow,
@@ -203,7 +199,7 @@ def feedback(
     )
 
 
-def consent(  # noqa: PLR0913 - each is an option of the command
+async def consent(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     mode: Annotated[
         ConsentMode | None,
@@ -223,7 +219,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Change what the roles of a flow may do without asking.
 
     no-access: roles ask for everything. partial-access: roles write files, and run exactly those
@@ -247,7 +243,7 @@ def consent(  # noqa: PLR0913 - each is an option of the command
         raise UsageMistake("name a mode or something to allow; see --help")
     if is_revoked and not commands and not tools:
         raise UsageMistake("--revoke needs --allow-command or --allow-tool: name what to revoke")
-    return _decide(
+    await _decide(
         store,
         namespace,
         flow,
@@ -269,7 +265,7 @@ def _check_named(names: Sequence[str] | None, option: str) -> None:
         raise UsageMistake(f'{option} is empty; name what to allow, e.g. {option} "make test"')
 
 
-def configure(  # noqa: PLR0913 - each is an option of the command
+async def configure(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role instance.")],
     *,
@@ -288,7 +284,7 @@ def configure(  # noqa: PLR0913 - each is an option of the command
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Set the model, tools and skills of a role, from its next turn on.
 
     Choose skills before the role begins: they are part of its first prompt. Without options the
@@ -312,7 +308,7 @@ def configure(  # noqa: PLR0913 - each is an option of the command
             role, model=model, tools=tools or None, skills=taught, by=person(by)
         )
 
-    return _decide(store, namespace, flow, decide, f"{role} is configured", as_json=as_json)
+    await _decide(store, namespace, flow, decide, f"{role} is configured", as_json=as_json)
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:

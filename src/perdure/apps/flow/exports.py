@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import PathExists, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path
 from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import count_of, remark, show, show_json
@@ -23,7 +23,7 @@ WORKFLOW = "record/workflow.yaml"
 """Where an exported folder has the workflow, so that it can be imported anywhere."""
 
 
-def export(
+async def export(
     flow: FlowArgument,
     *,
     output: Annotated[
@@ -39,7 +39,7 @@ def export(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Export a flow as a folder: its state, the transcript and feed of each role, its record.
 
     The record is the workflow, the artifacts and the findings. `perdure import DIR --format
@@ -51,24 +51,20 @@ def export(
     Exit codes:
         4  a file exists, and --force is not given
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await opened.find(flow, only="flow")
-            exported = await export_flow(opened.backend, id)
-            state = await flows.look(id).state()
-        files = exported.files
-        files[WORKFLOW] = workflow_text_of(state).encode()
-        _write(output, files, is_forced=is_forced)
-        for told in exported.left_out:
-            remark(f"not exported: {safe(told)}")
-        if as_json:
-            told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
-            show_json(told)
-        else:
-            show(f"wrote {count_of(len(files), 'file')} to {output}")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+        id = await opened.find(flow, only="flow")
+        exported = await export_flow(opened.backend, id)
+        state = await flows.look(id).state()
+    files = exported.files
+    files[WORKFLOW] = workflow_text_of(state).encode()
+    _write(output, files, is_forced=is_forced)
+    for told in exported.left_out:
+        remark(f"not exported: {safe(told)}")
+    if as_json:
+        told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
+        show_json(told)
+    else:
+        show(f"wrote {count_of(len(files), 'file')} to {output}")
 
 
 def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
@@ -86,7 +82,7 @@ def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
         raise PathExists(str(folder)) from error
 
 
-def delete(
+async def delete(
     flow: FlowArgument,
     *,
     is_with_record: Annotated[
@@ -100,7 +96,7 @@ def delete(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Permanently delete a flow with the sessions of its roles and selectors.
 
     The record folder stays. With --with-record it is removed too, unless it contains other files. A
@@ -114,26 +110,22 @@ def delete(
         2  not confirmed
         4  a role is at work, or the record folder cannot be removed
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await opened.find(flow, only="flow")
-            folder = (await flows.look(id).state()).run.record_folder_path
-            if not is_sure:
-                _confirm(f"flow {id} and {folder}" if is_with_record else f"flow {id}")
-            record = "remove" if is_with_record else "keep"
-            gone = await flows.delete(id, record=record, by=person(by))
-        if as_json:
-            left = gone.record if gone.is_record_left else None
-            show_json({"flow": id, "sessions": len(gone.sessions), "record_left": left})
-            return
-        show(f"deleted {id} and {count_of(len(gone.sessions), 'session')}")
-        if gone.is_record_left:
-            show(f"its record folder is left: {safe(str(gone.record))}")
-        elif is_with_record:
-            show(f"and its record folder: {safe(str(gone.record))}")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+        id = await opened.find(flow, only="flow")
+        folder = (await flows.look(id).state()).run.record_folder_path
+        if not is_sure:
+            _confirm(f"flow {id} and {folder}" if is_with_record else f"flow {id}")
+        record = "remove" if is_with_record else "keep"
+        gone = await flows.delete(id, record=record, by=person(by))
+    if as_json:
+        left = gone.record if gone.is_record_left else None
+        show_json({"flow": id, "sessions": len(gone.sessions), "record_left": left})
+        return
+    show(f"deleted {id} and {count_of(len(gone.sessions), 'session')}")
+    if gone.is_record_left:
+        show(f"its record folder is left: {safe(str(gone.record))}")
+    elif is_with_record:
+        show(f"and its record folder: {safe(str(gone.record))}")
 
 
 def _confirm(what: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run, stored_path
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, stored_path
 from perdure.apps.flow.options import flows_of
 from perdure.apps.store_access import NAMESPACE, writable_store
 from perdure.apps.terminal.output import show, show_json
@@ -20,7 +20,7 @@ from perdure.session.flows.run import FeedbackContext
 from perdure.stores.maintenance.atomic_file import write_new
 
 
-def init(
+async def init(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", parser=stored_path, help="The project.")
     ] = Path(),
@@ -34,7 +34,7 @@ def init(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Create a project for flows: a workflow, its roles, and their readings.
 
     Existing files are not changed. The workflow runs offline with the scenario beside it. With
@@ -51,25 +51,22 @@ def init(
     if is_greenfield or is_takeover:
         mode = "greenfield" if is_greenfield else "takeover"
 
-    async def work() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        made = scaffold(folder)
-        flow = None if mode is None else await _begin_flow(folder, mode, store, namespace)
-        if as_json:
-            show_json({"files": [msgspec.to_builtins(each) for each in made], "flow": flow})
-            return
-        for each in made:
-            show(f"{'wrote' if each.is_new else 'kept '}  {safe(str(each.path))}")
-        if flow is not None:
-            show(f"`perdure flow resume {flow} -m MODEL` sets the project up with you")
-        else:
-            show("`perdure flow validate workflow.yaml` draws it; to see it run, offline:")
-            show(
-                "perdure flow run workflow.yaml --scenario scenario.yaml --record record "
-                "--consent partial-access"
-            )
-
-    return run(work)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = scaffold(folder)
+    flow = None if mode is None else await _begin_flow(folder, mode, store, namespace)
+    if as_json:
+        show_json({"files": [msgspec.to_builtins(each) for each in made], "flow": flow})
+        return
+    for each in made:
+        show(f"{'wrote' if each.is_new else 'kept '}  {safe(str(each.path))}")
+    if flow is not None:
+        show(f"`perdure flow resume {flow} -m MODEL` sets the project up with you")
+    else:
+        show("`perdure flow validate workflow.yaml` draws it; to see it run, offline:")
+        show(
+            "perdure flow run workflow.yaml --scenario scenario.yaml --record record "
+            "--consent partial-access"
+        )
 
 
 async def _begin_flow(folder: Path, mode: Mode, store: str | None, namespace: str) -> str:

@@ -21,7 +21,6 @@ from perdure.apps.cli.options import (
     StoreOption,
     model_names,
     named_path,
-    run,
     stored_path,
 )
 from perdure.apps.flow.documents.start import (
@@ -128,7 +127,7 @@ RecordOption = Annotated[
 ]
 
 
-def begin(  # noqa: PLR0913 - each is an option of the command
+async def begin(  # noqa: PLR0913 - each is an option of the command
     file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
     *,
     workspace: Annotated[
@@ -191,7 +190,7 @@ def begin(  # noqa: PLR0913 - each is an option of the command
         settings,
     )
     shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
-    return run(lambda: _start_and_run(store, namespace, file, said, shown))
+    return await _start_and_run(store, namespace, file, said, shown)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,7 +273,7 @@ async def _of_roles(
         )
 
 
-def resume(  # noqa: PLR0913 - each is an option of the command
+async def resume(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     *,
     workspace: WorkspaceOption = None,
@@ -310,14 +309,11 @@ def resume(  # noqa: PLR0913 - each is an option of the command
     typed = typed_settings(model, scenario, commands, domains, offered)
     shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
 
-    async def work() -> int:
-        async with existing_store(store, namespace) as opened:
-            async with flows_of(opened) as flows:
-                state = await flows.state(await opened.find(flow, only="flow"))
-            async with resumed_flow(opened, state, typed, workspace) as found:
-                return await run_and_show(opened, found, shown)
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        async with flows_of(opened) as flows:
+            state = await flows.state(await opened.find(flow, only="flow"))
+        async with resumed_flow(opened, state, typed, workspace) as found:
+            return await run_and_show(opened, found, shown)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
-from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path, run
+from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path
 from perdure.apps.flow.documents.start import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
@@ -64,12 +64,12 @@ LOOKS = 3
 BETWEEN_LOOKS_S = 0.1
 
 
-def list_flows(
+async def list_flows(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """List flows, newest first, each with what it waits for.
 
     Flows of a newer perdure are listed too, but cannot be opened.
@@ -78,25 +78,21 @@ def list_flows(
         perdure flow list
         perdure flow list --json
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            rows = await list_rows(opened, flows)
-            backend = opened.backend
-        if as_json:
-            show_json([row_data(row) for row in rows])
-        elif rows:
-            show_lines(row_lines(rows, out_style(), width()))
-        elif backend.capabilities.multi_stream_commit:
-            show("There are no flows yet: `perdure flow run FILE` begins one.")
-        else:
-            kind = backend.address.partition(":")[0]
-            show(f"A {kind} store cannot hold flows; name another store: --store sqlite:///FILE")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+        rows = await list_rows(opened, flows)
+        backend = opened.backend
+    if as_json:
+        show_json([row_data(row) for row in rows])
+    elif rows:
+        show_lines(row_lines(rows, out_style(), width()))
+    elif backend.capabilities.multi_stream_commit:
+        show("There are no flows yet: `perdure flow run FILE` begins one.")
+    else:
+        kind = backend.address.partition(":")[0]
+        show(f"A {kind} store cannot hold flows; name another store: --store sqlite:///FILE")
 
 
-def show_flow(  # noqa: PLR0913 - each is an option of the command
+async def show_flow(  # noqa: PLR0913 - each is an option of the command
     flow: FlowArgument,
     *,
     role: Annotated[
@@ -115,7 +111,7 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Show the state of a flow, or the feed of a role.
 
     --json prints the state of the flow; with --role the session of the role; with --role and --feed
@@ -132,22 +128,19 @@ def show_flow(  # noqa: PLR0913 - each is an option of the command
     if is_watching and role is not None:
         raise UsageMistake("--watch shows all roles: leave out --role")
 
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            id = await opened.find(flow, only="flow")
-            handle = flows.look(id)
-            if is_watching:
-                await watch_flow(opened, handle, as_json=as_json, is_ended=lambda: False)
-            elif role is not None and as_json and not is_feed:
-                await _session(opened, handle, role)
-            elif role is not None:
-                await _feed(opened, handle, role, after, limit, as_json=as_json)
-            elif as_json:
-                show_json(await _state_data(opened, handle))
-            else:
-                await _picture(opened, handle)
-
-    return run(work)
+    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+        id = await opened.find(flow, only="flow")
+        handle = flows.look(id)
+        if is_watching:
+            await watch_flow(opened, handle, as_json=as_json, is_ended=lambda: False)
+        elif role is not None and as_json and not is_feed:
+            await _session(opened, handle, role)
+        elif role is not None:
+            await _feed(opened, handle, role, after, limit, as_json=as_json)
+        elif as_json:
+            show_json(await _state_data(opened, handle))
+        else:
+            await _picture(opened, handle)
 
 
 async def _state_data(store: Store, flow: Flow) -> dict[str, object]:
@@ -232,14 +225,14 @@ class RoleNotFound(SessionNotFound):
         self.args = (f"flow {flow!r}: {role!r} {told}",)
 
 
-def graph(
+async def graph(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="A flow, or the file of a workflow.")],
     *,
     format: Annotated[GraphFormat, typer.Option(help="The output format.")] = "text",
     workspace: FolderOption = Path(),
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
-) -> int:
+) -> None:
     """Draw the graph of a flow or of a workflow file.
 
     Examples:
@@ -247,17 +240,13 @@ def graph(
         perdure flow graph 20260527T14 --format mermaid
         perdure flow graph workflow.yaml --format dot | dot -Tsvg -o workflow.svg
     """
-
-    async def work() -> None:
-        if await asyncio.to_thread(Path(flow).is_file):
-            of_file = graph_in(Path(flow), workspace)
-            show_lines(render(of_file, format, out_style(), width()))
-            return
-        async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
-            state = await flows.state(await opened.find(flow, only="flow"))
-        show_lines(render(state.graph, format, out_style(), width(), state))
-
-    return run(work)
+    if await asyncio.to_thread(Path(flow).is_file):
+        of_file = graph_in(Path(flow), workspace)
+        show_lines(render(of_file, format, out_style(), width()))
+        return
+    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+        state = await flows.state(await opened.find(flow, only="flow"))
+    show_lines(render(state.graph, format, out_style(), width(), state))
 
 
 def validate(

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.maintenance.trust import TrustOption, trust_store
 from perdure.apps.progress import progress_bar
@@ -28,7 +28,7 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-def backup(
+async def backup(
     folder: Annotated[
         Path,
         typer.Argument(metavar="FOLDER", parser=_folder, help="A new folder for the backup."),
@@ -37,7 +37,7 @@ def backup(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Back up the store to a new folder and verify every hash, while others write.
 
     A backup of an SQLite store has all namespaces and its key; of other stores, this namespace.
@@ -47,21 +47,18 @@ def backup(
     """
     address = existing_address(store)
 
-    async def work() -> None:
-        bar = progress_bar("backup")
-        manifest = await back_up(address, folder, namespace=namespace, on_progress=bar)
-        if as_json:
-            show_json({**msgspec.structs.asdict(manifest), "folder": str(folder)})
-            return
-        entries = count_of(manifest.entries, "entry", "entries")
-        show(f"{safe(str(folder))}: {entries} in {count_of(manifest.streams, 'log')}")
-        kept = "encrypted with the store's key" if manifest.is_encrypted else "plain"
-        show(f"{size(manifest.bytes)}, {kept}; every hash was checked")
-
-    return run(work)
+    bar = progress_bar("backup")
+    manifest = await back_up(address, folder, namespace=namespace, on_progress=bar)
+    if as_json:
+        show_json({**msgspec.structs.asdict(manifest), "folder": str(folder)})
+        return
+    entries = count_of(manifest.entries, "entry", "entries")
+    show(f"{safe(str(folder))}: {entries} in {count_of(manifest.streams, 'log')}")
+    kept = "encrypted with the store's key" if manifest.is_encrypted else "plain"
+    show(f"{size(manifest.bytes)}, {kept}; every hash was checked")
 
 
-def restore(
+async def restore(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", parser=_folder, help="A backup.")],
     *,
     until: Annotated[
@@ -79,7 +76,7 @@ def restore(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Create a store from a backup, and verify it. Replaces nothing without --force.
 
     Permissions and open turns that your perdure wrote stay in force.
@@ -92,27 +89,24 @@ def restore(
         raise PathNotFound(str(folder))
     moment = _moment(until)
 
-    async def work() -> None:
-        done = await restored(
-            folder,
-            address,
-            until=moment,
-            namespace=namespace,
-            is_forced=is_forced,
-            on_progress=progress_bar("restore"),
-        )
-        if is_trusting:
-            await trust_store(address, namespace)
-        if as_json:
-            show_json(msgspec.structs.asdict(done))
-            return
-        entries = count_of(done.entries, "entry", "entries")
-        logs = count_of(done.streams, "log")
-        show(f"{safe(done.store)}: {entries} in {logs}, every hash checked")
-        if done.aside is not None:
-            show(f"The previous store is now in {safe(done.aside)}")
-
-    return run(work)
+    done = await restored(
+        folder,
+        address,
+        until=moment,
+        namespace=namespace,
+        is_forced=is_forced,
+        on_progress=progress_bar("restore"),
+    )
+    if is_trusting:
+        await trust_store(address, namespace)
+    if as_json:
+        show_json(msgspec.structs.asdict(done))
+        return
+    entries = count_of(done.entries, "entry", "entries")
+    logs = count_of(done.streams, "log")
+    show(f"{safe(done.store)}: {entries} in {logs}, every hash checked")
+    if done.aside is not None:
+        show(f"The previous store is now in {safe(done.aside)}")
 
 
 def _moment(until: str | None) -> datetime | str | None:

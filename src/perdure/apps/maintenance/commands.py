@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.maintenance.backup import backup, restore
 from perdure.apps.maintenance.copy import copy
 from perdure.apps.maintenance.rekey import existing_address, rekey
@@ -41,12 +41,12 @@ def add_to(store_commands: typer.Typer) -> None:
     store_commands.command("trust")(trust)
 
 
-def vacuum(
+async def vacuum(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Remove media and import originals that nothing refers to, and free space.
 
     No entry changes. Other processes can use the store meanwhile.
@@ -56,26 +56,23 @@ def vacuum(
     """
     address = existing_address(store)
 
-    async def work() -> None:
-        async with writable_store(address, namespace) as opened:
-            done = await vacuumed(opened)
-        if as_json:
-            show_json(msgspec.structs.asdict(done))
-            return
-        show(f"removed {count_of(done.blobs, 'unused content')}, {size(done.blob_bytes)}")
-        show(f"gave {size(done.freed_bytes)} back")
-
-    return run(work)
+    async with writable_store(address, namespace) as opened:
+        done = await vacuumed(opened)
+    if as_json:
+        show_json(msgspec.structs.asdict(done))
+        return
+    show(f"removed {count_of(done.blobs, 'unused content')}, {size(done.blob_bytes)}")
+    show(f"gave {size(done.freed_bytes)} back")
 
 
-def migrate(
+async def migrate(
     *,
     is_dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try the migration and roll it back.")
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Migrate the store to the schema of this version, as every command does on opening it.
 
     Examples:
@@ -84,17 +81,14 @@ def migrate(
     """
     address = existing_address(store)
 
-    async def work() -> None:
-        plan = await planned_migration(address)
-        if not is_dry_run:
-            async with writable_store(address):
-                pass
-        if as_json:
-            show_json({**msgspec.structs.asdict(plan), "is_done": not is_dry_run})
-        else:
-            _tell(plan, is_dry_run=is_dry_run)
-
-    return run(work)
+    plan = await planned_migration(address)
+    if not is_dry_run:
+        async with writable_store(address):
+            pass
+    if as_json:
+        show_json({**msgspec.structs.asdict(plan), "is_done": not is_dry_run})
+    else:
+        _tell(plan, is_dry_run=is_dry_run)
 
 
 def _tell(plan: MigrationPlan, *, is_dry_run: bool) -> None:
@@ -109,7 +103,7 @@ def _tell(plan: MigrationPlan, *, is_dry_run: bool) -> None:
         show("Every step was tried and rolled back: nothing was changed.")
 
 
-def repair(
+async def repair(
     *,
     to: Annotated[
         str | None,
@@ -141,18 +135,15 @@ def repair(
     """
     address = existing_address(store)
 
-    async def work() -> int:
-        bar = progress_bar("repair")
-        done = await repaired(address, to=to, namespace=namespace, on_progress=bar)
-        if is_trusting:
-            await trust_store(to or address, namespace)
-        if as_json:
-            show_json(msgspec.structs.asdict(done))
-        else:
-            show_lines(_repair_lines(done))
-        return FAILED if done.losses else DONE
-
-    return run(work)
+    bar = progress_bar("repair")
+    done = await repaired(address, to=to, namespace=namespace, on_progress=bar)
+    if is_trusting:
+        await trust_store(to or address, namespace)
+    if as_json:
+        show_json(msgspec.structs.asdict(done))
+    else:
+        show_lines(_repair_lines(done))
+    return FAILED if done.losses else DONE
 
 
 def _repair_lines(done: RepairReport) -> Iterator[str]:
@@ -180,7 +171,7 @@ _NAME_CELLS = 40
 _SHOWN_DAYS = 7
 
 
-def stats(
+async def stats(
     *,
     days: Annotated[
         int, typer.Option("--days", min=1, max=3650, help="The number of days of growth to show.")
@@ -188,7 +179,7 @@ def stats(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Show the size of the namespace, its largest sessions, its growth, and the use of space.
 
     The sizes of an SQLite file are those of all its namespaces together.
@@ -198,15 +189,12 @@ def stats(
     """
     address = existing_address(store)
 
-    async def work() -> None:
-        async with existing_store(address, namespace) as opened:
-            found = await figures(opened, days=days)
-        if as_json:
-            show_json(msgspec.to_builtins(found))
-        else:
-            show_lines(_stats_lines(found))
-
-    return run(work)
+    async with existing_store(address, namespace) as opened:
+        found = await figures(opened, days=days)
+    if as_json:
+        show_json(msgspec.to_builtins(found))
+    else:
+        show_lines(_stats_lines(found))
 
 
 def _stats_lines(found: StoreFigures) -> Iterator[str]:

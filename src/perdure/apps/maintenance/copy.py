@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import CONFLICT, DONE, FAILED, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.maintenance.trust import TrustOption
 from perdure.apps.progress import progress_bar
@@ -27,7 +27,7 @@ from perdure.session.ids import StreamId
 from perdure.stores.maintenance.copy import CopyReport
 
 
-def copy(
+async def copy(
     target: Annotated[
         str,
         typer.Argument(
@@ -65,20 +65,17 @@ def copy(
     if canonical(address) == canonical(target) and (target_namespace or namespace) == namespace:
         raise UsageMistake("source and target are the same; name another store or namespace")
 
-    async def work() -> int:
-        key = None if target_key_file is None else key_in_file(target_key_file, target)
-        async with (
-            existing_store(address, namespace) as source,
-            open_store(target, namespace=target_namespace or namespace, key=key) as there,
-        ):
-            report = await _copy(source, there, sessions, is_trusting=is_trusting)
-        if as_json:
-            show_json(copy_data(report))
-        else:
-            show_lines(copy_lines(report, target))
-        return exit_of(report)
-
-    return run(work)
+    key = None if target_key_file is None else key_in_file(target_key_file, target)
+    async with (
+        existing_store(address, namespace) as source,
+        open_store(target, namespace=target_namespace or namespace, key=key) as there,
+    ):
+        report = await _copy(source, there, sessions, is_trusting=is_trusting)
+    if as_json:
+        show_json(copy_data(report))
+    else:
+        show_lines(copy_lines(report, target))
+    return exit_of(report)
 
 
 async def _copy(

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.exits import PathExists, StoreNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, StoreOption
 from perdure.apps.store_access import is_missing, store_address
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.text import safe
@@ -66,7 +66,7 @@ def existing_address(store: str | None) -> str:
     return address
 
 
-def rekey(
+async def rekey(
     *,
     new_key_file: Annotated[
         Path | None,
@@ -89,7 +89,7 @@ def rekey(
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Encrypt or decrypt the store, or change its key.
 
     No other process may have the store open. Without options, a plain store gets the key in
@@ -108,21 +108,18 @@ def rekey(
     address = existing_address(store)
     wanted = Wanted(new_key_file, is_generated, is_plain)
 
-    async def work() -> None:
-        change = _change(address, wanted, was_encrypted=await is_encrypted(address))
-        try:
-            await rekeyed(address, change.key, on_progress=_progress)
-        except PerdureError as error:
-            if change.made is not None and not isinstance(error, StoreUnavailable):
-                change.made.unlink()  # the store did not take it
-            raise
-        _settle(address, change)
-        if as_json:
-            show_json(_data(address, change))
-        else:
-            _tell(address, change)
-
-    return run(work)
+    change = _change(address, wanted, was_encrypted=await is_encrypted(address))
+    try:
+        await rekeyed(address, change.key, on_progress=_progress)
+    except PerdureError as error:
+        if change.made is not None and not isinstance(error, StoreUnavailable):
+            change.made.unlink()  # the store did not take it
+        raise
+    _settle(address, change)
+    if as_json:
+        show_json(_data(address, change))
+    else:
+        _tell(address, change)
 
 
 def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.options import JsonOption, NamespaceOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.store_access import NAMESPACE, existing_store, file_address
 from perdure.apps.terminal.output import count_of, local_time, show, show_json
@@ -26,7 +26,7 @@ TrustOption = Annotated[
 ]
 
 
-def trust(
+async def trust(
     store: Annotated[
         str | None,
         typer.Argument(
@@ -36,7 +36,7 @@ def trust(
     *,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """List the stores you trusted, or trust a store as it is now.
 
     perdure recognizes the sessions that it wrote for you. Sessions and flows from elsewhere run
@@ -50,17 +50,15 @@ def trust(
         perdure store trust ~/from-my-laptop.db
     """
     if store is None:
-        return run(lambda: _list(as_json=as_json))
+        await _list(as_json=as_json)
+        return
     address = existing_address(_address(store))
 
-    async def work() -> None:
-        done = await trust_store(address, namespace)
-        if as_json:
-            show_json(msgspec.structs.asdict(done))
-        else:
-            show(f"{safe(done.address)} is trusted as it is now: {_counts(done)}")
-
-    return run(work)
+    done = await trust_store(address, namespace)
+    if as_json:
+        show_json(msgspec.structs.asdict(done))
+    else:
+        show(f"{safe(done.address)} is trusted as it is now: {_counts(done)}")
 
 
 async def trust_store(address: str, namespace: str) -> TrustedStore:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NothingToPick
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import show, show_json
 from perdure.client.clock import absolute
@@ -30,7 +30,7 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("pick")(pick)
 
 
-def pick(
+async def pick(
     *,
     query: Annotated[
         str, typer.Option(metavar="TEXT", callback=only_text, help="The initial text.")
@@ -59,19 +59,15 @@ def pick(
         3    there are no sessions
         130  cancelled
     """
-
-    async def work() -> int:
-        async with existing_store(store, namespace) as opened:
-            info = await pick_session(opened, Path(), query=query, is_all=is_all)
-        if info is None:
-            return INTERRUPTED
-        if as_json:
-            show_json(reports.row_data(info))
-        else:
-            show(info.id)
-        return DONE
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        info = await pick_session(opened, Path(), query=query, is_all=is_all)
+    if info is None:
+        return INTERRUPTED
+    if as_json:
+        show_json(reports.row_data(info))
+    else:
+        show(info.id)
+    return DONE
 
 
 async def pick_session(

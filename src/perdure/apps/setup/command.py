@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, StoreOption, run
+from perdure.apps.cli.exits import PathNotFound, UsageMistake
+from perdure.apps.cli.options import JsonOption, StoreOption
 from perdure.apps.settings.lookup import AGENTS, FILE, FOLDER, setting
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines
@@ -115,7 +115,7 @@ def add_to(program: typer.Typer) -> None:
     program.command("init")(init)
 
 
-def init(
+async def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.")] = Path(),
     *,
     name: Annotated[
@@ -126,7 +126,7 @@ def init(
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Turn a folder into a project whose sessions have their own namespace.
 
     Writes .perdure/config.toml, a .gitignore and an example agent file. The configuration names the
@@ -141,11 +141,7 @@ def init(
         2  the name is not a valid namespace, or the folder is your home folder
         3  the folder does not exist
     """
-    if not folder.is_dir():
-        raise PathNotFound(str(folder))
-    project = folder.resolve()
-    if project == Path("~").expanduser():
-        raise UsageMistake(f"{project} is your home folder, and no project; name another folder")
+    project = _project_in(folder)
     if name is not None and not _NAME.fullmatch(name):
         raise UsageMistake(
             f"{name!r} cannot be a namespace here: use up to 100 letters, digits, dots, dashes and "
@@ -154,17 +150,21 @@ def init(
     made = set_up(project, name or namespace_for(project))
     elsewhere = {name: text for name, text in os.environ.items() if name != "PERDURE_NAMESPACE"}
     namespace = setting("store.namespace", project, elsewhere) or NAMESPACE
+    async with existing_store(store, NAMESPACE) as opened:
+        before = await opened.recent(None, cwd=project) if namespace != NAMESPACE else []
+    if as_json:
+        show_json(_data(project, namespace, made))
+    else:
+        show_lines(_lines(project, namespace, made, before))
 
-    async def work() -> None:
-        async with existing_store(store, NAMESPACE) as opened:
-            before = await opened.recent(None, cwd=project) if namespace != NAMESPACE else []
-        if as_json:
-            show_json(_data(project, namespace, made))
-        else:
-            show_lines(_lines(project, namespace, made, before))
 
-    run(work)
-    return DONE
+def _project_in(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise PathNotFound(str(folder))
+    project = folder.resolve()
+    if project == Path("~").expanduser():
+        raise UsageMistake(f"{project} is your home folder, and no project; name another folder")
+    return project
 
 
 def _data(project: Path, namespace: str, made: Sequence[Made]) -> dict[str, object]:

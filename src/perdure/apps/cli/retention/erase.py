@@ -20,7 +20,6 @@ from perdure.apps.cli.options import (
     StoreOption,
     only_subject,
     only_text,
-    run,
 )
 from perdure.apps.cli.session_ids import named_session
 from perdure.apps.store_access import NAMESPACE, existing_store
@@ -45,7 +44,7 @@ YesOption = Annotated[
 ]
 
 
-def erase(  # noqa: PLR0913 - one parameter for each option
+async def erase(  # noqa: PLR0913 - one parameter for each option
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="The whole id of the session.")
     ] = None,
@@ -88,7 +87,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
     asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
-    return run(lambda: _erase(asked, store, namespace, as_json=as_json))
+    return await _erase(asked, store, namespace, as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -228,27 +227,23 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
         yield "The erasure is not complete: run the same command again."
 
 
-def erasures(
+async def erasures(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """List the certificates of erasures, oldest first.
 
     Examples:
         perdure sessions erasures --json
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            found = await opened.erasures()
-        if as_json:
-            show_json([_data(certificate) for certificate in found])
-            return
-        for each in found:
-            sessions = count_of(len(each.sessions), "session")
-            state = "" if each.is_complete else ", not complete"
-            show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {sessions}{state}")
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        found = await opened.erasures()
+    if as_json:
+        show_json([_data(certificate) for certificate in found])
+        return
+    for each in found:
+        sessions = count_of(len(each.sessions), "session")
+        state = "" if each.is_complete else ", not complete"
+        show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {sessions}{state}")

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import StoreNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, run
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.store_access import (
     NAMESPACE,
     existing_store,
@@ -74,28 +74,24 @@ BytesOption = Annotated[
 
 
 @retention_commands.command("show")
-def show_retention(
+async def show_retention(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Show the retention policy of the namespace.
 
     Examples:
         perdure store retention show
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            policy = await retention.retention(opened)
-        _tell(policy, "no limits: every session is kept", as_json=as_json)
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        policy = await retention.retention(opened)
+    _tell(policy, "no limits: every session is kept", as_json=as_json)
 
 
 @retention_commands.command("set")
-def set_retention(
+async def set_retention(
     *,
     max_age: AgeOption = None,
     max_idle: IdleOption = None,
@@ -104,7 +100,7 @@ def set_retention(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Set the retention policy. Options that you omit do not change. Deletes nothing yet.
 
     Examples:
@@ -112,23 +108,20 @@ def set_retention(
     """
     address = _existing(store)
 
-    async def work() -> None:
-        async with writable_store(address, namespace) as opened:
-            old = await retention.retention(opened)
-            policy = Retention(
-                max_age_s=_changed_limit(old.max_age_s, max_age, _seconds),
-                max_idle_s=_changed_limit(old.max_idle_s, max_idle, _seconds),
-                max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
-                max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
-            )
-            await retention.set_retention(opened, policy)
-        _tell(policy, "no limits: every session is kept", as_json=as_json)
-
-    return run(work)
+    async with writable_store(address, namespace) as opened:
+        old = await retention.retention(opened)
+        policy = Retention(
+            max_age_s=_changed_limit(old.max_age_s, max_age, _seconds),
+            max_idle_s=_changed_limit(old.max_idle_s, max_idle, _seconds),
+            max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
+            max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
+        )
+        await retention.set_retention(opened, policy)
+    _tell(policy, "no limits: every session is kept", as_json=as_json)
 
 
 @retention_commands.command("apply")
-def apply_retention(
+async def apply_retention(
     *,
     is_dry_run: Annotated[
         bool,
@@ -139,7 +132,7 @@ def apply_retention(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Delete the sessions that the retention policy selects, and free their space.
 
     Other processes can write meanwhile. Sessions that a fork shares, and sessions with an open turn
@@ -150,15 +143,12 @@ def apply_retention(
     """
     address = _existing(store)
 
-    async def work() -> None:
-        async with writable_store(address, namespace) as opened:
-            done = await retention.apply_retention(opened, is_dry_run=is_dry_run)
-        if as_json:
-            show_json({**_data(done), "is_done": not is_dry_run})
-        else:
-            show_lines(_removed_lines(done, is_dry_run=is_dry_run))
-
-    return run(work)
+    async with writable_store(address, namespace) as opened:
+        done = await retention.apply_retention(opened, is_dry_run=is_dry_run)
+    if as_json:
+        show_json({**_data(done), "is_done": not is_dry_run})
+    else:
+        show_lines(_removed_lines(done, is_dry_run=is_dry_run))
 
 
 def _existing(store: str | None) -> str:
@@ -183,28 +173,24 @@ def _removed_lines(done: RetentionReport, *, is_dry_run: bool) -> Iterator[str]:
 
 
 @quota_commands.command("show")
-def show_quota(
+async def show_quota(
     *,
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Show the quota of the namespace and its current size.
 
     Examples:
         perdure store quota show --json
     """
-
-    async def work() -> None:
-        async with existing_store(store, namespace) as opened:
-            limits, used = await retention.quota(opened)
-        _tell_quota(limits, used, as_json=as_json)
-
-    return run(work)
+    async with existing_store(store, namespace) as opened:
+        limits, used = await retention.quota(opened)
+    _tell_quota(limits, used, as_json=as_json)
 
 
 @quota_commands.command("set")
-def set_quota(
+async def set_quota(
     *,
     max_sessions: SessionsOption = None,
     max_entries: EntriesOption = None,
@@ -212,7 +198,7 @@ def set_quota(
     store: StoreOption = None,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
-) -> int:
+) -> None:
     """Set the quota of the namespace. Options that you omit do not change.
 
     Examples:
@@ -220,19 +206,16 @@ def set_quota(
     """
     address = _existing(store)
 
-    async def work() -> None:
-        async with writable_store(address, namespace) as opened:
-            old, _ = await retention.quota(opened)
-            wanted = Quota(
-                max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
-                max_entries=_changed_limit(old.max_entries, max_entries, _number),
-                max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
-            )
-            await retention.set_quota(opened, wanted)
-            limits, used = await retention.quota(opened)
-        _tell_quota(limits, used, as_json=as_json)
-
-    return run(work)
+    async with writable_store(address, namespace) as opened:
+        old, _ = await retention.quota(opened)
+        wanted = Quota(
+            max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
+            max_entries=_changed_limit(old.max_entries, max_entries, _number),
+            max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
+        )
+        await retention.set_quota(opened, wanted)
+        limits, used = await retention.quota(opened)
+    _tell_quota(limits, used, as_json=as_json)
 
 
 def _tell_quota(limits: Quota, used: Usage, *, as_json: bool) -> None:
