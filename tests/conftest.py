@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -21,6 +22,8 @@ from tests.fakes.samples import SOAK
 REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
 NO_CHROMIUM = "there is no chromium"
+TESTS_LOOKED_AT = 400
+"""What so many tests left is looked at for garbage once more, and then never again."""
 NO_PI = "pi's npm package is not installed"
 
 # A key of the user's marks is made here, and not in the home folder of whoever runs the tests.
@@ -74,6 +77,16 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
+_finished = count(1)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Look no more for garbage among what hundreds of tests left, which also stays until the end."""
+    if next(_finished) % TESTS_LOOKED_AT == 0:
         gc.collect()
         gc.freeze()
 

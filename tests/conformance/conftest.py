@@ -20,6 +20,8 @@ from tests.fakes.model_backends import BACKENDS as MODELS
 
 HERE = Path(__file__).parent
 QUICK_STORES = {"memory", "sqlite"}
+COUNTERPART = "sqlite"
+"""The store that `make test` copies each other one from, and to."""
 QUICK_MODELS = {"scripted", "openai-compatible"}
 OTHERS = (set(STORES) - QUICK_STORES) | (set(MODELS) - QUICK_MODELS)
 QUICK_MODEL_TESTS = "test_model_client.py"
@@ -41,7 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not _is_quick(item):
             item.add_marker("full_only")
         subject = item.path.stem.removeprefix("test_")
-        if any(subject not in DIFFERS.get(each, {subject}) for each in _parameters(item)):
+        names = _parameters(item)
+        if any(subject not in DIFFERS.get(each, {subject}) for each in names):
+            item.add_marker("all_only")
+        elif len(both := [name for name in names if name in STORES]) > 1 and not _is_pair(both):
             item.add_marker("all_only")
 
 
@@ -49,6 +54,11 @@ def _is_quick(item: pytest.Item) -> bool:
     if item.path.is_relative_to(HERE / "model") and item.path.name != QUICK_MODEL_TESTS:
         return False
     return not any(parameter in OTHERS for parameter in _parameters(item))
+
+
+def _is_pair(stores: list[str]) -> bool:
+    """Return whether a test of two stores has one of all others, or twice the same."""
+    return COUNTERPART in stores or len(set(stores)) == 1
 
 
 def _parameters(item: pytest.Item) -> list[str]:
