@@ -85,7 +85,7 @@ _finished = count(1)
 
 
 def pytest_runtest_logfinish() -> None:
-    """Look no more for garbage among what hundreds of tests left, which also stays until the end."""
+    """Look no more for garbage among what the tests so far left: it stays until the end, too."""
     if next(_finished) % TESTS_LOOKED_AT == 0:
         gc.collect()
         gc.freeze()

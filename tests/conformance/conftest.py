@@ -44,9 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("full_only")
         subject = item.path.stem.removeprefix("test_")
         names = _parameters(item)
-        if any(subject not in DIFFERS.get(each, {subject}) for each in names):
-            item.add_marker("all_only")
-        elif len(both := [name for name in names if name in STORES]) > 1 and not _is_pair(both):
+        is_same = any(subject not in DIFFERS.get(each, {subject}) for each in names)
+        if is_same or not _is_pair([name for name in names if name in STORES]):
             item.add_marker("all_only")
 
 
@@ -57,8 +56,8 @@ def _is_quick(item: pytest.Item) -> bool:
 
 
 def _is_pair(stores: list[str]) -> bool:
-    """Return whether a test of two stores has one of all others, or twice the same."""
-    return COUNTERPART in stores or len(set(stores)) == 1
+    """Return whether a test of two stores has `COUNTERPART` among them, or twice the same."""
+    return len(set(stores)) < 2 or COUNTERPART in stores
 
 
 def _parameters(item: pytest.Item) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -44,6 +45,16 @@ def sampled(
         marks = () if index in chosen else (pytest.mark.all_only,)
         parameters.append(pytest.param(*values, marks=marks))
     return pytest.mark.parametrize(names, parameters, ids=ids)
+
+
+@contextmanager
+def case(what: object) -> Generator[None]:
+    """Name one case of a test's loop in each failure of that case."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"case: {what!r}")
+        raise
 
 
 def rounds(count: int) -> int:

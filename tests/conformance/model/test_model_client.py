@@ -34,6 +34,7 @@ from perdure.models.stream import AnswerBuilder
 from perdure.session.messages import Message, StopReason, assistant, tool_call, tool_result, user
 from tests.fakes.model_backends import BACKENDS, SECRET, Backend
 from tests.fakes.plans import Plan
+from tests.fakes.samples import case
 
 READ = ToolDeclaration(
     "read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -134,11 +135,15 @@ async def test_call_start_comes_before_its_arguments(backend: Backend) -> None:
         assert json.loads("".join(piece.json for piece in pieces)) == args
 
 
-@pytest.mark.parametrize(
-    "text", ["🦊 → 狐 שועל", "line\u2028separator\u0085and\x00zero", "e\u0301 is é", "'\"\\{}\t"]
-)
-async def test_any_text_survives(backend: Backend, text: str) -> None:
-    assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
+async def test_any_text_survives(backend: Backend) -> None:
+    for text in (
+        "🦊 → 狐 שועל",
+        "line\u2028separator\u0085and\x00zero",
+        "e\u0301 is é",
+        "'\"\\{}\t",
+    ):
+        with case(text):
+            assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
 
 
 async def test_usage_classes_do_not_overlap(backend: Backend) -> None:
@@ -148,10 +153,12 @@ async def test_usage_classes_do_not_overlap(backend: Backend) -> None:
     assert (message.usage.output_tokens, message.usage.total_tokens) == (20, 150)
 
 
-@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
-async def test_finish_reason_is_reported(backend: Backend, reason: StopReason) -> None:
-    message = await answer(backend, Plan(text="as far as I", stop_reason=reason))
-    assert message.stop_reason == reason
+async def test_finish_reason_is_reported(backend: Backend) -> None:
+    reasons: tuple[StopReason, ...] = ("stop", "length", "content_filter")
+    for reason in reasons:
+        with case(reason):
+            message = await answer(backend, Plan(text="as far as I", stop_reason=reason))
+            assert message.stop_reason == reason
 
 
 async def test_empty_answer_is_valid(backend: Backend) -> None:
@@ -266,8 +273,9 @@ async def test_conversation_with_tools_is_accepted(backend: Backend) -> None:
     assert message.text == "It says 1 and 2."
 
 
-@pytest.mark.parametrize("model", ["", ":", "x", "nobody:nothing", "openai:é\x00" * 20])
-async def test_model_facts_are_always_available(backend: Backend, model: str) -> None:
-    info = backend.client(Plan()).info(model)
-    assert info.model == model
-    assert backend.calls == 0
+async def test_model_facts_are_always_available(backend: Backend) -> None:
+    for model in ["", ":", "x", "nobody:nothing", "openai:é\x00" * 20]:
+        with case(model):
+            info = backend.client(Plan()).info(model)
+            assert info.model == model
+            assert backend.calls == 0
