@@ -16,6 +16,7 @@ from perdure.tools.builtin.shell import run_command
 from perdure.tools.commands import is_allowed
 from perdure.tools.permission_check import judge_call
 from perdure.tools.permissions import Permissions
+from tests.fakes.samples import case
 from tests.fakes.tool_calls import Tools
 
 OPTIONS = (
@@ -170,10 +171,11 @@ async def test_command_that_a_rule_does_not_mean_is_refused(
     assert run.error_code == "tool_denied"
 
 
-@pytest.mark.parametrize(("rule", "command"), MEANT)
-def test_command_that_a_rule_means_is_allowed(rule: str, command: str) -> None:
-    allowed = Permissions(allowed_command_globs=(rule,), approval="auto")
-    assert judge_call(run_command, {"command": command}, allowed).decision == "run"
+def test_command_that_a_rule_means_is_allowed() -> None:
+    for rule, command in MEANT:
+        with case((rule, command)):
+            allowed = Permissions(allowed_command_globs=(rule,), approval="auto")
+            assert judge_call(run_command, {"command": command}, allowed).decision == "run"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from perdure.tools.permission_check import judge_call
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import MODEL, Stage, says
+from tests.fakes.samples import case
 from tests.fakes.tool_calls import Tools
 
 VALUE = "Zq7-planted/secret+value=9"
@@ -186,35 +187,37 @@ def every_field(spec_name: str, planted: str) -> list[dict[str, Any]]:
 GOVERNED = [name for name, spec in BUILTIN.items() if spec.action is not None]
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda text: text[:6])
-@pytest.mark.parametrize("name", GOVERNED)
-def test_questions_and_refusals_hide_planted_secrets(name: str, planted: str) -> None:
-    asking = msgspec.structs.replace(PERMISSIONS, approval="ask")
-    for args in every_field(name, planted):
-        ruling = judge_call(BUILTIN[name], args, asking)
-        assert planted not in ruling.text
-        assert ruling.grant is None or planted not in ruling.grant
+def test_questions_and_refusals_hide_planted_secrets() -> None:
+    for planted in PLANTED:
+        for name in GOVERNED:
+            with case((planted, name)):
+                asking = msgspec.structs.replace(PERMISSIONS, approval="ask")
+                for args in every_field(name, planted):
+                    ruling = judge_call(BUILTIN[name], args, asking)
+                    assert planted not in ruling.text
+                    assert ruling.grant is None or planted not in ruling.grant
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda text: text[:6])
-@pytest.mark.parametrize("name", GOVERNED)
-async def test_9_32_call_events_hide_planted_secrets(name: str, planted: str) -> None:
-    for args in every_field(name, planted):
-        call = CallTools((ScriptedCall(name, json.dumps(args), id="c"),))
-        stage = Stage(says(call), says("done"))
-        chat = await stage.chat([name], permissions=Permissions(approval="plan"))
-        await chat.send("go")
-        session = await stage.store.open("s")
-        shown = [
-            wire(event)
-            async for entry in session.entries()
-            for event in events_of(entry)
-            if event.type in ("agent:tool_call", "agent:tool_result", "inbox:question")
-        ]
-        assert shown
-        told = json.dumps(shown)
-        assert planted not in told
-        assert json.dumps(planted)[1:-1] not in told
+async def test_9_32_call_events_hide_planted_secrets() -> None:
+    for planted in PLANTED:
+        for name in GOVERNED:
+            with case((planted, name)):
+                for args in every_field(name, planted):
+                    call = CallTools((ScriptedCall(name, json.dumps(args), id="c"),))
+                    stage = Stage(says(call), says("done"))
+                    chat = await stage.chat([name], permissions=Permissions(approval="plan"))
+                    await chat.send("go")
+                    session = await stage.store.open("s")
+                    shown = [
+                        wire(event)
+                        async for entry in session.entries()
+                        for event in events_of(entry)
+                        if event.type in ("agent:tool_call", "agent:tool_result", "inbox:question")
+                    ]
+                    assert shown
+                    told = json.dumps(shown)
+                    assert planted not in told
+                    assert json.dumps(planted)[1:-1] not in told
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda text: text[:6])

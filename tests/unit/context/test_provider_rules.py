@@ -22,6 +22,7 @@ from tests.fakes.provider_rules import (
     openai_problems,
     sending_problems,
 )
+from tests.fakes.samples import case
 
 ASK = assistant("let me see", tool_call("1", "read"))
 RESULT = tool_result("1", "text", name="read")
@@ -63,9 +64,8 @@ def test_openai_refuses(said: list[Message]) -> None:
     assert openai_problems(said)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_anthropic_refuses() -> None:
+    for said in [
         [assistant("hello")],
         [user("a"), user("b")],
         [user("a"), assistant("b"), assistant("c")],
@@ -83,10 +83,9 @@ def test_openai_refuses(said: list[Message]) -> None:
         [user("hi"), assistant(tool_call("1", "re ad")), RESULT],
         [user("hi"), assistant(thinking("hm"), "yes")],
         [user("hi"), assistant("yes ")],
-    ],
-)
-def test_anthropic_refuses(said: list[Message]) -> None:
-    assert anthropic_problems(said)
+    ]:
+        with case(said):
+            assert anthropic_problems(said)
 
 
 @pytest.mark.parametrize(

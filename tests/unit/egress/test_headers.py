@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.egress.headers import MAX_HEADERS, sendable, without
+from tests.fakes.samples import case
 
 
 def test_plain_headers_are_unchanged() -> None:
@@ -12,17 +13,15 @@ def test_plain_headers_are_unchanged() -> None:
     assert sendable(wanted) == wanted
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_reserved_and_invalid_headers_are_dropped() -> None:
+    for name in [
         *("Host", "host", "CONNECTION", "Transfer-Encoding", "Content-Length", "Upgrade"),
         *("X-Forwarded-For", "Forwarded", "Proxy-Authorization", "Metadata-Flavor", "Cookie"),
         *("X-HTTP-Method-Override", "Sec-Fetch-Site", "Expect", "TE", "Via"),
         *("", "a b", "a:b", "a\r\nb", "é", "x" * 200),
-    ],
-)
-def test_reserved_and_invalid_headers_are_dropped(name: str) -> None:
-    assert sendable({name: "1"}) == {}
+    ]:
+        with case(name):
+            assert sendable({name: "1"}) == {}
 
 
 @pytest.mark.parametrize("value", ["a\r\nHost: x", "a\nb", "a\0b", "a\x7f", "é", "x" * 9000])

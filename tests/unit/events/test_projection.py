@@ -14,6 +14,7 @@ from perdure.session.codec import BODIES, encode, entry_of_line
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import MESSAGE, Message, TextPart, Usage, assistant, user
+from tests.fakes.samples import case
 
 S = StreamId("s")
 AT = 1_700_000_000_000
@@ -224,11 +225,10 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
 ]
 
 
-@pytest.mark.parametrize(("body", "type_", "payload"), SAYINGS, ids=[s[1] for s in SAYINGS])
-def test_kinds_have_their_own_payload(
-    body: kinds.TreeBody | notes.SideBody, type_: str, payload: dict[str, object]
-) -> None:
-    assert told(body) == [(type_, payload)]
+def test_kinds_have_their_own_payload() -> None:
+    for body, type_, payload in SAYINGS:
+        with case((body, type_, payload)):
+            assert told(body) == [(type_, payload)]
 
 
 def test_finished_model_call_with_usage_also_updates_the_cost() -> None:

@@ -16,6 +16,7 @@ from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.samples import case
 from tests.fakes.sources import empty_store, growing_files, imported
 
 PIECES = Bounds(whole_bytes=0, piece_bytes=400)
@@ -53,57 +54,62 @@ class Interrupted(MemoryStore):
         return await super().commit(commit)
 
 
-@pytest.mark.parametrize("content", FILES)
-async def test_in_pieces_a_file_becomes_what_it_becomes_whole(content: bytes) -> None:
-    whole, pieces = empty_store(), empty_store()
-    once = await imported(whole, content)
-    report = await imported(pieces, content, bounds=PIECES)
-    assert report == once
-    theirs, ours = await whole.entries(once.session), await pieces.entries(once.session)
-    assert contents(ours) == contents(theirs)
-    assert set(await pieces.aliases(once.session)) == set(await whole.aliases(once.session))
-    assert [part.has_more for part in parts(ours)] == [True] * (len(parts(ours)) - 1) + [False]
-    assert b"".join([await pieces.blob(part.blob) for part in parts(ours)]) == content
-    first, last = await whole.state(once.session), await pieces.state(once.session)
-    assert last.info.status == "active"
-    assert (last.info.messages, last.info.title) == (first.info.messages, first.info.title)
-    assert (await pieces.verify()).is_ok
-    again = await imported(pieces, content, bounds=PIECES)
-    assert (again.entries, again.is_new) == (0, False)
-    assert await pieces.entries(once.session) == ours
+async def test_in_pieces_a_file_becomes_what_it_becomes_whole() -> None:
+    for content in FILES:
+        with case(content):
+            whole, pieces = empty_store(), empty_store()
+            once = await imported(whole, content)
+            report = await imported(pieces, content, bounds=PIECES)
+            assert report == once
+            theirs, ours = await whole.entries(once.session), await pieces.entries(once.session)
+            assert contents(ours) == contents(theirs)
+            assert set(await pieces.aliases(once.session)) == set(await whole.aliases(once.session))
+            assert [part.has_more for part in parts(ours)] == [True] * (len(parts(ours)) - 1) + [
+                False
+            ]
+            assert b"".join([await pieces.blob(part.blob) for part in parts(ours)]) == content
+            first, last = await whole.state(once.session), await pieces.state(once.session)
+            assert last.info.status == "active"
+            assert (last.info.messages, last.info.title) == (first.info.messages, first.info.title)
+            assert (await pieces.verify()).is_ok
+            again = await imported(pieces, content, bounds=PIECES)
+            assert (again.entries, again.is_new) == (0, False)
+            assert await pieces.entries(once.session) == ours
 
 
 FORMATS: tuple[ExportFormat, ...] = ("pi", "operator")
 
 
-@pytest.mark.parametrize("content", FILES)
-async def test_what_was_imported_in_pieces_comes_out_as_it_was(content: bytes) -> None:
-    store = empty_store()
-    report = await imported(store, content, bounds=PIECES)
-    for format in FORMATS:
-        if report.format == format:
-            assert (await export_session(store, report.session, format)).content == content
+async def test_what_was_imported_in_pieces_comes_out_as_it_was() -> None:
+    for content in FILES:
+        with case(content):
+            store = empty_store()
+            report = await imported(store, content, bounds=PIECES)
+            for format in FORMATS:
+                if report.format == format:
+                    assert (await export_session(store, report.session, format)).content == content
 
 
-@pytest.mark.parametrize("content", FILES)
-async def test_an_import_that_was_cut_off_says_so_and_goes_on(content: bytes) -> None:
-    whole = empty_store()
-    once = await imported(whole, content, bounds=PIECES)
-    expected = contents(await whole.entries(once.session))
-    commits = len(parts(await whole.entries(once.session)))
-    for fails_at in range(1, commits, max(1, commits // 5)):
-        store = Interrupted(fails_at)
-        with pytest.raises(OSError, match="gone"):
-            await imported(store, content, bounds=PIECES)
-        [listed] = await store.sessions(scope="all")
-        assert listed.status == "importing"
-        store.left = -1
-        report = await imported(store, content, bounds=PIECES)
-        entries = await store.entries(once.session)
-        assert contents(entries) == expected
-        assert (await store.state(once.session)).info.status == "active"
-        assert (await store.state(once.session)).leaf == entries_leaf(entries)
-        assert report.entries <= once.entries
+async def test_an_import_that_was_cut_off_says_so_and_goes_on() -> None:
+    for content in FILES:
+        with case(content):
+            whole = empty_store()
+            once = await imported(whole, content, bounds=PIECES)
+            expected = contents(await whole.entries(once.session))
+            commits = len(parts(await whole.entries(once.session)))
+            for fails_at in range(1, commits, max(1, commits // 5)):
+                store = Interrupted(fails_at)
+                with pytest.raises(OSError, match="gone"):
+                    await imported(store, content, bounds=PIECES)
+                [listed] = await store.sessions(scope="all")
+                assert listed.status == "importing"
+                store.left = -1
+                report = await imported(store, content, bounds=PIECES)
+                entries = await store.entries(once.session)
+                assert contents(entries) == expected
+                assert (await store.state(once.session)).info.status == "active"
+                assert (await store.state(once.session)).leaf == entries_leaf(entries)
+                assert report.entries <= once.entries
 
 
 def entries_leaf(entries: list[Entry]) -> EntryId | None:

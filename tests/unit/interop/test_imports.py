@@ -21,6 +21,7 @@ from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult, SessionStore, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.samples import case
 from tests.fakes.session_lines import record_line
 from tests.fakes.sources import (
     claude_file,
@@ -230,18 +231,21 @@ async def test_two_imports_at_once_make_one_session() -> None:
 # -- a file that grew
 
 
-@pytest.mark.parametrize("content", growing_files())
-async def test_a_file_imported_in_pieces_is_the_file_imported_whole(content: bytes) -> None:
-    whole, pieces = empty_store(), empty_store()
-    count = content.count(b"\n")
-    report = await imported(whole, content)
-    for part in (count // 3, 2 * count // 3, count + 1):
-        await imported(pieces, lines(content, part).removesuffix(b"\n") + b"\n" * (part <= count))
-    expected = await texts(whole, report.session)
-    assert await texts(pieces, report.session) == expected
-    kinds = [e.kind for e in await pieces.entries(report.session)]
-    assert kinds.count(ImportSource.kind) == 3
-    assert (await pieces.state(report.session)).info.messages == report.messages
+async def test_a_file_imported_in_pieces_is_the_file_imported_whole() -> None:
+    for content in growing_files():
+        with case(content):
+            whole, pieces = empty_store(), empty_store()
+            count = content.count(b"\n")
+            report = await imported(whole, content)
+            for part in (count // 3, 2 * count // 3, count + 1):
+                await imported(
+                    pieces, lines(content, part).removesuffix(b"\n") + b"\n" * (part <= count)
+                )
+            expected = await texts(whole, report.session)
+            assert await texts(pieces, report.session) == expected
+            kinds = [e.kind for e in await pieces.entries(report.session)]
+            assert kinds.count(ImportSource.kind) == 3
+            assert (await pieces.state(report.session)).info.messages == report.messages
 
 
 async def test_only_what_is_new_is_added_and_kept() -> None:

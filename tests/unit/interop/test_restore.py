@@ -23,6 +23,7 @@ from perdure.session.notes import LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.samples import case
 from tests.fakes.sources import empty_store, every_file, imported, pi_file
 from tests.fakes.streams import append, create, say
 from tests.unit.interop.test_bundle import FORK, fork
@@ -62,18 +63,19 @@ async def with_turn(store: MemoryStore) -> Bundle:
     return await bundle_of(store, S)
 
 
-@pytest.mark.parametrize("content", every_file())
-async def test_a_session_comes_back_the_same_to_the_last_byte(content: bytes) -> None:
-    store, other = empty_store(), empty_store()
-    stream = (await imported(store, content)).session
-    exported = await export_session(store, stream)
-    report = await imported(other, exported.content)
-    assert (report.session, report.is_new, report.format) == (stream, True, "perdure")
-    assert await other.entries(stream) == await store.entries(stream)
-    assert await other.aliases(stream) == await store.aliases(stream)
-    assert (await other.state(stream)).leaf == (await store.state(stream)).leaf
-    assert (await export_session(other, stream)).content == exported.content
-    assert (await other.verify()).is_ok
+async def test_a_session_comes_back_the_same_to_the_last_byte() -> None:
+    for content in every_file():
+        with case(content):
+            store, other = empty_store(), empty_store()
+            stream = (await imported(store, content)).session
+            exported = await export_session(store, stream)
+            report = await imported(other, exported.content)
+            assert (report.session, report.is_new, report.format) == (stream, True, "perdure")
+            assert await other.entries(stream) == await store.entries(stream)
+            assert await other.aliases(stream) == await store.aliases(stream)
+            assert (await other.state(stream)).leaf == (await store.state(stream)).leaf
+            assert (await export_session(other, stream)).content == exported.content
+            assert (await other.verify()).is_ok
 
 
 async def test_turns_come_back_too() -> None:
@@ -170,18 +172,19 @@ async def test_an_import_that_died_in_the_middle_goes_on_where_it_was() -> None:
     assert await bundle_of(other, S) == bundle
 
 
-@pytest.mark.parametrize("content", every_file())
-async def test_a_log_in_pieces_is_the_same_log(content: bytes) -> None:
-    store, other = empty_store(), empty_store()
-    stream = (await imported(store, content)).session
-    exported = await export_session(store, stream)
-    report = await imported(other, exported.content, bounds=PIECES)
-    entries = await store.entries(stream)
-    assert (report.session, report.entries, report.is_new) == (stream, len(entries), True)
-    assert (await export_session(other, stream)).content == exported.content
-    assert (await other.state(stream)).leaf == (await store.state(stream)).leaf
-    assert (await imported(other, exported.content, bounds=PIECES)).entries == 0
-    assert (await other.verify()).is_ok
+async def test_a_log_in_pieces_is_the_same_log() -> None:
+    for content in every_file():
+        with case(content):
+            store, other = empty_store(), empty_store()
+            stream = (await imported(store, content)).session
+            exported = await export_session(store, stream)
+            report = await imported(other, exported.content, bounds=PIECES)
+            entries = await store.entries(stream)
+            assert (report.session, report.entries, report.is_new) == (stream, len(entries), True)
+            assert (await export_session(other, stream)).content == exported.content
+            assert (await other.state(stream)).leaf == (await store.state(stream)).leaf
+            assert (await imported(other, exported.content, bounds=PIECES)).entries == 0
+            assert (await other.verify()).is_ok
 
 
 async def test_an_import_that_died_at_any_commit_is_finished_by_the_same_import() -> None:

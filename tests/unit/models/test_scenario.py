@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from perdure.models.protocol import ModelRequest
 from perdure.models.scenario import (
     Fail,
@@ -28,6 +26,7 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
+from tests.fakes.samples import case
 
 SUMMARY = user("<conversation>\nUser: hi\n</conversation>\n\nSummarise it.")
 CONVERSATION = (
@@ -48,9 +47,8 @@ def does_hold(when: When, *messages: Message, system: str | None = None) -> bool
     return holds(when, situation_of(ModelRequest("m", messages, system=system)))
 
 
-@pytest.mark.parametrize(
-    ("when", "is_true"),
-    [
+def test_each_condition_looks_at_its_part_of_the_request() -> None:
+    for when, is_true in [
         (When(), True),
         (When(nth=3), True),
         (When(nth=2), False),
@@ -74,10 +72,9 @@ def does_hold(when: When, *messages: Message, system: str | None = None) -> bool
         (When(asks_summary=True), False),
         (When(nth=3, user_contains="rome", after_tool="search"), True),
         (When(nth=3, user_contains="paris", after_tool="search"), False),
-    ],
-)
-def test_each_condition_looks_at_its_part_of_the_request(when: When, is_true: bool) -> None:
-    assert does_hold(when, *CONVERSATION, system="Be brief.") == is_true
+    ]:
+        with case((when, is_true)):
+            assert does_hold(when, *CONVERSATION, system="Be brief.") == is_true
 
 
 def test_conditions_on_results_need_results() -> None:

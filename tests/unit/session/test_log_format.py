@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import pytest
@@ -22,6 +22,7 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE, Message, Part, Usage
 from perdure.stores import chain
+from tests.fakes.samples import case
 
 TESTS = Path(__file__).resolve().parents[2]
 TEXT = (TESTS.parent / "docs" / "log-format.md").read_text()
@@ -57,18 +58,20 @@ def events_listed(kind: str) -> str:
     return section(f"`{kind}`").partition("Events: ")[2]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind_is_documented_with_exactly_its_fields(kind: str) -> None:
-    known: type[msgspec.Struct] | None = Message if kind == MESSAGE else BODIES.get(kind)
-    fields = () if known is None else msgspec.structs.fields(known)
-    assert fields_listed(kind) == {field.name: field.required for field in fields}
+def test_kind_is_documented_with_exactly_its_fields() -> None:
+    for kind in KINDS:
+        with case(kind):
+            known: type[msgspec.Struct] | None = Message if kind == MESSAGE else BODIES.get(kind)
+            fields = () if known is None else msgspec.structs.fields(known)
+            assert fields_listed(kind) == {field.name: field.required for field in fields}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind_is_described_in_its_lane(kind: str) -> None:
-    lanes = {"tree": "Tree. ", "side": "Side"}
-    expected = "Tree" if kind in (MESSAGE, OPAQUE) else lanes[BODIES[kind].lane]
-    assert section(f"`{kind}`").startswith(expected)
+def test_kind_is_described_in_its_lane() -> None:
+    for kind in KINDS:
+        with case(kind):
+            lanes = {"tree": "Tree. ", "side": "Side"}
+            expected = "Tree" if kind in (MESSAGE, OPAQUE) else lanes[BODIES[kind].lane]
+            assert section(f"`{kind}`").startswith(expected)
 
 
 def test_unknown_kinds_are_not_documented() -> None:
@@ -76,9 +79,8 @@ def test_unknown_kinds_are_not_documented() -> None:
     assert sorted(described) == sorted(KINDS)
 
 
-@pytest.mark.parametrize(
-    ("kind", "choices"),
-    [
+def test_every_choice_of_a_field_is_listed() -> None:
+    for kind, choices in [
         ("message", messages.Role),
         ("message", messages.StopReason),
         ("compaction", kinds.CompactionReason),
@@ -101,30 +103,33 @@ def test_unknown_kinds_are_not_documented() -> None:
         ("flow_consent", flows.ConsentMode),
         ("flow_consent", flows.GrantedTool),
         ("improvement_chosen", flows.ImprovementMode),
-    ],
-)
-def test_every_choice_of_a_field_is_listed(kind: str, choices: Any) -> None:
-    assert names_in(section(f"`{kind}`")) >= set(get_args(choices))
+    ]:
+        with case((kind, choices)):
+            assert names_in(section(f"`{kind}`")) >= set(get_args(choices))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind_is_documented_with_its_events(kind: str) -> None:
-    told = [event for e in ENTRIES if e.kind == kind for event in events_of(e)]
-    listed = events_listed(kind)
-    assert {name for name in names_in(listed) if ":" in name} == {event.type for event in told}
+def test_kind_is_documented_with_its_events() -> None:
+    for kind in KINDS:
+        with case(kind):
+            told = [event for e in ENTRIES if e.kind == kind for event in events_of(e)]
+            listed = events_listed(kind)
+            assert {name for name in names_in(listed) if ":" in name} == {
+                event.type for event in told
+            }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_kind_is_documented_with_event_payloads(kind: str) -> None:
-    listed = events_listed(kind)
-    known = names_in(listed)
-    if "ll fields" in listed or "its\nfields" in listed:
-        known |= {camel(name) for name in fields_listed(kind)}
-        known |= {camel(field.name) for field in msgspec.structs.fields(Usage)}
-    for entry in ENTRIES:
-        if entry.kind == kind:
-            for event in events_of(entry):
-                assert set(event.payload) - {"entryId", "parentId", "about"} <= known
+def test_kind_is_documented_with_event_payloads() -> None:
+    for kind in KINDS:
+        with case(kind):
+            listed = events_listed(kind)
+            known = names_in(listed)
+            if "ll fields" in listed or "its\nfields" in listed:
+                known |= {camel(name) for name in fields_listed(kind)}
+                known |= {camel(field.name) for field in msgspec.structs.fields(Usage)}
+            for entry in ENTRIES:
+                if entry.kind == kind:
+                    for event in events_of(entry):
+                        assert set(event.payload) - {"entryId", "parentId", "about"} <= known
 
 
 def test_every_live_event_is_listed() -> None:

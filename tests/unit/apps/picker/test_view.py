@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from rich.cells import cell_len
 
 from perdure.apps.picker.screen import view_lines
@@ -10,6 +9,7 @@ from perdure.apps.picker.selection import State, choices_of, first_state
 from perdure.apps.terminal.style import Style
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
+from tests.fakes.samples import case
 
 PLAIN = Style()
 
@@ -31,14 +31,15 @@ def state(count: int = 30, query: str = "") -> State:
     return first_state(choices_of(infos), "/here", query)
 
 
-@pytest.mark.parametrize("columns", [20, 40, 80, 200])
-@pytest.mark.parametrize("rows", [7, 24])
-@pytest.mark.parametrize("count", [1, 3, 30])
-def test_every_size_is_filled_and_kept(columns: int, rows: int, count: int) -> None:
-    lines = list(view_lines(state(count), columns, rows, PLAIN))
-    assert len(lines) == rows
-    assert max(cell_len(line) for line in lines) <= columns
-    assert "\x1b" not in "".join(lines)
+def test_every_size_is_filled_and_kept() -> None:
+    for columns in [20, 40, 80, 200]:
+        for rows in [7, 24]:
+            for count in [1, 3, 30]:
+                with case((columns, rows, count)):
+                    lines = list(view_lines(state(count), columns, rows, PLAIN))
+                    assert len(lines) == rows
+                    assert max(cell_len(line) for line in lines) <= columns
+                    assert "\x1b" not in "".join(lines)
 
 
 def test_the_marked_one_is_marked_without_colour_and_always_seen() -> None:

@@ -3,19 +3,18 @@ from __future__ import annotations
 import math
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.codecs.pi.style import STYLE, to_line
 from perdure.codecs.style import spelling
+from tests.fakes.samples import case
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
+def test_numbers_are_spelt_as_javascript_spells_them() -> None:
+    for number, text in [
         (0.0, "0"),
         (-0.0, "0"),
         (1.0, "1"),
@@ -32,10 +31,9 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
         (1735689600.0, "1735689600"),
         (5e-324, "5e-324"),
         (1.7976931348623157e308, "1.7976931348623157e+308"),
-    ],
-)
-def test_numbers_are_spelt_as_javascript_spells_them(number: float, text: str) -> None:
-    assert spelling(number, STYLE) == text
+    ]:
+        with case((number, text)):
+            assert spelling(number, STYLE) == text
 
 
 @given(FINITE)

@@ -17,6 +17,7 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
+from tests.fakes.samples import case
 from tests.fakes.tree_log import TreeLog, window_on
 
 PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10)
@@ -31,18 +32,19 @@ def test_fitting_conversation_is_sent_whole() -> None:
     assert prompt.is_counted
 
 
-@pytest.mark.parametrize("budget", range(20, 400, 20))
-def test_oversized_conversation_is_trimmed_like_context(budget: int) -> None:
-    log = TreeLog()
-    kept = log.append(user("kept"))
-    log.append(Compaction("So far.", first_kept=kept))
-    for n in range(6):
-        log.extend(user(f"{n}" * 100), assistant(f"{n}" * 100))
-    window = log.window()
-    context = build_context(window, budget_tokens=budget, scale=1.3)
-    prompt = prompt_of(conversation_of(window), budget_tokens=budget, scale=1.3)
-    assert prompt.messages == tuple(each.message for each in context.messages)
-    assert (prompt.tokens, prompt.dropped) == (context.tokens, context.dropped)
+def test_oversized_conversation_is_trimmed_like_context() -> None:
+    for budget in range(20, 400, 20):
+        with case(budget):
+            log = TreeLog()
+            kept = log.append(user("kept"))
+            log.append(Compaction("So far.", first_kept=kept))
+            for n in range(6):
+                log.extend(user(f"{n}" * 100), assistant(f"{n}" * 100))
+            window = log.window()
+            context = build_context(window, budget_tokens=budget, scale=1.3)
+            prompt = prompt_of(conversation_of(window), budget_tokens=budget, scale=1.3)
+            assert prompt.messages == tuple(each.message for each in context.messages)
+            assert (prompt.tokens, prompt.dropped) == (context.tokens, context.dropped)
 
 
 @pytest.mark.parametrize(("most", "left"), [(1, 2), (3, 2), (4, 4), (5, 4), (11, 10), (12, 12)])

@@ -26,6 +26,7 @@ from perdure.errors import (
     RateLimited,
 )
 from perdure.models.providers.classify import is_overflow, model_error, used_and_limit
+from tests.fakes.samples import case
 
 MODEL = "openai:x"
 
@@ -86,12 +87,13 @@ OVERFLOWS = [
 ]
 
 
-@pytest.mark.parametrize("said", OVERFLOWS)
-@pytest.mark.parametrize("status", [400, 413, 500])
-def test_providers_words_for_an_overflow_are_understood(said: str, status: int) -> None:
-    assert isinstance(of_status(status, {"message": said}), ContextOverflow)
-    assert isinstance(of_status(status, {"error": {"message": said}}), ContextOverflow)
-    assert isinstance(of_status(status, said), ContextOverflow)
+def test_providers_words_for_an_overflow_are_understood() -> None:
+    for said in OVERFLOWS:
+        for status in [400, 413, 500]:
+            with case((said, status)):
+                assert isinstance(of_status(status, {"message": said}), ContextOverflow)
+                assert isinstance(of_status(status, {"error": {"message": said}}), ContextOverflow)
+                assert isinstance(of_status(status, said), ContextOverflow)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.errors import InvalidQuery
 from perdure.session.search.query import MOST_PHRASES, Phrase, Sought, sought_in
+from tests.fakes.samples import case
 
 
 def one(*terms: str, is_prefix: bool = False) -> tuple[Phrase, ...]:
@@ -15,9 +16,8 @@ def one(*terms: str, is_prefix: bool = False) -> tuple[Phrase, ...]:
 A, B, C = Phrase(("a",)), Phrase(("b",)), Phrase(("c",))
 
 
-@pytest.mark.parametrize(
-    ("text", "clauses", "unwanted"),
-    [
+def test_meaning_of_a_query() -> None:
+    for text, clauses, unwanted in [
         ("a b", ((A,), (B,)), ()),
         ("a AND b", ((A,), (B,)), ()),
         ("a OR b c", ((A, B), (C,)), ()),
@@ -41,16 +41,13 @@ A, B, C = Phrase(("a",)), Phrase(("b",)), Phrase(("c",))
         ("-a --b", ((A,), (B,)), ()),
         ("a - b", ((A,), (B,)), ()),
         ("Été 店舗", (one("ete"), one("店", "舗")), ()),
-    ],
-)
-def test_meaning_of_a_query(
-    text: str, clauses: tuple[tuple[Phrase, ...], ...], unwanted: tuple[Phrase, ...]
-) -> None:
-    if not clauses:
-        with pytest.raises(InvalidQuery):
-            sought_in(text)
-    else:
-        assert sought_in(text) == Sought(clauses, unwanted)
+    ]:
+        with case((text, clauses, unwanted)):
+            if not clauses:
+                with pytest.raises(InvalidQuery):
+                    sought_in(text)
+            else:
+                assert sought_in(text) == Sought(clauses, unwanted)
 
 
 def test_wanted_phrases_are_in_order() -> None:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.session.search.words import LONGEST, Word, folded_runs, stands_for_ascii, terms, words
+from tests.fakes.samples import case
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_terms() -> None:
+    for text, expected in [
         ("", []),
         (" \n-_*\"'", []),
         ("The tide_table, v2.0", ["the", "tide", "table", "v2", "0"]),
@@ -34,10 +34,9 @@ from perdure.session.search.words import LONGEST, Word, folded_runs, stands_for_
         ("\U0001f3fd \ufe0f \u200d", []),
         ("x" * 130, ["x" * LONGEST, "x" * LONGEST, "xx"]),
         ("é" * 65, ["e" * LONGEST, "e"]),
-    ],
-)
-def test_terms(text: str, expected: list[str]) -> None:
-    assert terms(text) == expected
+    ]:
+        with case((text, expected)):
+            assert terms(text) == expected
 
 
 def test_emoji_of_a_later_unicode_version_is_a_word() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-import pytest
-
 from perdure.session.codec import ENTRY_NOTES, new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId
@@ -27,6 +25,7 @@ from perdure.stores.retention.cascade import (
 )
 from perdure.stores.retention.erase import EraseRequest, Relation, in_ranges, seqs_in
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.samples import case
 
 ROOT = StreamId("root")
 STREAMS = 12
@@ -119,24 +118,25 @@ def expected(
     return kept - derived, sharing, lost
 
 
-@pytest.mark.parametrize("seed", range(60))
-async def test_few_forks_say_what_all_forks_keep(seed: int) -> None:
-    store, relations = await forest(random.Random(seed))
-    reach = reach_of([ROOT], relations, "keep")
-    heads = {ROOT: (await store.state(ROOT)).head}
-    everything = {id_: await seen_by(store, id_) for id_ in (ROOT, *reach.forks)}
-    few = {id_: await seen_by(store, id_) for id_ in streams_to_read(reach, relations)}
+async def test_few_forks_say_what_all_forks_keep() -> None:
+    for seed in range(60):
+        with case(seed):
+            store, relations = await forest(random.Random(seed))
+            reach = reach_of([ROOT], relations, "keep")
+            heads = {ROOT: (await store.state(ROOT)).head}
+            everything = {id_: await seen_by(store, id_) for id_ in (ROOT, *reach.forks)}
+            few = {id_: await seen_by(store, id_) for id_ in streams_to_read(reach, relations)}
 
-    found = takings(reach, heads, relations, few)
-    if found is None:
-        found = takings(reach, heads, relations, {**everything, **few})
+            found = takings(reach, heads, relations, few)
+            if found is None:
+                found = takings(reach, heads, relations, {**everything, **few})
 
-    assert found is not None
-    if reach.forks:
-        kept, sharing, lost = expected(reach, everything)
-        assert found[0].kept == in_ranges(seqs_in(kept, ROOT))
-        assert list(found[0].kept_for) == (sharing if found[0].kept else [])
-        assert {each.stream: each.erased for each in found[1:]} == lost
+            assert found is not None
+            if reach.forks:
+                kept, sharing, lost = expected(reach, everything)
+                assert found[0].kept == in_ranges(seqs_in(kept, ROOT))
+                assert list(found[0].kept_for) == (sharing if found[0].kept else [])
+                assert {each.stream: each.erased for each in found[1:]} == lost
 
 
 def test_chain_of_forks_reads_two_streams() -> None:

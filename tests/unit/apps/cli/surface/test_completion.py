@@ -9,6 +9,7 @@ import typer
 
 from perdure.apps.cli.program import COMMANDS, shape_of, whole_program
 from perdure.apps.cli.surface.completion import Candidate, Completion, complete_words, split
+from tests.fakes.samples import case
 
 PROGRAM = shape_of(typer.main.get_command(whole_program()))
 
@@ -37,9 +38,8 @@ def values(line: str) -> list[str]:
     return [each.value for each in complete_words(PROGRAM, words, typed, Shelf()).candidates]
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+def test_what_fits_is_offered() -> None:
+    for line, expected in [
         ("sess", ["sessions"]),
         ("sessions dif", ["diff"]),
         ("sessions show 01", ["0196"]),
@@ -65,14 +65,13 @@ def values(line: str) -> list[str]:
         ("sessions list --limit ", []),
         ("sessions list --limit=5", []),
         ("sessions list -", None),
-    ],
-)
-def test_what_fits_is_offered(line: str, expected: list[str] | None) -> None:
-    found = values(line)
-    if expected is None:
-        assert {"--limit", "--query", "--json", "--help"} <= set(found)
-    else:
-        assert found == expected
+    ]:
+        with case((line, expected)):
+            found = values(line)
+            if expected is None:
+                assert {"--limit", "--query", "--json", "--help"} <= set(found)
+            else:
+                assert found == expected
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from perdure.errors import ConfigError, InvalidAgentFile
 from perdure.models.retry import RetryPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
+from tests.fakes.samples import case
 
 HEAD = "id: helper\nmodel: scripted:echo\nsystem_prompt: You help.\n"
 
@@ -76,9 +77,8 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
+def test_what_cannot_be_honoured_is_told_with_its_line() -> None:
+    for text, fault in [
         ("temperature: 3\n", "line 4: 3 is more than 2"),
         ("tools: [nothing]\n", "line 4: there is no built-in tool 'nothing'"),
         ("instructions: x\n", "line 4: 'instructions' is unknown here"),
@@ -109,10 +109,11 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
             "memory: none\ncompaction: {is_enabled: true}\n",
             "line 4: memory and compaction.is_enabled disagree",
         ),
-    ],
-)
-def test_what_cannot_be_honoured_is_told_with_its_line(text: str, fault: str) -> None:
-    assert any(found.startswith(fault) for found in faults_of(HEAD + text)), faults_of(HEAD + text)
+    ]:
+        with case((text, fault)):
+            assert any(found.startswith(fault) for found in faults_of(HEAD + text)), faults_of(
+                HEAD + text
+            )
 
 
 @pytest.mark.parametrize(

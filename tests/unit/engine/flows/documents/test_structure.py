@@ -9,6 +9,7 @@ from perdure.engine.flows.documents.structure import faults_of, in_order
 from perdure.workflow.document import Workflow
 from perdure.workflow.reader import LocatedWorkflow, parse_located
 from tests.fakes.documents import document, documents
+from tests.fakes.samples import case
 
 TEXT = """\
 schema_version: "1.0"
@@ -39,9 +40,8 @@ def test_a_document_that_can_be_run_has_no_faults() -> None:
     assert told(TEXT) == ""
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "fault"),
-    [
+def test_what_keeps_it_from_being_run_is_said() -> None:
+    for before, after, fault in [
         ("plan", "pl/an", "line 11: 'pl/an' cannot be the id of a node"),
         (
             'id: check, type: agent, agent_ref: helper, prompt_template: "{{ctx.style}}"}',
@@ -95,10 +95,9 @@ def test_a_document_that_can_be_run_has_no_faults() -> None:
             "line 8: ctx.style: an entry of the context cannot",
         ),
         ("on {{inputs.topic}}", "{{inputs.x}}", "line 8: ctx.style: inputs.x is not declared"),
-    ],
-)
-def test_what_keeps_it_from_being_run_is_said(before: str, after: str, fault: str) -> None:
-    assert fault in told(TEXT.replace(before, after))
+    ]:
+        with case((before, after, fault)):
+            assert fault in told(TEXT.replace(before, after))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from perdure.engine.flows.rules import signals
 from perdure.engine.flows.rules.signals import Fault, Handover, signal_in
 from perdure.session.flows.kinds import HandoffTarget
 from perdure.yaml.nodes import PlainYaml
+from tests.fakes.samples import case
 
 VALUES = [
     *(
@@ -44,16 +45,17 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES)
-def test_simple_block_says_what_yaml_says(value: str) -> None:
-    text = f"target_node_id: {value}\nartifact_path: a.md\n"
-    reader: Any = PlainYaml(typ="safe", pure=True)
-    try:
-        expected: object = reader.load(text)
-    except Exception:  # noqa: BLE001 - whatever YAML refuses, the fast way must not take
-        expected = None
-    if signals._SIMPLE.fullmatch(text):  # pyright: ignore[reportPrivateUsage] - it is what is tried
-        assert signals._yaml(text) == expected  # pyright: ignore[reportPrivateUsage] - as above
+def test_simple_block_says_what_yaml_says() -> None:
+    for value in VALUES:
+        with case(value):
+            text = f"target_node_id: {value}\nartifact_path: a.md\n"
+            reader: Any = PlainYaml(typ="safe", pure=True)
+            try:
+                expected: object = reader.load(text)
+            except Exception:  # noqa: BLE001 - whatever YAML refuses, the fast way must not take
+                expected = None
+            if signals._SIMPLE.fullmatch(text):  # pyright: ignore[reportPrivateUsage] - it is what is tried
+                assert signals._yaml(text) == expected  # pyright: ignore[reportPrivateUsage] - as above
 
 
 def test_handoff_of_plain_lines_takes_no_yaml_parser(monkeypatch: pytest.MonkeyPatch) -> None:
