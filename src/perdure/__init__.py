@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from perdure.errors import StoreReadOnly as StoreReadOnly
     from perdure.errors import StoreSchemaForeign as StoreSchemaForeign
     from perdure.errors import StoreTooNew as StoreTooNew
+    from perdure.errors import StoreTooOld as StoreTooOld
     from perdure.errors import StoreUnavailable as StoreUnavailable
     from perdure.errors import ToolDenied as ToolDenied
     from perdure.errors import ToolError as ToolError
@@ -313,6 +314,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "StoreReadOnly",
         "StoreSchemaForeign",
         "StoreTooNew",
+        "StoreTooOld",
         "StoreUnavailable",
         "ToolDenied",
         "ToolError",

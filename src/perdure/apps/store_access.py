@@ -19,7 +19,7 @@ from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.output import remark
 from perdure.client.keys import configured_key, has_keyring, keep_key, keyring_keys
 from perdure.client.lookup.store_files import FILE_ADDRESS, database_file, own_folders
-from perdure.client.open import check_address, default_address
+from perdure.client.open import check_address, default_address, open_copied
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
@@ -83,6 +83,17 @@ async def existing_store(named: str | None, namespace: str = NAMESPACE) -> Async
     async with open_store(
         found, namespace=namespace, is_trusted=False, lock_timeout_s=wait_s
     ) as store:
+        yield store
+
+
+@asynccontextmanager
+async def copied_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
+    """The existing store that sessions are copied from, for the length of an ``async with``.
+
+    Raises: as `open_copied`.
+    """
+    address = store_address(named)
+    async with open_copied(address, namespace=namespace, lock_timeout_s=_lock_timeout_s()) as store:
         yield store
 
 

@@ -24,7 +24,7 @@ from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
-from perdure.errors import ConfigError, KeyMissing, KeyWrong, Unsupported
+from perdure.errors import ConfigError, KeyMissing, KeyWrong, StoreTooOld, Unsupported
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.collector import collector_paused
@@ -49,6 +49,9 @@ LockTimeout = Annotated[float, Meta(gt=0)]
 _SQLITE = "sqlite:///"
 _OPTIONS = re.compile(r"\?\w+=")
 """What ends a file's name as options end an address; a ``?`` alone may be part of a name."""
+
+_WITH_SCHEMA = frozenset({"postgres", "postgresql", "sqlite"})
+"""Schemes of stores whose schema may be older than this program."""
 
 _KEYED = frozenset({"sqlite"})
 """Schemes of what can be encrypted: their openers take a `key` too."""
@@ -132,9 +135,9 @@ def open(
     A call waits at most `lock_timeout_s` for a lock that another process holds, then it raises
     StoreUnavailable, which names that process. Units: seconds.
     Raises: NotAsyncio where no event loop of asyncio runs; ConfigError for another address;
-    NotAStore, StoreTooNew, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing, KeyWrong,
-    StoreNotEncrypted when what is there cannot be opened, in which case it was left untouched;
-    Unsupported for a `key` where nothing can be encrypted; ValueError when it is none.
+    NotAStore, StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing,
+    KeyWrong, StoreNotEncrypted if the store cannot be opened, which is then unchanged; Unsupported
+    for a `key` where nothing can be encrypted; ValueError when it is none.
     """
 
     async def store() -> Store:
@@ -148,6 +151,27 @@ def open(
             key,
             is_trusted=is_trusted,
             lock_timeout_s=lock_timeout_s,
+        )
+
+    return StoreOpening(store)
+
+
+def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
+    """Open the store at `address` to copy its sessions, also if it has the last unreleased schema.
+
+    A store of that schema is only read. It is not trusted (`open`). Raises: as `open`.
+    """
+
+    async def store() -> Store:
+        outside = Outside(SystemClock(), system_random)
+        return await connect_store(
+            address,
+            namespace,
+            "full",
+            outside,
+            is_trusted=False,
+            lock_timeout_s=lock_timeout_s,
+            is_copied=True,
         )
 
     return StoreOpening(store)
@@ -191,9 +215,11 @@ async def connect_store(
     *,
     is_trusted: bool = True,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
+    is_copied: bool = False,
 ) -> Store:
-    """The store at `address`, which the caller has to close.
+    """Open the store at `address`; the caller must close it.
 
+    With `is_copied`, a store of the last unreleased schema is opened too, to read it only.
     Raises: as `open`.
     """
     address = address or default_address(os.environ, sys.platform)
@@ -208,6 +234,8 @@ async def connect_store(
         random=outside.random,
         lock_timeout_s=lock_timeout_s,
     )
+    if is_copied and scheme in _WITH_SCHEMA:
+        opener = partial(_open_copied, opener)
     if scheme in _KEYED:
         found = configured_key(key, os.environ, address)
         backend = await _opened_with_key(opener, address, found)
@@ -218,6 +246,16 @@ async def connect_store(
     if isinstance(backend, MarkedStore) and (scheme != "memory" or not is_trusted):
         backend.marks = _marks(is_trusted=is_trusted)
     return Store(backend, outside)
+
+
+async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: Any) -> SessionStore:
+    """Call `opener`; if the schema is the last unreleased one, again to read it only."""
+    try:
+        return await opener(**key)
+    except StoreTooOld as error:
+        if not error.can_be_copied:
+            raise
+    return await opener(**key, is_copied=True)
 
 
 def trust_folder() -> TrustFolder:

@@ -152,6 +152,31 @@ class StoreTooNew(StoreError):
         self.supported = supported
 
 
+class StoreTooOld(StoreError):
+    """An unreleased perdure wrote the store; it was not changed.
+
+    With `can_be_copied`, ``perdure store copy`` copies its sessions into a new store.
+    """
+
+    code = "store_too_old"
+
+    def __init__(self, store: str, version: int, first: int, *, can_be_copied: bool) -> None:
+        what = (
+            "copy its sessions into a new store"
+            if can_be_copied
+            else "copy its sessions with the perdure that made it"
+        )
+        super().__init__(
+            f"{store} has schema {version} of an unreleased perdure, this one knows {first} and "
+            f"later: {what} (nothing was changed)"
+        )
+        self.store = store
+        self.address = store if ":" in store else f"sqlite:///{store}"
+        self.version = version
+        self.first = first
+        self.can_be_copied = can_be_copied
+
+
 class NotAStore(StoreError):
     """The file or address is not a perdure store; it was not changed."""
 

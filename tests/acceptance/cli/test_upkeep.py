@@ -12,7 +12,16 @@ import pytest
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 ROOT = Path(__file__).resolve().parents[3]
-GOLDEN = ROOT / "tests" / "golden" / "sqlite" / "schema-1.sqlite"
+GOLDEN = ROOT / "tests" / "golden" / "sqlite" / "schema-11.sqlite"
+UNRELEASED_USES = (
+    ("sessions", "list"),
+    ("store", "verify"),
+    ("store", "info"),
+    ("store", "migrate"),
+    ("store", "repair"),
+    ("store", "backup", "backup"),
+    ("chat", "-m", "scripted:echo", "-p", "hello"),
+)
 KEY = "5a" * 32
 NO_KEYRING = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
 
@@ -191,16 +200,24 @@ def test_vacuum_leaves_what_is_used(sample: World) -> None:
     assert sample.ok("store", "verify", "--json").json["ok"] is True
 
 
-def test_a_dry_run_of_a_migration_changes_nothing(world: World) -> None:
-    world.file.write_bytes(GOLDEN.read_bytes())
+def test_current_store_needs_no_migration(sample: World) -> None:
+    plan = sample.ok("store", "migrate", "--dry-run", "--json").json
+    assert (plan["steps"], plan["current"]) == ([], plan["latest"])
+    assert "nothing to do" in sample.ok("store", "migrate", "--dry-run").out
+    assert sample.ok("store", "migrate", "--json").json["steps"] == []
 
-    plan = world.ok("store", "migrate", "--dry-run", "--json").json
-    assert (plan["current"], plan["is_done"]) == (1, False)
-    assert len(plan["steps"]) == plan["latest"] - 1
-    assert "nothing was changed" in world.ok("store", "migrate", "--dry-run").out
+
+def test_store_of_unreleased_schema_is_only_copied(world: World) -> None:
+    world.file.write_bytes(GOLDEN.read_bytes())
+    for words in UNRELEASED_USES:
+        refused = world.run(*words)
+        assert refused.code == 1, words
+        assert f"perdure store copy sqlite:///NEW.db --store sqlite:///{world.file}" in refused.err
     assert world.file.read_bytes() == GOLDEN.read_bytes()
 
-    assert "went from schema 1" in world.ok("store", "migrate").out
-    assert world.ok("store", "migrate", "--json").json["steps"] == []
-    assert "nothing to do" in world.ok("store", "migrate", "--dry-run").out
-    assert world.ok("store", "verify", "--json").json["ok"] is True
+    new = f"sqlite:///{world.file.with_name('new.db')}"
+    assert "Every head hash was compared." in world.ok("store", "copy", new).out
+    copied = world.ok("sessions", "list", "--all", "--store", new, "--json").json
+    assert {each["id"] for each in copied} >= {"first", "tree", "open"}
+    assert world.ok("store", "verify", "--store", new, "--json").json["ok"] is True
+    assert world.file.read_bytes() == GOLDEN.read_bytes()

@@ -15,7 +15,6 @@ from perdure.session.notes import SessionInfoChanged
 from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import append, create, header, said
 from tests.fakes.clock import START_MS
-from tests.fakes.raw_database import raw_database
 from tests.integration.sqlite.conftest import Opener
 
 S = StreamId("s")
@@ -52,23 +51,6 @@ async def test_append_that_changes_no_name_writes_no_part(
     assert named == []
     await append(store, S, new_side(SessionInfoChanged(title="first word")))
     assert sorted(set(named)) == ["DELETE", "INSERT"]
-
-
-async def test_migration_adds_name_parts_of_older_schema(open_store: Opener, path: Path) -> None:
-    store = await open_store()
-    await create(store, header("s", title=TITLE), said("hello"))
-    await create(store, "gone", said("hello"))
-    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone"))
-    await store.close()
-    with raw_database(path) as db:
-        before = db.execute("SELECT * FROM name_part").fetchall()
-        db.execute("DROP TABLE name_part; PRAGMA user_version = 10")
-
-    store = await open_store()
-    assert [info.id for info in await store.sessions(query="zanzibar")] == ["s"]
-    assert (await store.verify()).problems == ()
-    with raw_database(path) as db:
-        assert db.execute("SELECT * FROM name_part").fetchall() == before
 
 
 @pytest.mark.parametrize("how", ["erased", "renamed and erased", "removed"])

@@ -14,7 +14,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.maintenance.trust import TrustOption
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.store_access import NAMESPACE, copied_store
 from perdure.apps.terminal.output import count_of, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
@@ -56,7 +56,7 @@ async def copy(
     """Copy all sessions to another store of any kind, and verify their hashes.
 
     Other processes can write meanwhile. Run it again to continue after a kill, or to add new
-    entries.
+    entries. A store of the last unreleased perdure can be copied too.
 
     Examples:
         perdure store copy postgresql://me@host/agents --store sqlite:///agents.db
@@ -67,7 +67,7 @@ async def copy(
 
     key = None if target_key_file is None else key_in_file(target_key_file, target)
     async with (
-        existing_store(address, namespace) as source,
+        copied_store(address, namespace) as source,
         open_store(target, namespace=target_namespace or namespace, key=key) as there,
     ):
         report = await _copy(source, there, sessions, is_trusting=is_trusting)

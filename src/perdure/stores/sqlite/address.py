@@ -21,6 +21,7 @@ async def open_sqlite(
     random: RandomSource,
     key: StoreKey | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
+    is_copied: bool = False,
 ) -> SqliteStore:
     """Open the store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
 
@@ -35,6 +36,7 @@ async def open_sqlite(
         random=random,
         key=key,
         lock_timeout_s=lock_timeout_s,
+        is_copied=is_copied,
     )
 
 

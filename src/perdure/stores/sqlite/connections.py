@@ -29,13 +29,21 @@ from perdure.errors import (
     StoreNotEncrypted,
     StoreReadOnly,
     StoreTooNew,
+    StoreTooOld,
     StoreUnavailable,
 )
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import StoreKey
 from perdure.stores.regular_files import NotRegular, status_of
 from perdure.stores.sqlite.faults import meaning_of
-from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version, migrate, version_of
+from perdure.stores.sqlite.migrate import (
+    APPLICATION_ID,
+    UNRELEASED,
+    first_version,
+    latest_version,
+    migrate,
+    version_of,
+)
 from perdure.stores.sqlite.payload.cipher import looks_encrypted, unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE, remove_dead_copy
 from perdure.stores.sqlite.rows import Connection
@@ -77,6 +85,7 @@ class Site:
     """A database file as found. `is_immutable`: no process can write it, not even its locks.
 
     `identity` distinguishes it from a later file of the same name. Its connections share `wait`.
+    `is_copied`: it is only read, to copy it, and may have the schema `UNRELEASED`.
     """
 
     path: Path
@@ -84,6 +93,7 @@ class Site:
     is_writable: bool
     is_immutable: bool = False
     key: StoreKey | None = None
+    is_copied: bool = False
     wait: LockWait = field(default_factory=LockWait, compare=False)
 
 
@@ -110,13 +120,14 @@ def open_site(
     seed: Callable[[], bytes],
     key: StoreKey | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
+    is_copied: bool = False,
 ) -> Site:
-    """Return the store at `path`, its schema up to date.
+    """Return the store at `path`, its schema up to date. `is_copied`: as in `Site`.
 
-    Raises: NotAStore, StoreCorrupt, StoreTooNew; KeyMissing, KeyWrong, StoreNotEncrypted;
-    StoreReadOnly if it cannot be migrated; StoreUnavailable.
+    Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld; KeyMissing, KeyWrong,
+    StoreNotEncrypted; StoreReadOnly if it cannot be migrated; StoreUnavailable.
     """
-    site = locate_site(path, key=key)
+    site = locate_site(path, key=key, is_copied=is_copied)
     site.wait.shorten(lock_timeout_s)
     prepare(site, seed())
     return site
@@ -214,8 +225,8 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 # ---------------------------------------------------------------- what the file is
 
 
-def locate_site(path: Path, *, key: StoreKey | None) -> Site:
-    """Inspect the file at `path`, without its schema.
+def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) -> Site:
+    """Inspect the file at `path`, without its schema. `is_copied`: as in `Site`.
 
     Raises: as `open_site`.
     """
@@ -229,18 +240,18 @@ def locate_site(path: Path, *, key: StoreKey | None) -> Site:
         raise NotAStore(str(path), "no such file")
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(str(path), "this user may not read it")
-    _check_file(path, key)
-    is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    is_immutable = not is_writable and not _has_log(path)
-    return Site(path, identity_of(path), is_writable, is_immutable, key)
+    _check_file(path, key, is_copied=is_copied)
+    can_write = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    is_immutable = not can_write and not _has_log(path)
+    return Site(path, identity_of(path), can_write and not is_copied, is_immutable, key, is_copied)
 
 
-def _check_file(path: Path, key: StoreKey | None) -> None:
+def _check_file(path: Path, key: StoreKey | None, *, is_copied: bool) -> None:
     """Reject a file that is not our store; retry if another process is just creating one."""
     for look in count(1):
         found = _state(path)
         try:
-            _check_header(path, found[0], key)
+            _check_header(path, found[0], key, is_copied=is_copied)
         except PerdureError:
             if look == LOOKS or _state(path) == found:
                 raise
@@ -256,11 +267,11 @@ def _state(path: Path) -> tuple[bytes, int]:
         raise StoreUnavailable(str(path), "its file is gone") from error
 
 
-def _check_header(path: Path, header: bytes, key: StoreKey | None) -> None:
+def _check_header(path: Path, header: bytes, key: StoreKey | None, *, is_copied: bool) -> None:
     if len(header) < _HEADER_BYTES:
         raise _too_short(path, header)
     if header.startswith(_MAGIC) and len(header) == _HEADER_BYTES:
-        _check_plain(path, header, key)
+        _check_plain(path, header, key, is_copied=is_copied)
     elif int.from_bytes(header[68:72], "big") == APPLICATION_ID:
         raise StoreCorrupt(str(path), "its header is damaged")
     elif not looks_encrypted(header):
@@ -282,14 +293,14 @@ def _too_short(path: Path, header: bytes) -> PerdureError:
     )
 
 
-def _check_plain(path: Path, header: bytes, key: StoreKey | None) -> None:
+def _check_plain(path: Path, header: bytes, key: StoreKey | None, *, is_copied: bool) -> None:
     application = int.from_bytes(header[68:72], "big")
     if application != APPLICATION_ID and (application != 0 or _has_tables(path)):
         raise NotAStore(str(path), _FOREIGN)
     if key is not None:
         raise StoreNotEncrypted(str(path))
     if application == APPLICATION_ID:
-        check_version_number(path, int.from_bytes(header[60:64], "big"))
+        check_version_number(path, int.from_bytes(header[60:64], "big"), is_copied=is_copied)
         _check_first_page(path, None)
 
 
@@ -359,17 +370,23 @@ def check_version(site: Site, db: Connection) -> int:
     """Return the version of a store's schema, and check that it contains only what perdure created.
 
     The write-ahead log may be newer than the header, so both are checked.
-    Raises: NotAStore, StoreTooNew, StoreSchemaForeign.
+    Raises: NotAStore, StoreTooNew, StoreTooOld, StoreSchemaForeign.
     """
     version = version_of(db)
     if version > 0 and db.pragma("application_id") != APPLICATION_ID:
         raise NotAStore(str(site.path), _FOREIGN)
-    check_version_number(site.path, version)
+    check_version_number(site.path, version, is_copied=site.is_copied)
     return check_schema(db, site.path)
 
 
-def check_version_number(path: Path, version: int) -> None:
-    """Reject a schema newer than this program. Raises: StoreTooNew."""
+def check_version_number(path: Path, version: int, *, is_copied: bool = False) -> None:
+    """Reject unknown schemas; with `is_copied`, accept `UNRELEASED`.
+
+    Raises: StoreTooNew, StoreTooOld.
+    """
+    if 0 < version < first_version() and not (is_copied and version == UNRELEASED):
+        can_be_copied = version == UNRELEASED
+        raise StoreTooOld(str(path), version, first_version(), can_be_copied=can_be_copied)
     if version > latest_version():
         raise StoreTooNew(str(path), version, latest_version())
 
@@ -380,7 +397,7 @@ def check_version_number(path: Path, version: int) -> None:
 def _bring_up_to_date(db: Connection, site: Site) -> None:
     version = check_version(site, db)
     if not site.is_writable:
-        if version < latest_version():
+        if version < (UNRELEASED if site.is_copied else latest_version()):
             raise StoreReadOnly(str(site.path))
         return
     if version == 0:

@@ -278,6 +278,7 @@ def attach(
     is_created: bool,
     key: StoreKey | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
+    is_copied: bool = False,
 ) -> Database:
     """Return the open database at `path`; open it if this process has not yet. Blocks.
 
@@ -291,7 +292,14 @@ def attach(
             seed = partial(random, SEED_BYTES)
             if is_created and not path.exists():
                 create_store(path, seed, key)
-            open_file = partial(open_site, path, seed=seed, key=key, lock_timeout_s=lock_timeout_s)
+            open_file = partial(
+                open_site,
+                path,
+                seed=seed,
+                key=key,
+                lock_timeout_s=lock_timeout_s,
+                is_copied=is_copied,
+            )
             site = _open_stable(path, open_file)
             database = _OPEN.databases[_key(path)] = Database(site, random)
         elif database.site.key != key:

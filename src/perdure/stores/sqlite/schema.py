@@ -17,19 +17,15 @@ from typing import cast
 import apsw
 
 from perdure.errors import StoreSchemaForeign
-from perdure.stores.sqlite.migrate import migrations, version_of
-from perdure.stores.sqlite.quota_triggers import NEWEST, quota_triggers
+from perdure.stores.sqlite.migrate import UNRELEASED, migrations, version_of
 from perdure.stores.sqlite.rows import Connection, Row
 
 PAGE_BYTES = 4_096
 """Measured: larger pages store 4 % less and write twice as much for each small commit."""
 
 DIGESTS = {
-    7: "06cc48f93edb434340e8d16e88595741",
-    8: "79aa9ae4f294ccb3bff253d3eb79480e",
-    9: "821eabe70eec5a5dd12a23f3efdbbf8c",
-    10: "6e7720a3ff1884623ae3447ea246d4f1",
     11: "70e1eeaf0cd1b1efab4e0592c92247ae",
+    12: "e82f614bd296d11e6762a9e9296a0632",
 }
 """Version -> digest of its schema. A missing version is computed by migrating in memory."""
 
@@ -83,10 +79,8 @@ def check_schema(db: Connection, path: Path) -> int:
     if len(set(roots)) < len(roots):
         raise StoreSchemaForeign(str(path), "two of its tables or indexes share a page")
     found = frozenset(row[:5] for row in objects)
-    has_triggers = version <= NEWEST and found >= _triggers()
-    own = found - _triggers() if has_triggers else found
-    if (objects or version) and digest_of(own) != DIGESTS.get(version):
-        _check_each(own, version, path)
+    if (objects or version) and digest_of(found) != DIGESTS.get(version):
+        _check_each(found, version, path)
     return version
 
 
@@ -132,41 +126,31 @@ def _check_pages(db: Connection, path: Path) -> None:
 
 def _check_each(found: frozenset[Row], version: int, path: Path) -> None:
     """Compare with the objects of the migrations; name differences. Raises: StoreSchemaForeign."""
+    if version == UNRELEASED:
+        raise StoreSchemaForeign(str(path), f"its schema (version {version}) is not perdure's")
     made = made_by(version)
     if found == made:
         return
-    own = made | _triggers() if version <= NEWEST else made
-    differences = list(_differences(found, made, own))
+    differences = list(_differences(found, made))
     more = len(differences) - NAMED
     reason = ", ".join(differences[:NAMED]) + (f" and {more} more" if more > 0 else "")
     raise StoreSchemaForeign(str(path), f"its schema (version {version}) {reason}")
 
 
-def _differences(found: frozenset[Row], made: frozenset[Row], own: frozenset[Row]) -> Iterator[str]:
-    names = {row[1] for row in own}
+def _differences(found: frozenset[Row], made: frozenset[Row]) -> Iterator[str]:
+    names = {row[1] for row in made}
     gone = {row[1]: row for row in made - found}
-    for row in sorted(found - own, key=lambda row: (row[0] == b"table", repr(row))):
+    for row in sorted(found - made, key=lambda row: (row[0] == b"table", repr(row))):
         gone.pop(row[1], None)
         on = f" on {_text(row[2])!r}" if row[2] != row[1] else ""
         what = "holds another" if row[1] in names else "holds"
         yield f"{what} {_text(row[0])} {_text(row[1])!r}{on}"
     for row in gone.values():
         yield f"lacks the {_text(row[0])} {_text(row[1])!r}"
-    if own > made and found <= own:
-        yield f"holds some of the triggers of quotas, and not all {len(own - made)}"
 
 
 def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "replace")[:100]
-
-
-@cache
-def _triggers() -> frozenset[Row]:
-    """Return the triggers that older schemas had for namespaces with a quota."""
-    return frozenset(
-        (b"trigger", name.encode(), table.encode(), 0, sql.encode())
-        for name, table, sql in quota_triggers()
-    )
 
 
 @cache

@@ -462,7 +462,7 @@ class SqliteStore(
     """A namespace of an SQLite file: a `SessionStore`, plus the services of its base classes."""
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - each is an option of the store
         cls,
         path: Path,
         *,
@@ -473,18 +473,26 @@ class SqliteStore(
         is_created: bool = True,
         key: StoreKey | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        is_copied: bool = False,
     ) -> SqliteStore:
         """Open the store in the file `path`; create it if missing and `is_created`.
 
         With `key` the file is encrypted: a new file is created encrypted, an existing one must be.
+        With `is_copied` it is only read, and may have the last unreleased schema.
 
         Durable: at durability "full" a commit survives power loss on return; at "normal" it
         survives the end of the process, and a power cut may remove whole newest commits.
-        Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreReadOnly, StoreUnavailable; KeyMissing,
-        KeyWrong, StoreNotEncrypted; the file is then unchanged.
+        Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable;
+        KeyMissing, KeyWrong, StoreNotEncrypted; the file is then unchanged.
         """
         open_file = partial(
-            attach, path, random, is_created=is_created, key=key, lock_timeout_s=lock_timeout_s
+            attach,
+            path,
+            random,
+            is_created=is_created,
+            key=key,
+            lock_timeout_s=lock_timeout_s,
+            is_copied=is_copied,
         )
         while True:
             database = await asyncio.to_thread(open_file)

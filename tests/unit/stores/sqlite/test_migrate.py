@@ -11,6 +11,8 @@ import pytest
 from perdure.stores.sqlite import migrate
 from perdure.stores.sqlite.migrate import (
     APPLICATION_ID,
+    UNRELEASED,
+    first_version,
     latest_version,
     migrations,
     version_of,
@@ -29,8 +31,9 @@ def schema_of(db: Connection) -> list[object]:
     return list(db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name"))
 
 
-def test_versions_count_from_one_without_a_gap() -> None:
-    assert list(migrations()) == list(range(1, latest_version() + 1))
+def test_versions_follow_the_last_unreleased_one_without_a_gap() -> None:
+    assert first_version() == UNRELEASED + 1
+    assert list(migrations()) == list(range(first_version(), latest_version() + 1))
 
 
 def test_an_empty_database_comes_to_the_newest_schema(db: Connection) -> None:

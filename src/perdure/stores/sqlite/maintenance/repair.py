@@ -30,6 +30,7 @@ from perdure.errors import (
     StoreNotEncrypted,
     StoreReadOnly,
     StoreTooNew,
+    StoreTooOld,
     StoreUnavailable,
 )
 from perdure.session.clock import RandomSource
@@ -103,7 +104,8 @@ def repair(
     `at` is the time recorded in the log. A store without a fault stays unchanged.
     Reports the progress of each step to `told`: check, salvage, final check.
     Durable: on return. Memory: as much as the store has content.
-    Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew.
+    Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew,
+    StoreTooOld.
     """
     path = path.resolve()
     if not path.is_file():
@@ -178,7 +180,7 @@ def _open_damaged(path: Path, key: StoreKey | None) -> Connection | None:
     """Open a read-only connection; None if the file is too damaged."""
     try:
         site = locate_site(path, key=key)
-    except (KeyMissing, StoreNotEncrypted, StoreTooNew):
+    except (KeyMissing, StoreNotEncrypted, StoreTooNew, StoreTooOld):
         raise
     except (KeyWrong, NotAStore):
         if key is None:
