@@ -7,19 +7,23 @@ import asyncio
 import psycopg
 import pytest
 
+import perdure
 from perdure.client.clock import SystemClock, system_random
+from perdure.client.maintenance.copy import copy_sessions
 from perdure.client.maintenance.whole_store import planned_migration
 from perdure.client.open import open as open_by_address
+from perdure.client.open import open_copied
 from perdure.errors import (
     ConfigError,
     NotAStore,
     StoreCorrupt,
     StoreReadOnly,
     StoreTooNew,
+    StoreTooOld,
     StoreUnavailable,
 )
 from perdure.stores.postgres.database import conninfo_of, public_address
-from perdure.stores.postgres.migrate import latest_version, migrations
+from perdure.stores.postgres.migrate import UNRELEASED, latest_version, migrations
 from perdure.stores.postgres.store import PostgresStore, open_postgres
 from tests.conformance.store.building import S, append, create, said
 from tests.fakes.clock import START_MS, ManualClock
@@ -64,7 +68,7 @@ async def test_migration_rehearsal_lists_steps_and_changes_nothing(
     plan = await planned_migration(fresh)
 
     assert (plan.current, plan.latest) == (0, latest_version())
-    assert len(plan.steps) == latest_version()
+    assert len(plan.steps) == len(migrations())
     assert "@" not in plan.store.partition("@")[2]
     with psycopg.connect(fresh) as db:
         assert db.execute("SELECT to_regnamespace('perdure')").fetchall() == [(None,)]
@@ -72,26 +76,36 @@ async def test_migration_rehearsal_lists_steps_and_changes_nothing(
     assert (await planned_migration(fresh)).steps == ()
 
 
-async def test_migration_rehearsal_begins_at_current_version(fresh: str) -> None:
+async def test_unreleased_schema_is_rejected_and_can_be_copied(
+    fresh: str, open_store: Open
+) -> None:
+    await create(await open_store(fresh), S, said("a"), said("b"))
     with psycopg.connect(fresh, autocommit=True) as db:
-        db.execute("CREATE SCHEMA perdure")
-        for version, sql in list(migrations().items())[:-2]:
-            db.execute(sql.encode())
-            db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))
-        plan = await planned_migration(fresh)
-        kept = db.execute("SELECT max(version) FROM perdure.schema_version").fetchall()
+        db.execute("UPDATE perdure.schema_version SET version = %s", (UNRELEASED,))
+        for use in (open_store, planned_migration):
+            with pytest.raises(StoreTooOld) as refused:
+                await use(fresh)
+            assert (refused.value.version, refused.value.can_be_copied) == (UNRELEASED, True)
+        async with (
+            open_copied(fresh, namespace="default", lock_timeout_s=5) as source,
+            perdure.open("memory:") as target,
+        ):
+            report = await copy_sessions(source, target)
+            assert len(await target.backend.entries(S)) == 2
+        assert report.is_whole
+        kept = db.execute("SELECT version FROM perdure.schema_version").fetchall()
+        assert kept == [(UNRELEASED,)]
 
-    assert kept == [(latest_version() - 2,)]
-    assert [step.partition(":")[0] for step in plan.steps] == [
-        f"schema {latest_version() - 1}",
-        f"schema {latest_version()}",
-    ]
+        db.execute("UPDATE perdure.schema_version SET version = %s", (UNRELEASED - 1,))
+        with pytest.raises(StoreTooOld):
+            async with open_copied(fresh, namespace="default", lock_timeout_s=5):
+                pass
 
 
 async def test_rehearsal_only_reads_read_only_database(fresh: str) -> None:
     plan = await planned_migration(f"{fresh}&options=-c%20default_transaction_read_only%3Don")
 
-    assert len(plan.steps) == latest_version()
+    assert len(plan.steps) == len(migrations())
 
 
 async def test_schema_of_another_program_is_unchanged(fresh: str, open_store: Open) -> None:

@@ -153,17 +153,18 @@ class Database:
         self._waiting = 0
         self._looked_at = 0.0
 
-    async def open(self, max_connections: int) -> None:
+    async def open(self, max_connections: int, *, is_copied: bool = False) -> None:
         """Inspect the database, migrate its schema and connect.
 
-        Raises: NotAStore, StoreTooNew, StoreReadOnly, StoreUnavailable.
+        With `is_copied`, leave the last unreleased schema unchanged.
+        Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable.
         """
         try:
             async with await AsyncConnection.connect(
                 self._conninfo, autocommit=True, connect_timeout=CONNECT_S
             ) as first:
                 await first.execute(_LIMITS, (self._lock_ms, f"{IDLE_IN_TRANSACTION_S * 1000}"))
-                self._role = await prepare_schema(first, self.address)
+                self._role = await prepare_schema(first, self.address, is_copied=is_copied)
             pool: AsyncConnectionPool[_PooledConnection] = AsyncConnectionPool(
                 self._conninfo,
                 connection_class=_PooledConnection,

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import LiteralString, NamedTuple
+from typing import NamedTuple
 
 from psycopg import AsyncConnection, IsolationLevel
 
-from perdure.errors import NotAStore, StoreReadOnly, StoreTooNew, StoreUnavailable
+from perdure.errors import (
+    NotAStore,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreTooOld,
+    StoreUnavailable,
+)
 from perdure.stores.maintenance.protocol import MigrationPlan, purpose
-from perdure.stores.name_parts import parts_of
-from perdure.stores.postgres.rows import Row, info_of_row
+from perdure.stores.postgres.rows import Row
 
 APP_ROLE = "perdure_app"
 """The role that row-level security binds; made by the first migration where that is allowed."""
@@ -41,33 +46,8 @@ SELECT current_setting('server_version_num')::int,
 FROM pg_roles AS r WHERE r.rolname = current_user
 """
 
-_NAMES = 12
-"""The first schema with name parts."""
-
-_AT_ONCE = 500
-"""Number of sessions whose parts are added at a time."""
-
-_OWNER_SEES_ALL: LiteralString = """
-ALTER TABLE perdure.stream NO FORCE ROW LEVEL SECURITY;
-ALTER TABLE perdure.name_part NO FORCE ROW LEVEL SECURITY;
-"""
-
-_OWNER_SEES_ONE: LiteralString = """
-ALTER TABLE perdure.stream FORCE ROW LEVEL SECURITY;
-ALTER TABLE perdure.name_part FORCE ROW LEVEL SECURITY;
-"""
-
-_ALL_SESSIONS: LiteralString = """
-SELECT namespace, id, info FROM perdure.stream
-WHERE kind = 'session' AND NOT is_erased AND (namespace, id) > (%s, %s)
-ORDER BY namespace, id LIMIT %s
-"""
-
-_ADD_ALL: LiteralString = """
-INSERT INTO perdure.name_part
-SELECT p.namespace, p.part, p.stream
-FROM unnest(%s::text[], %s::bytea[], %s::text[]) AS p (namespace, part, stream)
-"""
+UNRELEASED = 12
+"""The last schema before the first release, which has the same tables: it can be copied."""
 
 
 class Site(NamedTuple):
@@ -90,25 +70,33 @@ def migrations() -> dict[int, str]:
     return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 
 
+def first_version() -> int:
+    """Return the oldest schema version that this program can migrate."""
+    return min(migrations())
+
+
 def latest_version() -> int:
     """Return the newest schema version this program supports."""
     return max(migrations())
 
 
-async def prepare_schema(db: AsyncConnection[Row], store: str) -> str | None:
+async def prepare_schema(
+    db: AsyncConnection[Row], store: str, *, is_copied: bool = False
+) -> str | None:
     """Migrate the database to the newest schema; return the role to use, None for the current one.
 
+    With `is_copied`, leave the schema `UNRELEASED` unchanged.
     Durable: each step is applied completely or not at all.
-    Raises: NotAStore, StoreTooNew, StoreReadOnly, StoreUnavailable; nothing was changed then.
+    Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable; then nothing was
+    changed.
     """
     # Whatever the server's default: after waiting for the lock, concurrent changes must be visible.
     await db.set_isolation_level(IsolationLevel.READ_COMMITTED)
     site = await _site(db)
     _check_site(site, store)
     version = await _version(db, site)
-    if version > latest_version():
-        raise StoreTooNew(store, version, latest_version())
-    if version < latest_version():
+    _check_version(version, store, is_copied=is_copied)
+    if version < latest_version() and not (is_copied and version == UNRELEASED):
         if site.is_read_only:
             raise StoreReadOnly(store)
         await _migrate(db, store)
@@ -120,6 +108,15 @@ async def prepare_schema(db: AsyncConnection[Row], store: str) -> str | None:
             store, f"there is no role {APP_ROLE}, and row-level security does not bind this user"
         )
     return APP_ROLE
+
+
+def _check_version(version: int, store: str, *, is_copied: bool = False) -> None:
+    """Reject unknown schemas. Raises: StoreTooNew, StoreTooOld."""
+    if version > latest_version():
+        raise StoreTooNew(store, version, latest_version())
+    if 0 < version < first_version() and not (is_copied and version == UNRELEASED):
+        can_be_copied = version == UNRELEASED
+        raise StoreTooOld(store, version, first_version(), can_be_copied=can_be_copied)
 
 
 def _check_site(site: Site, store: str) -> None:
@@ -155,8 +152,7 @@ async def rehearse_migration(db: AsyncConnection[Row], store: str) -> MigrationP
         site = await _site(db)
         _check_site(site, store)
         current = await _version(db, site)
-        if current > latest_version():
-            raise StoreTooNew(store, current, latest_version())
+        _check_version(current, store)
         missing = {version: sql for version, sql in migrations().items() if version > current}
         if not site.is_read_only:
             await _apply(db, site, missing)
@@ -180,27 +176,4 @@ async def _apply(db: AsyncConnection[Row], site: Site, steps: Mapping[int, str])
     for version, sql in steps.items():
         # As bytes: the text comes from a file of the package, not from anybody.
         await db.execute(sql.encode(), prepare=False)
-        if version == _NAMES:
-            await _list_all(db)
         await db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))
-
-
-async def _list_all(db: AsyncConnection[Row]) -> None:
-    """Add the sessions of a database without name parts to the index of lists."""
-    await db.execute(_OWNER_SEES_ALL, prepare=False)
-    last = ("", "")
-    while True:
-        answer = await db.execute(_ALL_SESSIONS, (*last, _AT_ONCE))
-        rows = await answer.fetchall()
-        added = [
-            (namespace, part, id_)
-            for namespace, id_, info in rows
-            for part in sorted(parts_of(info_of_row(id_, info)))
-        ]
-        if added:
-            namespaces, parts, streams = zip(*added, strict=True)
-            await db.execute(_ADD_ALL, (list(namespaces), list(parts), list(streams)))
-        if len(rows) < _AT_ONCE:
-            break
-        last = rows[-1][:2]
-    await db.execute(_OWNER_SEES_ONE, prepare=False)

@@ -377,20 +377,22 @@ class PostgresStore(
         random: RandomSource,
         max_connections: int = CONNECTIONS,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        is_copied: bool = False,
     ) -> PostgresStore:
-        """A handle on the store in the database at `address`; its schema is made or updated.
+        """Open the store in the database at `address`; create or migrate its schema.
 
-        Leases go by `clock` where one is given (a test's), else by the clock of the server.
+        With `is_copied` the store may have the last unreleased schema, and must only be read.
+        Leases use `clock` if given (by a test), otherwise the clock of the server.
         Durable: at durability "full" a commit survives power loss on return; at "normal" it
         survives the end of this process, and a crash of the server may take the newest
         commits whole.
-        Raises: ConfigError for another address or namespace; NotAStore, StoreTooNew, StoreReadOnly,
-        StoreUnavailable; the database is then as it was.
+        Raises: ConfigError for another address or namespace; NotAStore, StoreTooNew, StoreTooOld,
+        StoreReadOnly, StoreUnavailable; the database is then unchanged.
         """
         if not is_text(namespace):
             raise ConfigError(f"{namespace!r} cannot be a namespace in PostgreSQL")
         database = Database(conninfo_of(address), namespace, durability, lock_timeout_s)
-        await database.open(max_connections)
+        await database.open(max_connections, is_copied=is_copied)
         return cls(database, namespace, clock, random)
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
@@ -430,6 +432,7 @@ async def open_postgres(
     clock: Clock,
     random: RandomSource,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
+    is_copied: bool = False,
 ) -> PostgresStore:
     """Open the store at an address ``postgresql://USER@HOST/DATABASE``.
 
@@ -443,4 +446,5 @@ async def open_postgres(
         durability=durability_of(durability),
         random=random,
         lock_timeout_s=lock_timeout_s,
+        is_copied=is_copied,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from perdure.errors import BackupDamaged, NotAStore, PerdureError, StoreExists
+from perdure.errors import BackupDamaged, NotAStore, PerdureError, StoreExists, StoreTooOld
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.manifest import STORE_NAME, Manifest, heads_of
 from perdure.stores.regular_files import open_to_read
@@ -55,10 +55,16 @@ def fetch(folder: Path, path: Path, report: Report) -> Path:
 def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | None) -> None:
     """Migrate the copy to this program's schema, and check that it matches the backup.
 
-    Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew.
+    Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew, StoreTooOld.
     """
     Content(copy, key).close()  # check the key before writing anything
-    open_site(copy, seed=lambda: os.urandom(16), key=key)
+    try:
+        open_site(copy, seed=lambda: os.urandom(16), key=key)
+    except StoreTooOld as error:
+        source, can_be_copied = folder / STORE_NAME, error.can_be_copied
+        raise StoreTooOld(
+            str(source), error.version, error.first, can_be_copied=can_be_copied
+        ) from error
     content = Content(copy, key)
     try:
         heads = heads_of(content.standings())
