@@ -57,8 +57,8 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
 
     Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew, StoreTooOld.
     """
-    Content(copy, key).close()  # check the key before writing anything
     try:
+        Content(copy, key).close()  # check the key before writing anything
         open_site(copy, seed=lambda: os.urandom(16), key=key)
     except StoreTooOld as error:
         source, can_be_copied = folder / STORE_NAME, error.can_be_copied
