@@ -301,7 +301,7 @@ class Store:
         `after` continues behind a session of an earlier list, or its `cursor`. The status
         "interrupted" selects sessions with an open turn that no process runs: its process died, or
         it was suspended. Reads the sessions with an open turn only.
-        `subject`, `metadata`, `source` and `id_prefix` have no index: with them the call reads
+        `subject`, `metadata` and `source` have no index: with them the call reads
         sessions, newest first, until `limit` of them fit, or all.
         Raises: ValueError when `limit` is negative, or greater than any store can count;
         WrongArgument for an `after` that is no cursor.

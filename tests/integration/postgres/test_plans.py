@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 import pytest
@@ -20,6 +20,7 @@ from perdure.session.kinds import Compaction
 from perdure.session.notes import Answer, Question
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import Retention
 from tests.conformance.store.building import S, append, create, fork, header, labelled, said
 from tests.fakes.clock import START_MS
@@ -69,6 +70,12 @@ class Plans:
             found += [(rows, " ".join(sql.split())) for rows in gone_through(row[0][0]["Plan"])]
         self.asked.clear()
         return max(found)
+
+    async def total(self) -> float:
+        """Return the rows that all steps of all statements read."""
+        found = [await cursor.fetchone() for _, cursor in self.asked]
+        self.asked.clear()
+        return sum(rows for row in found if row for rows in gone_through(row[0][0]["Plan"]))
 
 
 def gone_through(step: dict[str, Any]) -> Iterator[float]:
@@ -131,6 +138,8 @@ LISTS: dict[str, Operation] = {
     "a name that none has": lambda store: store.sessions(query="zzzz"),
     "a letter that none has": lambda store: store.sessions(query="z"),
     "a name that one has": lambda store: store.sessions(query="S599"),
+    "an id prefix that one has": lambda store: store.sessions(id_prefix="s599"),
+    "an id prefix that none has": lambda store: store.sessions(id_prefix="zz"),
     "idle": lambda store: store.idle_sessions(START_MS - 1),
     "open turns": lambda store: store.open_turns(),
     "questions": lambda store: store.open_questions_of_all(),
@@ -199,3 +208,51 @@ async def test_newest_of_tree_read_nearest_forks_only(open_store: Open, plans: P
     assert (await plans.widest())[0] <= FEW
     assert len(await filling.tree(forks[-1], FEW + 3)) == FEW + 3
     assert len(await filling.tree(forks[-1])) == len(forks)
+
+
+@pytest.mark.parametrize("scope", ["tree", "path"])
+async def test_newest_of_tree_takes_one_statement_at_any_depth(
+    open_store: Open, plans: Plans, scope: Literal["tree", "path"]
+) -> None:
+    filling = await open_store()
+    await create(filling, S, said("first"), said("second"))
+    forks = [S, *(StreamId(f"f{number}") for number in range(60))]
+    for origin, stream in pairwise(forks):
+        head = await filling.state(origin)
+        leaf = head.leaf if scope == "path" else None
+        await fork(filling, origin, stream, at=leaf, head=head.head, scope=scope)
+        await append(filling, stream, said(f"in {stream}"))
+    asked: dict[int, int] = {}
+    for limit in (5, 50):
+        plans.is_on = True
+        newest = await filling.tree(forks[-1], limit)
+        plans.is_on = False
+        asked[limit] = len(plans.asked)
+        assert [entry.stream for entry in newest] == forks[-limit:]
+        assert (await plans.widest())[0] <= FEW
+    assert asked[5] == asked[50] <= 2
+    whole = await filling.tree(forks[-1])
+    assert [entry.stream for entry in whole] == [S, S, *forks[1:]]
+    assert await filling.tree(forks[-1], 1_000) == whole
+
+
+async def test_erasing_origin_of_fork_chain_costs_the_same_for_each_fork(
+    open_store: Open, db: Database, plans: Plans
+) -> None:
+    asked: dict[int, tuple[int, float]] = {}
+    for length in (20, 160):
+        store = await open_store(namespace=f"of {length}")
+        await create(store, S, *[said(f"word {number}") for number in range(20)])
+        forks = [S, *(StreamId(f"f{number}") for number in range(length))]
+        for origin, stream in pairwise(forks):
+            await fork(store, origin, stream, said("more"))
+        db.execute("ANALYZE")
+        request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S, forks="keep")
+        plans.is_on = True
+        await store.erase(request)
+        plans.is_on = False
+        asked[length] = len(plans.asked), await plans.total()
+        assert len(await store.tree(forks[-1])) == 20 + length
+    (few, rows_of_few), (many, rows_of_many) = asked.values()
+    assert many <= few
+    assert rows_of_many <= rows_of_few * 8 * 1.3

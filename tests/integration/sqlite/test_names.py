@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,15 @@ import pytest
 
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
+from perdure.session.info import Sought
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.sqlite.log import lists
+from perdure.stores.sqlite.rows import Tables
 from tests.conformance.store.building import append, create, header, said
 from tests.fakes.clock import START_MS
 from tests.integration.sqlite.conftest import Opener
+from tests.integration.sqlite.test_neighbours import steps_of
 
 S = StreamId("s")
 TITLE = "Canary 7f3a9c of Zanzibar"
@@ -73,3 +77,33 @@ async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, 
     content = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.is_file())
     left = {piece for piece in pieces - common if piece in content}
     assert {piece for piece in left if piece.strip() not in b" of z"} == set()
+
+
+async def test_list_with_id_prefix_reads_sessions_with_it_only(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    for number in range(400):
+        await create(store, f"s{number:03}")
+    found = {
+        prefix: await store.sessions(limit=None, id_prefix=prefix)
+        for prefix in ("s39", "s3", "zz", "\ud800")
+    }
+    assert [info.id for info in found["s39"]] == [f"s{number}" for number in range(399, 389, -1)]
+    assert [len(infos) for infos in found.values()] == [10, 100, 0, 0]
+    assert [info.id for info in await store.sessions(id_prefix="s", limit=2)] == ["s399", "s398"]
+
+    def listed(prefix: str | None) -> Callable[[Tables], object]:
+        return lambda tables: lists.sessions(
+            tables,
+            "default",
+            limit=None,
+            scope="listed",
+            cwd=None,
+            query=None,
+            sought=Sought(id_prefix=prefix),
+        )
+
+    whole = steps_of(path, listed(None))
+    assert steps_of(path, listed("zz")) * 10 < whole
+    assert steps_of(path, listed("s39")) * 8 < whole

@@ -144,20 +144,9 @@ CROSS JOIN LATERAL (
 ) AS x ORDER BY x.depth
 """  # noqa: S608 - put together from constants
 
+# The stream and its origins in turn, each with its newest tree entries: the server walks no further
+# than the limit needs. A fork of a path shares only the branch to its leaf, and ends the walk.
 _TREE: LiteralString = f"""
-SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.stream = %s AND e.seq <= %s AND e.run IS NOT NULL
-ORDER BY e.seq DESC LIMIT %s::bigint
-"""  # noqa: S608 - put together from constants
-
-_LINEAGE: LiteralString = """
-SELECT l.kin_stream, l.kin_upto, l.kin_leaf, l.kin_is_path
-FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
-WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin
-"""
-
-# As _LINEAGE, but only as many as requested: the server reads no further.
-_NEAREST_KIN: LiteralString = """
 WITH RECURSIVE kin (stream, upto, leaf, is_path, origin, origin_head) AS (
     SELECT s.id, s.head, b.origin_leaf, coalesce(b.is_path, false), b.origin, b.origin_head
     FROM perdure.stream AS s
@@ -167,11 +156,21 @@ WITH RECURSIVE kin (stream, upto, leaf, is_path, origin, origin_head) AS (
     SELECT b.stream, k.origin_head, b.origin_leaf, coalesce(b.is_path, false), b.origin,
         b.origin_head
     FROM kin AS k CROSS JOIN LATERAL (
-        SELECT * FROM perdure.birth AS b WHERE b.namespace = %s AND b.stream = k.origin OFFSET 0
+        SELECT * FROM perdure.birth AS b
+        WHERE b.namespace = %s AND b.stream = k.origin AND NOT k.is_path OFFSET 0
     ) AS b
 )
-SELECT k.stream, k.upto, k.leaf, k.is_path FROM kin AS k LIMIT %s
-"""
+SELECT f.* FROM kin AS k CROSS JOIN LATERAL (
+    (SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+     WHERE e.namespace = %s AND e.stream = k.stream AND e.seq <= k.upto AND e.run IS NOT NULL
+     ORDER BY e.seq DESC LIMIT %s::bigint)
+    UNION ALL
+    (SELECT b.* FROM perdure.branch(
+        %s, split_part(k.leaf, '/', 1), split_part(k.leaf, '/', 2)::bigint, 0, NULL,
+        CASE WHEN k.is_path AND k.leaf IS NOT NULL THEN %s::bigint ELSE 0 END
+     ) AS b)
+) AS f LIMIT %s::bigint
+"""  # noqa: S608 - put together from constants
 
 _NOTES: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, l.kin
@@ -208,10 +207,6 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
 
 
-_AT_ONCE = 100
-"""Number of streams whose tree entries are read in one round trip."""
-
-
 # ---------------------------------------------------------------- statements
 
 
@@ -242,11 +237,6 @@ def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Statement:
 
 def _ask_branch(namespace: str, leaf: Node, floor: int) -> Statement:
     return Statement(_BRANCH, (namespace, leaf.stream, leaf.seq, floor, None, None))
-
-
-def _ask_newest(namespace: str, leaf: EntryId, limit: int | None) -> Statement:
-    """Return the newest `limit` entries of the branch to `leaf`, newest first."""
-    return Statement(_BRANCH, (namespace, *_place(leaf), 0, None, limit))
 
 
 def _place(reference: EntryId | None) -> tuple[str, int]:
@@ -304,45 +294,19 @@ async def around(
     return [Placed(row[9], entry_of(row[:9])) for row in rows]
 
 
-async def lineage(db: Database, stream: StreamId) -> list[Row]:
-    """Return the stream and its origins in turn: id, last shared seq, leaf, is_path.
-
-    Raises: SessionNotFound.
-    """
-    (rows,) = await db.ask(Statement(_LINEAGE, (db.namespace, db.namespace, stream)))
-    if not rows:
-        raise SessionNotFound(stream)
-    return rows
-
-
 async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list[Entry]:
-    """Return the newest `limit` visible tree entries, in log order, a fork's origin first."""
-    if limit is not None:
-        values = (db.namespace, stream, db.namespace, _AT_ONCE)
-        (nearest,) = await db.ask(Statement(_NEAREST_KIN, values))
-        newest = await _tree_of(db, nearest, limit)
-        if len(newest) == limit:
-            return newest
-    return await _tree_of(db, await lineage(db, stream), limit)
+    """Return the newest `limit` visible tree entries, in log order, a fork's origin first.
 
-
-async def _tree_of(db: Database, kin: Iterable[Row], limit: int | None) -> list[Entry]:
-    statements: list[Statement] = []
-    for near, upto, leaf, is_path in kin:
-        statements.append(Statement(_TREE, (db.namespace, near, upto, limit)))
-        if is_path:
-            if leaf is not None:
-                statements.append(_ask_newest(db.namespace, leaf, limit))
-            break
-    newest: list[Entry] = []
-    for first in range(0, len(statements), _AT_ONCE):
-        for rows in await db.ask(*statements[first : first + _AT_ONCE]):
-            newest += [entry_of(row) for row in rows]
-        if limit is not None and len(newest) >= limit:
-            break
-    newest = newest[:limit]
-    newest.reverse()
-    return newest
+    One statement, however many forks the entries are from. Raises: SessionNotFound.
+    """
+    ns = db.namespace
+    head, rows = await db.ask(
+        Statement(HEAD, (ns, stream)),
+        Statement(_TREE, (ns, stream, ns, ns, limit, ns, limit, limit)),
+    )
+    if not head:
+        raise SessionNotFound(stream)
+    return [entry_of(row) for row in reversed(rows)]
 
 
 async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:

@@ -49,6 +49,19 @@ SELECT s.id, s.updated_at, s.info, s.header FROM (
 ) AS s
 """
 
+_WITH_PREFIX: LiteralString = """
+SELECT s.id, s.updated_at, s.info, b.header FROM (
+    SELECT * FROM perdure.stream WHERE namespace = %s AND id >= %s AND id < %s OFFSET 0
+) AS s JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+WHERE s.kind = 'session' AND NOT s.is_erased
+"""
+
+_COUNT_PREFIX: LiteralString = """
+SELECT count(*) FROM (
+    SELECT 1 FROM perdure.stream WHERE namespace = %s AND id >= %s AND id < %s LIMIT %s
+) AS s
+"""
+
 PARTS: LiteralString = "SELECT part, stream FROM perdure.name_part WHERE namespace = %s"
 
 SESSIONS: LiteralString = """
@@ -84,24 +97,29 @@ def _changed(
     return found
 
 
-async def named(db: Database, parts: Sequence[bytes], most: int) -> list[Row] | None:
-    """The sessions whose names or ids may have all of `parts`, newest activity first.
+async def few_sessions(
+    db: Database, parts: Sequence[bytes], prefix: str, most: int
+) -> list[Row] | None:
+    """Return the sessions whose ids begin with `prefix`, or whose names may have all `parts`.
 
-    None where the index has more than `most` rows of the rarest part.
+    Newest activity first. None if the indexes have more than `most` rows of the rarest of either.
     """
     ns = db.namespace
+    ids = (ns, prefix, prefix + "\U0010ffff")
     counts = await db.ask(
-        *(Statement(_COUNT, (ns, part, end_of(part), most + 1)) for part in parts),
+        Statement(_COUNT_PREFIX, (*ids, most + 1)),
         Statement(_COUNT_LONG, (ns, LONG_NAME, most + 1)),
+        *(Statement(_COUNT, (ns, part, end_of(part), most + 1)) for part in parts),
     )
-    *counted, long = [rows[0][0] for rows in counts]
-    fewest = min(counted)
-    if max(fewest, long) > most:
+    prefixed, long, *counted = [rows[0][0] for rows in counts]
+    if prefix and prefixed <= most:
+        asked = Statement(_WITH_PREFIX, ids)
+    elif parts and max(min(counted), long) <= most:
+        part = parts[counted.index(min(counted))]
+        asked = Statement(_NAMED, (ns, part, end_of(part), ns, LONG_NAME))
+    else:
         return None
-    if not fewest + long:
-        return []
-    part = parts[counted.index(fewest)]
-    (rows,) = await db.ask(Statement(_NAMED, (ns, part, end_of(part), ns, LONG_NAME)))
+    (rows,) = await db.ask(asked)
     return sorted(rows, key=lambda row: (row[1], row[0]), reverse=True)
 
 

@@ -30,7 +30,7 @@ from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.lists import folder_key
-from perdure.stores.postgres.names import named
+from perdure.stores.postgres.names import few_sessions
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     NODE_COLUMNS,
@@ -389,19 +389,21 @@ async def sessions(
 ) -> list[SessionInfo]:
     """Sessions, newest activity first; read page by page until enough of them fit.
 
-    With a query, before more and more pages, those that may have it in their name if they are few.
+    With a query or an id prefix, reads those that the indexes find, before more pages, if few.
     """
     after = sought.get("after")
     is_any = query is None and all(sought.get(key) is None for key in sought if key != "after")
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
     found: list[SessionInfo] = []
     last: tuple[int, str] = after or (2**63 - 1, "\U0010ffff")
-    parts = sought_parts(query)
+    parts, prefix = sought_parts(query), sought.get("id_prefix") or ""
+    if not is_text(prefix):
+        return []
     reaches, reach, looked = rounds(), 0, 0
     while limit is None or len(found) < limit:
-        if parts and looked >= reach:
+        if (parts or prefix) and looked >= reach:
             reach = next(reaches)
-            near = await named(db, parts, reach)
+            near = await few_sessions(db, parts, prefix, reach)
             if near is not None:
                 own = (one for one in map(_listed, near) if one.origin in ORIGINS[scope])
                 fit = (one for one in own if is_found(one, cwd, query) and is_sought(one, sought))

@@ -7,7 +7,7 @@ other streams as before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import LiteralString
 
@@ -321,21 +321,20 @@ class _Erasure:
 
     async def _plans(self, reach: Reach, relations: list[Relation]) -> list[_Plan]:
         """What is taken of each stream; streams that lose nothing are left out."""
-        (rows,) = await self._ask(ask_streams(self._ns, [*reach.targets, *reach.forks]))
-        streams = {stream.state.header.id: stream for stream in map(stream_of, rows)}
+        streams = await self._streams(reach.targets)
         heads = {id_: streams[id_].state.head for id_ in reach.targets}
         seen = {id_: await self._visible_entries(id_) for id_ in streams_to_read(reach, relations)}
         found = takings(reach, heads, relations, seen)
         if found is None:
             seen = {id_: await self._visible_entries(id_) for id_ in (*reach.targets, *reach.forks)}
             found = takings(reach, heads, relations, seen) or []
+        streams |= await self._streams({taking.stream for taking in found} - streams.keys())
         plans = [await self._plan(streams[taking.stream], taking) for taking in found]
         return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
     async def _entry_plans(self, reach: Reach) -> list[_Plan]:
         """What is taken of a session, and of forks that share something of it."""
-        (rows,) = await self._ask(ask_streams(self._ns, [*reach.targets, *reach.forks]))
-        streams = {stream.state.header.id: stream for stream in map(stream_of, rows)}
+        streams = await self._streams((*reach.targets, *reach.forks))
         seen = {id_: await self._visible_entries(id_) for id_ in reach.forks}
         (target,) = reach.targets
         notes = await branches.notes(self._db, target, CONTENT_NOTES)
@@ -345,6 +344,12 @@ class _Erasure:
         return [
             plan for plan in plans if plan.entries or plan.taking.changes_list(plan.stream.state)
         ]
+
+    async def _streams(self, ids: Collection[StreamId]) -> dict[StreamId, Stream]:
+        if not ids:
+            return {}
+        (rows,) = await self._ask(ask_streams(self._ns, sorted(ids)))
+        return {stream.state.header.id: stream for stream in map(stream_of, rows)}
 
     async def _visible_entries(self, stream: StreamId) -> VisibleEntries:
         tree = await branches.tree(self._db, stream)

@@ -1,7 +1,7 @@
 """Lists of sessions, read only as far as needed.
 
-A list with a query reads in rounds. Each round reads the sessions whose name may match the query if
-they are few, else more of the newest sessions. So a list costs the cheaper of both.
+A list with a query or an id prefix reads in rounds. Each round reads the sessions whose name or id
+may match if they are few, else more of the newest sessions. So a list costs the cheaper of both.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ SELECT stream FROM name_part WHERE namespace = ? AND part >= ? AND part < ? LIMI
 
 _WITH_LONG_NAME = "SELECT stream FROM name_part WHERE namespace = ? AND part = ? LIMIT ?"
 
+_WITH_PREFIX = "SELECT no FROM stream WHERE namespace = ? AND id >= ? AND id < ? LIMIT ?"
+
 _SESSION = f"""
 SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
 WHERE s.no = ? AND s.kind = 'session' AND s.namespace = ?
@@ -71,7 +73,8 @@ def sessions(
     sought: Sought,
 ) -> list[SessionInfo]:
     """Return sessions, newest activity first."""
-    if cwd is not None and not is_text(cwd):
+    prefix = sought.get("id_prefix") or ""
+    if not (is_text(cwd or "") and is_text(prefix)):
         return []
 
     def fitting(rows: Iterator[Row]) -> Iterator[SessionInfo]:
@@ -84,13 +87,13 @@ def sessions(
     newest_first = merge(*cursors, key=_place, reverse=True)
     try:
         parts = sought_parts(query)
-        if not parts:
+        if not parts and not prefix:
             return list(islice(fitting(newest_first), limit))
         found: list[SessionInfo] = []
         for reach in rounds():
-            named = _named(tables, namespace, parts, reach)
-            if named is not None:
-                return list(islice(fitting(iter(named)), limit))
+            few = _few(tables, namespace, parts, prefix, reach)
+            if few is not None:
+                return list(islice(fitting(iter(few)), limit))
             rows = list(islice(newest_first, reach))
             found += fitting(iter(rows))
             if len(rows) < reach or (limit is not None and len(found) >= limit):
@@ -118,23 +121,40 @@ def _place(row: Row) -> tuple[int, str]:
     return row[5], row[1]
 
 
-def _named(tables: Tables, namespace: str, parts: Sequence[bytes], most: int) -> list[Row] | None:
-    """Return the sessions whose names or ids may have all of `parts`, newest activity first.
+def _few(
+    tables: Tables, namespace: str, parts: Sequence[bytes], prefix: str, most: int
+) -> list[Row] | None:
+    """Return the sessions whose ids begin with `prefix`, or whose names may have all `parts`.
 
-    None if the index has more than `most` rows of the rarest part.
+    Newest activity first. None if the indexes have more than `most` of either.
     """
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
-    long = list(tables.rows(_WITH_LONG_NAME, number, LONG_NAME, most + 1))
+    streams = _prefixed(tables, number, prefix, most) if prefix else None
+    if streams is None and parts:
+        streams = _named(tables, number, parts, most)
+    if streams is None:
+        return None
+    found = [row for stream in streams if (row := tables.row(_SESSION, stream, number))]
+    return sorted(found, key=_place, reverse=True)
+
+
+def _prefixed(tables: Tables, namespace: int, prefix: str, most: int) -> set[int] | None:
+    """Return the streams whose ids begin with `prefix`; None if they are more than `most`."""
+    rows = list(tables.rows(_WITH_PREFIX, namespace, prefix, prefix + _LAST_ID, most + 1))
+    return {row[0] for row in rows} if len(rows) <= most else None
+
+
+def _named(tables: Tables, namespace: int, parts: Sequence[bytes], most: int) -> set[int] | None:
+    """Return the streams of the rarest of `parts`; None if the index has more than `most` of it."""
+    long = list(tables.rows(_WITH_LONG_NAME, namespace, LONG_NAME, most + 1))
     fewest: list[Row] | None = None
     for part in reversed(parts):  # names differ more at their ends than at their beginnings
         fewer = most if fewest is None else len(fewest) - 1
-        rows = list(tables.rows(_WITH_PART, number, part, end_of(part), fewer + 1))
+        rows = list(tables.rows(_WITH_PART, namespace, part, end_of(part), fewer + 1))
         if len(rows) <= fewer:
             fewest = rows
         if not rows:
             break
     if fewest is None or len(long) > most:
         return None
-    streams = {row[0] for row in (*fewest, *long)}
-    found = [row for stream in streams if (row := tables.row(_SESSION, stream, number))]
-    return sorted(found, key=_place, reverse=True)
+    return {row[0] for row in (*fewest, *long)}
