@@ -24,21 +24,12 @@ from perdure.apps.chat.questions import pending_questions
 from perdure.apps.chat.session import AnswerOptions, Cast
 from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
-from perdure.apps.cli.options import (
-    JsonOption,
-    ModelOption,
-    NamespaceOption,
-    StoreOption,
-    named_values,
-    only_text,
-    stored_path,
-)
-from perdure.apps.cli.session_ids import named_session, require_folder
+from perdure.apps.cli.options import ModelOption, named_values, only_text, stored_path
+from perdure.apps.cli.store_options import CommonOptions, named_session, require_folder
 from perdure.apps.picker.command import pick_session
 from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
-from perdure.apps.store_access import NAMESPACE, writable_store
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.line_input import TypedLines
 from perdure.apps.terminal.output import out_style, remark, show, width
@@ -125,9 +116,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     commands: CommandsOption = None,
     domains: DomainsOption = None,
     scope: ScopeOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Chat with a model.
 
@@ -153,7 +142,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         4    another process runs a turn of the session
         130  stopped with Ctrl-C
     """
-    wanted = Wanted(session, continues, is_picking, prompt, cwd, as_json)
+    wanted = Wanted(session, continues, is_picking, prompt, cwd, common.as_json)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted, agent)
     named = _variables_in(variables or ())
@@ -162,7 +151,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     cast = cast_for(agent, settings, os.environ, allowed, is_permitting=typed.is_any)
     acted = None if scenario is None else scenario_in(scenario)
 
-    async with writable_store(store, namespace) as opened:
+    async with common.writable_store() as opened:
         answering = AnswerOptions(
             opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
         )

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
-from perdure.apps.cli.session_ids import named_session
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.terminal.output import show, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.session_usage import revoke as revoke_grant
@@ -33,13 +31,7 @@ def add_to(program: typer.Typer) -> None:
 
 
 @grants.command("list")
-async def list_grants(
-    session: SessionArgument,
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def list_grants(session: SessionArgument, *, common: CommonOptions) -> None:
     """List the grants of a session: approvals answered with "always".
 
     A grant allows one tool exactly one thing: this content in this file, this command with these
@@ -49,10 +41,10 @@ async def list_grants(
         perdure grants list 01jd
         perdure grants list 01jd --json
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         stream = await named_session(opened, session)
         found = (await standing_of(opened, stream)).grants
-    if as_json:
+    if common.as_json:
         show_json(list(found))
     elif found:
         show_lines(safe(grant) for grant in found)
@@ -83,9 +75,7 @@ async def revoke(
     ] = None,
     *,
     is_all: Annotated[bool, typer.Option("--all", help="Revoke all grants.")] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Revoke a grant: the next call needs approval again, also in a running turn.
 
@@ -96,13 +86,10 @@ async def revoke(
     if (grant is None) != is_all:
         raise UsageMistake("name a grant, or use --all")
 
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         stream = await named_session(opened, session)
         known = (await standing_of(opened, stream)).grants
         found = None if grant is None else _find_grant(grant, known)
         await revoke_grant(opened, stream, found)
         left = (await standing_of(opened, stream)).grants
-    if as_json:
-        show_json(list(left))
-    else:
-        show("Taken back.")
+    common.show(list(left), "Taken back.")

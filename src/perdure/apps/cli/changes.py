@@ -16,17 +16,13 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import (
     ROOT,
     EntryArgument,
-    JsonOption,
     ModelOption,
-    NamespaceOption,
     SessionArgument,
-    StoreOption,
     only_text,
     stored_path,
 )
-from perdure.apps.cli.session_ids import opened_session, require_folder
-from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import count_of, show, show_json
+from perdure.apps.cli.store_options import CommonOptions, opened_session, require_folder
+from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -49,17 +45,12 @@ def add_to(sessions: typer.Typer) -> None:
         sessions.command(name)(command)
 
 
-async def _change(
-    session: str, work: Work, store: str | None, namespace: str, *, as_json: bool
-) -> None:
+async def _change(session: str, work: Work, common: CommonOptions) -> None:
     """Have `work` change the session that is named, and tell what it did."""
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         data, sentence = await work(handle, opened)
-    if as_json:
-        show_json({"session": handle.id, **data})
-    else:
-        show(sentence)
+    common.show({"session": handle.id, **data}, sentence)
 
 
 def _focus(text: str | None) -> str | None:
@@ -84,9 +75,7 @@ async def branch(
     ] = False,
     focus: FocusOption = None,
     model: ModelOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Continue from another entry.
 
@@ -119,7 +108,7 @@ async def branch(
         data = {"leaf": handle.leaf, "moved": moved is not None}
         return data, f"{handle.id} {verb} from {await _place(handle)}."
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
 async def _place(handle: Session) -> str:
@@ -150,9 +139,7 @@ async def fork(
         Path | None,
         typer.Option(metavar="DIR", parser=stored_path, help="The folder in which the fork works."),
     ] = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Fork a session into a new one.
 
@@ -181,7 +168,7 @@ async def fork(
             f"{made.id} shares {shared} with {origin.id} and continues from {place}.",
         )
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
 async def label(
@@ -194,9 +181,7 @@ async def label(
         ),
     ] = None,
     *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Label an entry, or remove its label.
 
@@ -218,7 +203,7 @@ async def label(
         sentence = f"{about} is now called {now!r}." if now else f"{about} has no label now."
         return {"entry_id": about, "label": now}, sentence
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
 async def rename(
@@ -228,9 +213,7 @@ async def rename(
         typer.Argument(metavar="TITLE", callback=only_text, help='The title; "" removes it.'),
     ],
     *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Set or remove the title of a session.
 
@@ -248,17 +231,10 @@ async def rename(
         )
         return {"title": now}, sentence
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
-async def pin(
-    session: SessionArgument,
-    entry: EntryArgument,
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def pin(session: SessionArgument, entry: EntryArgument, *, common: CommonOptions) -> None:
     """Keep an entry in the context of the model.
 
     No compaction hides a pinned entry, and no budget leaves it out. A pinned tool call includes its
@@ -267,17 +243,10 @@ async def pin(
     Examples:
         perdure sessions pin 01jd 12
     """
-    await _pin(session, entry, store, namespace, is_pinned=True, as_json=as_json)
+    await _pin(session, entry, common, is_pinned=True)
 
 
-async def unpin(
-    session: SessionArgument,
-    entry: EntryArgument,
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def unpin(session: SessionArgument, entry: EntryArgument, *, common: CommonOptions) -> None:
     """Remove the pin of an entry.
 
     A compaction can hide the entry again.
@@ -285,12 +254,10 @@ async def unpin(
     Examples:
         perdure sessions unpin 01jd 12
     """
-    await _pin(session, entry, store, namespace, is_pinned=False, as_json=as_json)
+    await _pin(session, entry, common, is_pinned=False)
 
 
-async def _pin(
-    session: str, entry: str, store: str | None, namespace: str, *, is_pinned: bool, as_json: bool
-) -> None:
+async def _pin(session: str, entry: str, common: CommonOptions, *, is_pinned: bool) -> None:
     if entry == ROOT:
         raise UsageMistake(f"{ROOT!r} is the place before the first entry, and says nothing to pin")
 
@@ -303,7 +270,7 @@ async def _pin(
         data = {"entry_id": noted.about, "is_pinned": is_pinned, "tokens": tokens}
         return data, f"{noted.about} {verb}: {sent}."
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
 async def compact(
@@ -311,9 +278,7 @@ async def compact(
     *,
     focus: FocusOption = None,
     model: ModelOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Summarize older messages to shorten the context.
 
@@ -338,7 +303,7 @@ async def compact(
             made = (await talking.compact_session(opened, handle.id, model, focus),)
         return await told_compaction(handle, made[0], before)
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
 async def _compacted_role(
@@ -378,13 +343,7 @@ def _left_context(left: LeftContext) -> str:
     return f"{gone} ({of}){kept}. The log keeps them: `perdure sessions uncompact`."
 
 
-async def uncompact(
-    session: SessionArgument,
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def uncompact(session: SessionArgument, *, common: CommonOptions) -> None:
     """Undo the newest compaction.
 
     The summarized messages are in the context again. An earlier compaction takes effect again, and
@@ -404,16 +363,10 @@ async def uncompact(
         sentence = f"{about} hides nothing now: about {count_of(tokens, 'token')} are sent."
         return {"undone": about, "tokens": tokens}, sentence
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
-async def abandon(
-    session: SessionArgument,
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def abandon(session: SessionArgument, *, common: CommonOptions) -> None:
     """End an interrupted turn.
 
     Its messages stay, and the turn does not continue. To continue it instead, use `perdure chat
@@ -431,7 +384,7 @@ async def abandon(
         sentence = f"The turn of {handle.id} is given up." if was_open else "No turn was open."
         return {"abandoned": was_open}, sentence
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
 async def end(
@@ -441,9 +394,7 @@ async def end(
         str | None,
         typer.Option(metavar="TEXT", callback=only_text, help="The reason, stored in the log."),
     ] = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Close a session.
 
@@ -461,7 +412,7 @@ async def end(
         sentence = f"{handle.id} {'is' if ended else 'was'} ended{'' if ended else ' already'}."
         return {"status": "ended", "changed": ended is not None}, sentence
 
-    await _change(session, work, store, namespace, as_json=as_json)
+    await _change(session, work, common)
 
 
 _COMMANDS: Mapping[str, Callable[..., object]] = {

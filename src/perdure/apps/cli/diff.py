@@ -8,15 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.options import (
-    ROOT,
-    JsonOption,
-    NamespaceOption,
-    SessionArgument,
-    StoreOption,
-)
-from perdure.apps.cli.session_ids import opened_session
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.cli.options import ROOT, SessionArgument
+from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, width
 from perdure.apps.terminal.previews import WHO_WIDTH, preview_of
 from perdure.apps.terminal.style import Style
@@ -50,9 +43,7 @@ async def diff(
     is_all: Annotated[
         bool, typer.Option("--all", help="Show every entry of both branches.")
     ] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Compare two branches of a session.
 
@@ -65,12 +56,12 @@ async def diff(
         perdure sessions diff 01jd 12  # with the current branch
         perdure sessions diff 01jd 12 20 --json
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         paths = [await _path(handle, leaf) for leaf in (first, second)]
     found = difference(*paths)
     leaves = [path[-1].id if path else None for path in paths]
-    if as_json:
+    if common.as_json:
         show_json({"session": handle.id, **difference_data(found, leaves)})
     else:
         limit = None if is_all else BRANCH_LINES

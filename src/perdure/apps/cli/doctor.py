@@ -18,12 +18,12 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
-from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
+from perdure.apps.store_access import is_missing, store_address
 from perdure.apps.terminal.advice import message_of
-from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, size
+from perdure.apps.terminal.output import count_of, out_style, size
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
 from perdure.bounds.files import open_named
@@ -64,12 +64,7 @@ def add_to(program: typer.Typer) -> None:
     program.command("doctor")(doctor)
 
 
-async def doctor(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> int:
+async def doctor(*, common: CommonOptions) -> int:
     """Check the set-up and the store.
 
     Checks the installation, the permissions of the store, its journal, its hashes (of a large store
@@ -83,14 +78,11 @@ async def doctor(
     Exit codes:
         1  a check failed
     """
-    checks = [*_installation(), *await _store(store, namespace), *_models()]
+    checks = [*_installation(), *await _store(common), *_models()]
     checks += _servers()
     is_ok = all(check.status != "fail" for check in checks)
     checks = [msgspec.convert(masked_value(msgspec.to_builtins(c)), Check) for c in checks]
-    if as_json:
-        show_json({"ok": is_ok, "checks": checks})
-    else:
-        show_lines(_lines(checks))
+    common.show({"ok": is_ok, "checks": checks}, _lines(checks))
     return DONE if is_ok else FAILED
 
 
@@ -112,10 +104,10 @@ def _installation() -> Iterator[Check]:
 # ---------------------------------------------------------------- the place, before it is opened
 
 
-async def _store(store: str | None, namespace: str) -> list[Check]:
+async def _store(common: CommonOptions) -> list[Check]:
     """What is to be said of the store; also that nobody can tell which it is."""
     try:
-        return [*_place(store), *await _content(store, namespace)]
+        return [*_place(common.store), *await _content(common)]
     except PerdureError as error:
         return [Check("store", "fail", message_of(error))]
 
@@ -203,12 +195,12 @@ def _folder(folder: Path) -> Iterator[Check]:
 # ---------------------------------------------------------------- the content
 
 
-async def _content(store: str | None, namespace: str) -> list[Check]:
-    address = store_address(store)
+async def _content(common: CommonOptions) -> list[Check]:
+    address = store_address(common.store)
     if is_missing(address):
         return []
     try:
-        async with existing_store(store, namespace) as opened:
+        async with common.existing_store() as opened:
             facts = await opened.info()
             is_small = facts.size_bytes <= VERIFIED_BYTES
             found = await opened.verify() if is_small else None

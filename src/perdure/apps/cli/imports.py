@@ -24,14 +24,9 @@ from perdure.apps.cli.exits import (
     UsageMistake,
     exit_code_of,
 )
-from perdure.apps.cli.options import (
-    JsonOption,
-    NamespaceOption,
-    StoreOption,
-    named_path,
-    only_subject,
-)
-from perdure.apps.store_access import NAMESPACE, store_address, writable_store
+from perdure.apps.cli.options import named_path, only_subject
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.store_access import store_address
 from perdure.apps.terminal.line_input import interrupts
 from perdure.apps.terminal.output import count_of, out_style, show, show_error, show_json
 from perdure.apps.terminal.text import safe
@@ -116,7 +111,7 @@ WorkspaceOption = Annotated[
 ]
 
 
-async def import_sessions(  # noqa: PLR0913 - each is an option of the command
+async def import_sessions(
     paths: PathsArgument,
     *,
     format: FormatOption = "auto",
@@ -124,9 +119,7 @@ async def import_sessions(  # noqa: PLR0913 - each is an option of the command
     subject: SubjectOption = None,
     again: AgainOption = False,
     workspace: WorkspaceOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Import recorded sessions.
 
@@ -155,16 +148,15 @@ async def import_sessions(  # noqa: PLR0913 - each is an option of the command
     if format == "a-society":
         # By name: only an import of flows loads what it needs.
         flows: Any = importlib.import_module("perdure.apps.flow.imports")
-        imported = flows.import_flows(
-            paths, store, namespace, workspace=workspace, again=again, as_json=as_json
-        )
+        imported = flows.import_flows(paths, common, workspace=workspace, again=again)
         return int(await imported)
     how = _How(format, subject, again)
-    async with writable_store(store, namespace) as opened:
+    async with common.writable_store() as opened:
+        address = store_address(common.store)
         if is_watching:
-            follower = _follower(opened, paths, how, store_address(store))
-            return await _follow(follower, as_json=as_json)
-        return await _import_once(opened, paths, how, store_address(store), as_json=as_json)
+            follower = _follower(opened, paths, how, address)
+            return await _follow(follower, as_json=common.as_json)
+        return await _import_once(opened, paths, how, address, as_json=common.as_json)
 
 
 # -- once

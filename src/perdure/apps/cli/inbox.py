@@ -11,13 +11,8 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import (
-    JsonOption,
-    NamespaceOption,
-    StoreOption,
-    only_text,
-)
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.cli.options import only_text
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
 from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines
 from perdure.apps.terminal.text import one_line, safe
@@ -50,9 +45,7 @@ def add_to(program: typer.Typer) -> None:
 def inbox_itself(
     context: typer.Context,
     *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> Coroutine[None, None, None] | None:
     """List open questions, and answer them.
 
@@ -65,11 +58,11 @@ def inbox_itself(
         perdure inbox answer 01jd/17 allow --note "go on"
     """
     if context.invoked_subcommand is not None:
-        if as_json or store is not None or _is_typed(context, "namespace"):
+        if common.as_json or common.store is not None or _is_typed(context, "namespace"):
             name = context.invoked_subcommand
             raise UsageMistake(f"write the options after the command: perdure inbox {name} ...")
         return None
-    return list_questions(store=store, namespace=namespace, as_json=as_json)
+    return list_questions(common=common)
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
@@ -78,12 +71,7 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 
 @inbox.command("list")
-async def list_questions(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def list_questions(*, common: CommonOptions) -> None:
     """List the open questions, oldest first.
 
     Each with its session and the command that answers it.
@@ -92,9 +80,9 @@ async def list_questions(
         perdure inbox list
         perdure inbox list --json
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         waiting = await _waiting(opened)
-    if as_json:
+    if common.as_json:
         show_json([_data(each) for each in waiting])
     elif waiting:
         show_lines(_lines(waiting))
@@ -108,9 +96,7 @@ async def show_question(
         str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
     ],
     *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Print one question in full: all arguments, the whole diff, and what the answer covers.
 
@@ -121,16 +107,13 @@ async def show_question(
     Exit codes:
         3  no open question has that id
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         waiting = await _waiting(opened)
         id = find_question(question, [each.asked for each in waiting])
         found = next(each for each in waiting if each.asked.id == id)
         whole = await in_full(opened.backend, found.asked)
     found = WaitingQuestions(found.info, msgspec.structs.replace(found.asked, question=whole))
-    if as_json:
-        show_json(_data(found))
-    else:
-        show_lines(_lines([found], limit=None))
+    common.show(_data(found), _lines([found], limit=None))
 
 
 @inbox.command("answer")
@@ -157,9 +140,7 @@ async def answer(
             metavar="NAME", callback=only_text, help="The person who answers; default: you."
         ),
     ] = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Answer a question.
 
@@ -176,14 +157,14 @@ async def answer(
         3  no open question has that id
         4  conflict: already answered, expired, or its turn ended
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         id = await _resolve_question(opened, question)
         entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
         resume = await _resuming(opened, entry.stream)
-    if as_json:
-        show_json({"session": entry.stream, "question": id, "choice": choice})
-    else:
-        show(f"Answered {one_line(choice, 60)!r}. {resume}")
+    common.show(
+        {"session": entry.stream, "question": id, "choice": choice},
+        f"Answered {one_line(choice, 60)!r}. {resume}",
+    )
 
 
 async def _resolve_question(store: Store, typed: str) -> str:

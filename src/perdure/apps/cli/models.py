@@ -13,7 +13,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, UsageMistake
 from perdure.apps.cli.options import JsonOption
-from perdure.apps.terminal.output import out_style, show_json, show_lines, width
+from perdure.apps.terminal.output import out_style, show_result, width
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import Column, clip, safe, table
 from perdure.apps.wiring import models
@@ -73,10 +73,7 @@ def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> in
             raise UsageMistake(f"write the options after the command: perdure models {name} ...")
         return DONE
     states = provider_states(os.environ)
-    if as_json:
-        show_json(states)
-    else:
-        show_lines(_state_lines(states))
+    show_result(states, _state_lines(states), as_json=as_json)
     return DONE
 
 
@@ -103,10 +100,7 @@ async def try_model(
         trial = await _try_model(router.client_for(model), model)
     finally:
         await router.aclose()
-    if as_json:
-        show_json(_data(trial))
-    else:
-        show_lines(_trial_lines(trial))
+    show_result(_data(trial), _trial_lines(trial), as_json=as_json)
 
 
 async def _try_model(client: ModelClient, model: str) -> Trial:

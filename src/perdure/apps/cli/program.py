@@ -6,10 +6,11 @@ import asyncio
 import importlib
 import inspect
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from typing import Annotated, Any, Protocol, cast, get_type_hints
 
+import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
@@ -19,6 +20,7 @@ from perdure.apps.terminal.style import Style
 from perdure.stores.access.collector import collector_paused
 
 _COMPLETION = "perdure.apps.cli.surface.completion"
+_COMMON = "CommonOptions"
 _ASKED_TO_COMPLETE = "__complete"
 _VERSION = ("--version", "-V")
 
@@ -97,6 +99,39 @@ def _built(wanted: str | None) -> Any:
         return typer.main.get_command(_program(wanted))
 
 
+def _spread_options(program: typer.Typer) -> None:
+    """Give each command the options of the fields of a parameter that is a struct of options."""
+    for known in (program.registered_callback, *program.registered_commands):
+        if known is not None and _COMMON in getattr(known.callback, "__annotations__", {}).values():
+            known.callback = _spread(cast("Callable[..., object]", known.callback))
+    for group in program.registered_groups:
+        _spread_options(cast("typer.Typer", group.typer_instance))
+
+
+def _spread(command: Callable[..., object]) -> Callable[..., object]:
+    parameters: dict[str, inspect.Parameter] = {}
+    common, known = "", msgspec.Struct
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if isinstance(parameter.annotation, type) and issubclass(parameter.annotation, known):
+            common, known = name, parameter.annotation
+            hints = get_type_hints(known, include_extras=True)
+            for field in msgspec.structs.fields(known):
+                parameters[field.name] = parameter.replace(
+                    name=field.name, default=field.default, annotation=hints[field.name]
+                )
+        else:
+            parameters[name] = parameter
+
+    @wraps(command)
+    def called(**given: Any) -> object:
+        options = {name: given.pop(name) for name in known.__struct_fields__}
+        return command(**{common: known(**options)}, **given)
+
+    called.__annotations__ = {name: each.annotation for name, each in parameters.items()}
+    vars(called)["__signature__"] = inspect.Signature(list(parameters.values()))
+    return called
+
+
 def shape_of(command: object) -> Command:
     """What there is to know about `command`, as typer makes it of a program."""
     return describe_program(command, tuple(COMMANDS))
@@ -117,6 +152,7 @@ def _program(wanted: str | None) -> typer.Typer:
         names = [wanted] if wanted is not None and wanted in COMMANDS else list(COMMANDS)
     for module in dict.fromkeys(COMMANDS[name] for name in names):
         cast("CommandModule", importlib.import_module(module)).add_to(program)
+    _spread_options(program)
     return program
 
 

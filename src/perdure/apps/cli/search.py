@@ -11,10 +11,9 @@ import typer
 from rich.cells import cell_len
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption
-from perdure.apps.cli.session_ids import named_session
+from perdure.apps.cli.options import MOST
+from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import local_time, out_style, remark, show_json, show_lines, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clip, safe
@@ -75,9 +74,7 @@ async def search(  # noqa: PLR0913 - each is an option of the command
     limit: Annotated[
         int, typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of hits.")
     ] = HITS,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Search every branch of every session, the best hits first.
 
@@ -95,7 +92,7 @@ async def search(  # noqa: PLR0913 - each is an option of the command
     """
     roles = _roles(role or ())
 
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         # Where there can be no index, or not now, the search reads what is not indexed.
         with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
             await opened.index(progress_bar("index"))
@@ -110,7 +107,7 @@ async def search(  # noqa: PLR0913 - each is an option of the command
             limit=limit,
             on_progress=progress_bar("search"),
         )
-    if as_json:
+    if common.as_json:
         show_json([hit_data(hit) for hit in found])
     elif found:
         show_lines(hit_lines(found, width(), out_style()))

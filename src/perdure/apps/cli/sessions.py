@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.apps.cli import changes, search
-from perdure.apps.cli.options import (
-    MOST,
-    JsonOption,
-    NamespaceOption,
-    SessionArgument,
-    StoreOption,
-    only_subject,
-)
-from perdure.apps.cli.session_ids import opened_session
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.cli.options import MOST, SessionArgument, only_subject
+from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
 from perdure.apps.terminal.output import (
     local_day,
@@ -104,9 +96,7 @@ async def list_sessions(
     is_all: Annotated[
         bool, typer.Option("--all", help="Also sessions of roles and subagents.")
     ] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """List sessions, newest activity first.
 
@@ -118,12 +108,12 @@ async def list_sessions(
         perdure sessions list --query hotel --limit 5
         perdure sessions list --json --limit 0    # all of them, for a program
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         scope = "all" if is_all else "listed"
         found = await opened.recent(
             limit or None, scope=scope, cwd=cwd, query=query, subject=subject
         )
-    if as_json:
+    if common.as_json:
         show_json([reports.row_data(info) for info in found])
     elif found:
         show_lines(_rows(found))
@@ -161,13 +151,7 @@ def _marks(info: SessionInfo) -> tuple[tuple[str, bool], ...]:
 
 
 @sessions.command("show")
-async def show_session(
-    session: SessionArgument,
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def show_session(session: SessionArgument, *, common: CommonOptions) -> None:
     """Show a session and its current branch.
 
     Prints the title, folder, times, number of messages, usage, open questions, and the messages of
@@ -181,15 +165,12 @@ async def show_session(
     Exit codes:
         3  session not found, or the file was not imported
     """
-    async with existing_store(store, namespace) as opened:
-        most = None if as_json else reports.MOST_READ
+    async with common.existing_store() as opened:
+        most = None if common.as_json else reports.MOST_READ
         report = await reports.report_of(
             await opened_session(opened, session), opened.backend, most
         )
-    if as_json:
-        show_json(reports.report_data(report))
-    else:
-        show_lines(reports.report_lines(report, width(), out_style()))
+    common.show(reports.report_data(report), reports.report_lines(report, width(), out_style()))
 
 
 @sessions.command("tree")
@@ -210,9 +191,7 @@ async def show_tree(
         int | None,
         typer.Option(min=0, max=MOST, metavar="N", help="Collapse branches below this depth."),
     ] = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Draw the tree of a session.
 
@@ -224,14 +203,14 @@ async def show_tree(
         perdure sessions tree 01jd
         perdure sessions tree 01jd --all  # every entry
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
-        last = None if is_all or as_json else limit * _READ_PER_LINE
+        last = None if is_all or common.as_json else limit * _READ_PER_LINE
         entries = await handle.tree_entries(last)
         roots = tree_of(entries, await handle.labels())
         children = await lineage.children_of(opened.backend, handle.id, last)
         earlier = await _earlier(handle, opened.backend, entries) if last else 0
-    if as_json:
+    if common.as_json:
         show_encoded(tree_json(roots, handle.leaf))
         return
     lines = lines_of(roots, handle.leaf, limit=None if is_all else limit, depth=depth)
@@ -268,9 +247,7 @@ async def show_context(
         int | None,
         typer.Option(min=1, max=MOST, metavar="TOKENS", help="The maximum size of the context."),
     ] = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Show the context that a model would receive now.
 
@@ -281,11 +258,11 @@ async def show_context(
         perdure sessions context 01jd
         perdure sessions context 01jd --budget 8000  # what would be left out
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         context = await handle.context(budget)
         report = await reports.report_of(handle, opened.backend, 1)
-    if as_json:
-        show_json(contexts.context_data(context, report.system_prompt))
-    else:
-        show_lines(contexts.context_lines(context, report, budget, out_style()))
+    common.show(
+        contexts.context_data(context, report.system_prompt),
+        contexts.context_lines(context, report, budget, out_style()),
+    )

@@ -9,11 +9,11 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import NAMESPACE, existing_store, is_missing, store_address
+from perdure.apps.store_access import is_missing, store_address
 from perdure.apps.terminal.advice import with_commands
-from perdure.apps.terminal.output import count_of, out_style, show, show_json, show_lines, size
+from perdure.apps.terminal.output import count_of, out_style, size
 from perdure.apps.terminal.text import safe
 from perdure.errors import CorruptLog, StoreCorrupt
 from perdure.stores.protocol import Problem, StoreInfo, Verification
@@ -37,12 +37,7 @@ def add_to(program: typer.Typer) -> None:
 
 
 @store_commands.command("info")
-async def info(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def info(*, common: CommonOptions) -> None:
     """Show the location, contents and encryption of the store.
 
     Counts and sizes are for the namespace; the size of the store is for the whole file or database.
@@ -54,13 +49,10 @@ async def info(
     Exit codes:
         3  the store does not exist
     """
-    _require(store)
-    async with existing_store(store, namespace) as opened:
+    _require(common.store)
+    async with common.existing_store() as opened:
         facts = await opened.info()
-    if as_json:
-        show_json(msgspec.structs.asdict(facts))
-    else:
-        show_lines(_info_lines(facts))
+    common.show(msgspec.structs.asdict(facts), _info_lines(facts))
 
 
 def _info_lines(facts: StoreInfo) -> Iterator[str]:
@@ -109,12 +101,7 @@ def _encryption(facts: StoreInfo) -> str:
 
 
 @store_commands.command("verify")
-async def verify(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> int:
+async def verify(*, common: CommonOptions) -> int:
     """Check every hash, parent and count.
 
     Reads the whole namespace and changes nothing. Reports damage with session and entry.
@@ -127,19 +114,16 @@ async def verify(
         1  errors were found
         3  the store does not exist
     """
-    _require(store)
-    found = await _verify(store, namespace)
-    if as_json:
-        show_json(verification_data(found))
-    else:
-        show_lines(_verification_lines(found))
+    _require(common.store)
+    found = await _verify(common)
+    common.show(verification_data(found), _verification_lines(found))
     return DONE if found.is_ok else FAILED
 
 
-async def _verify(store: str | None, namespace: str) -> Verification:
+async def _verify(common: CommonOptions) -> Verification:
     """What is wrong with the store; damage that nobody can read past is what was found."""
     try:
-        async with existing_store(store, namespace) as opened:
+        async with common.existing_store() as opened:
             return await opened.verify(progress_bar("verify"))
     except StoreCorrupt as error:
         return Verification(0, 0, (Problem(None, None, error.reason),))
@@ -149,12 +133,7 @@ async def _verify(store: str | None, namespace: str) -> Verification:
 
 
 @store_commands.command("reindex")
-async def reindex(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def reindex(*, common: CommonOptions) -> None:
     """Rebuild the search index from the log.
 
     Use it if a search reports a damaged index. It does not change the results of searches.
@@ -162,13 +141,10 @@ async def reindex(
     Examples:
         perdure store reindex
     """
-    _require(store)
-    async with existing_store(store, namespace) as opened:
+    _require(common.store)
+    async with common.existing_store() as opened:
         count = await opened.reindex(progress_bar("index"))
-    if as_json:
-        show_json({"texts": count})
-    else:
-        show(f"{count_of(count, 'text')} can be found.")
+    common.show({"texts": count}, f"{count_of(count, 'text')} can be found.")
 
 
 def verification_data(found: Verification) -> dict[str, object]:

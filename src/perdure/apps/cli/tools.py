@@ -8,17 +8,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption
-from perdure.apps.cli.session_ids import named_session
-from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import (
-    local_time,
-    out_style,
-    show,
-    show_json,
-    show_lines,
-    width,
-)
+from perdure.apps.cli.options import MOST
+from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines, width
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.session.clock import timestamp
 from perdure.session.records import ToolCallRecord
@@ -44,9 +36,7 @@ async def tools(
     last: Annotated[
         int, typer.Option(min=0, max=MOST, metavar="N", help="At most the newest N calls; 0: all.")
     ] = 100,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """List tool calls with input, result and duration, oldest first.
 
@@ -57,14 +47,14 @@ async def tools(
         perdure sessions tools --failed --last 20
         perdure sessions tools --tool run_command --json
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         found = await opened.tool_calls(
             session=None if session is None else await named_session(opened, session),
             tool=tool,
             failed=failed or None,
             last=last or None,
         )
-    if as_json:
+    if common.as_json:
         show_json([_data(call) for call in found])
     elif found:
         show_lines(_rows(found, has_session=session is None))

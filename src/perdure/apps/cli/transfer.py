@@ -10,19 +10,10 @@ import typer
 
 from perdure import errors
 from perdure.apps.cli.exits import PathExists, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, SessionArgument, StoreOption
-from perdure.apps.cli.session_ids import opened_session
-from perdure.apps.store_access import (
-    NAMESPACE,
-    existing_store,
-    store_address,
-)
-from perdure.apps.terminal.output import (
-    remark,
-    show_file,
-    show_json,
-    size,
-)
+from perdure.apps.cli.options import SessionArgument
+from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.store_access import store_address
+from perdure.apps.terminal.output import remark, show_file, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import absolute
 from perdure.client.lookup.store_files import is_part_of
@@ -74,9 +65,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     dialect: DialectOption = None,
     output: OutputOption = None,
     is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.
 
@@ -93,7 +82,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         2  the format cannot express the session
         4  the file exists, and --force is not given
     """
-    if as_json and output in (None, _STDOUT):
+    if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
     if output is not None and output.is_dir() and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
@@ -104,8 +93,8 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     if output is not None:
         if output.is_file() and not is_forced:
             raise PathExists(str(output))
-        _check_outside(output, store_address(store))
-    async with existing_store(store, namespace) as opened:
+        _check_outside(output, store_address(common.store))
+    async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         at = None if leaf is None else await handle.find(leaf)
         selection = ExportSelection(at, has_all_branches, sorts, dialect or "perdure")
@@ -114,7 +103,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         if file is not None:
             write_whole(file, exported.content, is_forced=is_forced)
             exported = await _record_export(opened, exported, file, selection)
-    if as_json:
+    if common.as_json:
         show_json(_write_export(exported, str(file)))
     else:
         _tell(exported, file, sorts)

@@ -12,7 +12,7 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
 from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.agents import agents_here, is_file_name
-from perdure.apps.terminal.output import out_style, show, show_json, show_lines, width
+from perdure.apps.terminal.output import out_style, show, show_json, show_lines, show_result, width
 from perdure.apps.terminal.text import Column, safe, table
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.lookup import FoundAgentFile, agent_named
@@ -101,10 +101,7 @@ def validate(files: FilesArgument = None, *, as_json: JsonOption = False) -> int
     found = agents_here(Path(), os.environ) if not files else tuple(map(_read_agent_file, files))
     told = [{**_row(filed), "faults": list(_faults(filed, found))} for filed in found]
     has_faults = any(each["faults"] for each in told)
-    if as_json:
-        show_json(told)
-    else:
-        show_lines(_report_lines(found))
+    show_result(told, _report_lines(found), as_json=as_json)
     return FAILED if has_faults else DONE
 
 

@@ -15,7 +15,15 @@ from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.agents import agents_here
 from perdure.apps.settings.layers import Configuration, FaultyServer
 from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
-from perdure.apps.terminal.output import count_of, out_style, show, show_json, show_lines, width
+from perdure.apps.terminal.output import (
+    count_of,
+    out_style,
+    show,
+    show_json,
+    show_lines,
+    show_result,
+    width,
+)
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.client.agents.files.reader import agent_in
@@ -106,10 +114,7 @@ async def try_server(
     server = server_named(name, known).server
 
     offer = await _fetch_offer(server)
-    if as_json:
-        show_json(_data(offer))
-    else:
-        show_lines(_offer_lines(offer))
+    show_result(_data(offer), _offer_lines(offer), as_json=as_json)
 
 
 async def _fetch_offer(server: McpServer) -> Offer:

@@ -15,7 +15,7 @@ from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.document import BUILT_IN
 from perdure.apps.settings.layers import Configuration, Explained, Said
 from perdure.apps.settings.lookup import agent_folders
-from perdure.apps.terminal.output import out_style, show_json, show_lines
+from perdure.apps.terminal.output import out_style, show_json, show_lines, show_result
 from perdure.apps.terminal.text import safe
 from perdure.secrets.mask import mask_secrets
 
@@ -61,10 +61,7 @@ def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> int:
     configuration = Configuration(Path(), os.environ)
     keys = list(BUILT_IN) if key is None else [key]
     explained = [configuration.explain(each) for each in keys]
-    if as_json:
-        show_json([_data(each) for each in explained])
-    else:
-        show_lines(_lines(explained))
+    show_result([_data(each) for each in explained], _lines(explained), as_json=as_json)
     return DONE
 
 

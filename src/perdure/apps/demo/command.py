@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.demo import acts, crash
 from perdure.apps.demo.cast import SAMPLE, Stage
 from perdure.apps.demo.crash import Play
-from perdure.apps.store_access import NAMESPACE, file_address, writable_store
+from perdure.apps.store_access import file_address, writable_store
 from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.client.clock import SystemClock
 from perdure.interop.reports import ImportReport
@@ -30,9 +30,7 @@ async def demo(
         typer.Argument(metavar="PATH", help="A recorded session; default: the sample."),
     ] = None,
     *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Demonstrate perdure with a recorded session.
 
@@ -57,14 +55,14 @@ async def demo(
     if not file.exists():
         raise PathNotFound(str(file))
     folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
-    address = store or file_address(folder / "demo.db")
+    address = common.store or file_address(folder / "demo.db")
 
     clock = SystemClock()
     begun = clock.steady_s()
-    stage = Stage(is_shown=not as_json)
-    report, shown = await _play(stage, file.absolute(), folder, address, namespace)
+    stage = Stage(is_shown=not common.as_json)
+    report, shown = await _play(stage, file.absolute(), folder, address, common.namespace)
     seconds = clock.steady_s() - begun
-    if as_json:
+    if common.as_json:
         show_json(_summary(stage, report, shown, seconds))
     else:
         _close(stage, report, shown, seconds)

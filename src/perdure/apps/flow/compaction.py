@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.changes import FocusOption, told_compaction
-from perdure.apps.cli.options import JsonOption, ModelOption, NamespaceOption, StoreOption
+from perdure.apps.cli.options import ModelOption
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.options import FlowArgument, ScenarioOption, WorkspaceOption, flows_of
 from perdure.apps.flow.run import resumed_flow
 from perdure.apps.flow.run_settings import typed_settings
-from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import show, show_json
 from perdure.apps.wiring import scenario_in
 from perdure.client.store import Store
 from perdure.errors import FlowNotFound
@@ -23,7 +22,7 @@ from perdure.session.flows.kinds import RunSettings
 from perdure.session.ids import StreamId
 
 
-async def compact(  # noqa: PLR0913 - each is an option of the command
+async def compact(
     flow: FlowArgument,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="The role instance.")],
     *,
@@ -31,9 +30,7 @@ async def compact(  # noqa: PLR0913 - each is an option of the command
     workspace: WorkspaceOption = None,
     model: ModelOption = None,
     scenario: ScenarioOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Replace the context of a role with a summary of its work at its node.
 
@@ -53,7 +50,7 @@ async def compact(  # noqa: PLR0913 - each is an option of the command
     """
     typed = typed_settings(model, scenario, None, None)
 
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         async with flows_of(opened) as flows:
             state = await flows.state(await opened.find(flow, only="flow"))
         known = state.sessions.get(role)
@@ -63,10 +60,7 @@ async def compact(  # noqa: PLR0913 - each is an option of the command
             made = await found.compact(role, focus, model=await _model_of(typed))
         handle = await opened.open(state.sessions[role])
         data, sentence = await told_compaction(handle, made, before)
-    if as_json:
-        show_json({"flow": state.run.flow_id, "role": role, "session": handle.id, **data})
-    else:
-        show(sentence)
+    common.show({"flow": state.run.flow_id, "role": role, "session": handle.id, **data}, sentence)
 
 
 async def role_compacted(

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text
+from perdure.apps.cli.options import only_text
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.options import ByOption, FlowArgument, opened_flow, person
-from perdure.apps.store_access import NAMESPACE
 from perdure.apps.terminal.output import show, show_json
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.role_setup import no_tool
@@ -25,13 +25,11 @@ from perdure.tools.builtin.catalogue import BUILTIN
 Decide = Callable[[Flow], Awaitable[FlowState]]
 
 
-async def _decide(
-    store: str | None, namespace: str, flow: str, decide: Decide, told: str, *, as_json: bool
-) -> None:
+async def _decide(common: CommonOptions, flow: str, decide: Decide, told: str) -> None:
     """Open the flow, decide, and say so."""
-    async with opened_flow(store, namespace, flow) as (_, handle):
+    async with opened_flow(common, flow) as (_, handle):
         state = await decide(handle)
-    if as_json:
+    if common.as_json:
         show_json({"flow": handle.id, "status": state.run.status})
     else:
         hint = f"; if no process runs the flow, `perdure flow resume {handle.id}` continues it"
@@ -47,9 +45,7 @@ async def reply(
         typer.Option(metavar="NODE", help="A node or a role; default: the only one that waits."),
     ] = None,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Reply to a node that asks, has stopped, or waits for a handoff.
 
@@ -62,14 +58,7 @@ async def reply(
     """
     if not text.strip():
         raise UsageMistake("the reply is empty; write it in quotes")
-    await _decide(
-        store,
-        namespace,
-        flow,
-        lambda handle: handle.reply(text, to, by=person(by)),
-        "Replied",
-        as_json=as_json,
-    )
+    await _decide(common, flow, lambda handle: handle.reply(text, to, by=person(by)), "Replied")
 
 
 async def approve(
@@ -86,9 +75,7 @@ async def approve(
         str | None, typer.Option(metavar="TEXT", callback=only_text, help="Why it is declined.")
     ] = None,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Approve a handoff that waits for you, or decline it.
 
@@ -108,7 +95,7 @@ async def approve(
         return await handle.approve(node, by=person(by))
 
     told = "Declined" if is_declined else "Approved"
-    await _decide(store, namespace, flow, decide, told, as_json=as_json)
+    await _decide(common, flow, decide, told)
 
 
 async def stop(
@@ -116,9 +103,7 @@ async def stop(
     target: Annotated[str, typer.Argument(metavar="NODE", help="A node or a role at work.")],
     *,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """End the turn of a node, in whichever process it runs; the node then waits for a reply.
 
@@ -129,12 +114,10 @@ async def stop(
         4  the node is not at work
     """
     await _decide(
-        store,
-        namespace,
+        common,
         flow,
         lambda handle: handle.stop(target, by=person(by)),
         f"{target} is being stopped",
-        as_json=as_json,
     )
 
 
@@ -145,9 +128,7 @@ async def improve(
     ],
     *,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Choose how the roles look back at a flow whose work is closed.
 
@@ -161,12 +142,10 @@ async def improve(
         4  the flow does not wait for that choice
     """
     await _decide(
-        store,
-        namespace,
+        common,
         flow,
         lambda handle: handle.choose_improvement(mode, by=person(by)),
         f"Looking back: {mode}",
-        as_json=as_json,
     )
 
 
@@ -177,9 +156,7 @@ async def feedback(
     ],
     *,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Allow or deny feedback written from the findings of the roles.
 
@@ -190,16 +167,14 @@ async def feedback(
         4  the flow does not wait for that decision
     """
     await _decide(
-        store,
-        namespace,
+        common,
         flow,
         lambda handle: handle.decide_feedback(is_granted=choice == "grant", by=person(by)),
         "Feedback is written" if choice == "grant" else "No feedback is written",
-        as_json=as_json,
     )
 
 
-async def consent(  # noqa: PLR0913 - each is an option of the command
+async def consent(
     flow: FlowArgument,
     mode: Annotated[
         ConsentMode | None,
@@ -216,9 +191,7 @@ async def consent(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     is_revoked: Annotated[bool, typer.Option("--revoke", help="Remove these grants.")] = False,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Change what the roles of a flow may do without asking.
 
@@ -244,8 +217,7 @@ async def consent(  # noqa: PLR0913 - each is an option of the command
     if is_revoked and not commands and not tools:
         raise UsageMistake("--revoke needs --allow-command or --allow-tool: name what to revoke")
     await _decide(
-        store,
-        namespace,
+        common,
         flow,
         lambda handle: handle.consent(
             mode,
@@ -255,7 +227,6 @@ async def consent(  # noqa: PLR0913 - each is an option of the command
             by=person(by),
         ),
         "Consent changed",
-        as_json=as_json,
     )
 
 
@@ -265,7 +236,7 @@ def _check_named(names: Sequence[str] | None, option: str) -> None:
         raise UsageMistake(f'{option} is empty; name what to allow, e.g. {option} "make test"')
 
 
-async def configure(  # noqa: PLR0913 - each is an option of the command
+async def configure(
     flow: FlowArgument,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role instance.")],
     *,
@@ -281,9 +252,7 @@ async def configure(  # noqa: PLR0913 - each is an option of the command
         typer.Option("--skill", metavar="NAME", help="A skill of the role; none: no skills."),
     ] = None,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Set the model, tools and skills of a role, from its next turn on.
 
@@ -308,7 +277,7 @@ async def configure(  # noqa: PLR0913 - each is an option of the command
             role, model=model, tools=tools or None, skills=taught, by=person(by)
         )
 
-    await _decide(store, namespace, flow, decide, f"{role} is configured", as_json=as_json)
+    await _decide(common, flow, decide, f"{role} is configured")
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:

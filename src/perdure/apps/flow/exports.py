@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import PathExists, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, named_path
+from perdure.apps.cli.options import named_path
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
-from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import count_of, remark, show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.engine.flows.documents.document_flow import workflow_text_of
@@ -36,9 +36,7 @@ async def export(
         Literal["a-society"], typer.Option(metavar="FORMAT", help="What to write.")
     ] = FORMAT,
     is_forced: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Export a flow as a folder: its state, the transcript and feed of each role, its record.
 
@@ -51,7 +49,7 @@ async def export(
     Exit codes:
         4  a file exists, and --force is not given
     """
-    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+    async with common.existing_store() as opened, flows_of(opened) as flows:
         id = await opened.find(flow, only="flow")
         exported = await export_flow(opened.backend, id)
         state = await flows.look(id).state()
@@ -60,7 +58,7 @@ async def export(
     _write(output, files, is_forced=is_forced)
     for told in exported.left_out:
         remark(f"not exported: {safe(told)}")
-    if as_json:
+    if common.as_json:
         told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
         show_json(told)
     else:
@@ -93,9 +91,7 @@ async def delete(
         typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone."),
     ] = False,
     by: ByOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Permanently delete a flow with the sessions of its roles and selectors.
 
@@ -110,14 +106,14 @@ async def delete(
         2  not confirmed
         4  a role is at work, or the record folder cannot be removed
     """
-    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+    async with common.existing_store() as opened, flows_of(opened) as flows:
         id = await opened.find(flow, only="flow")
         folder = (await flows.look(id).state()).run.record_folder_path
         if not is_sure:
             _confirm(f"flow {id} and {folder}" if is_with_record else f"flow {id}")
         record = "remove" if is_with_record else "keep"
         gone = await flows.delete(id, record=record, by=person(by))
-    if as_json:
+    if common.as_json:
         left = gone.record if gone.is_record_left else None
         show_json({"flow": id, "sessions": len(gone.sessions), "record_left": left})
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.apps.cli.exits import DONE, FAILED, NothingToImport, exit_code_of
-from perdure.apps.store_access import writable_store
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import count_of, remark, show, show_failure, show_json
 from perdure.apps.terminal.text import safe
@@ -53,12 +53,10 @@ class FolderOutcome(msgspec.Struct, frozen=True):
 
 async def import_flows(
     paths: Sequence[Path],
-    store: str | None,
-    namespace: str,
+    common: CommonOptions,
     *,
     workspace: Path | None = None,
     again: bool = False,
-    as_json: bool,
 ) -> int:
     """Import every flow below `paths`; the exit code. Those that cannot be opened are named."""
     folders = [
@@ -66,7 +64,7 @@ async def import_flows(
     ]
     if not folders:
         raise NothingToImport(paths, "flow.json, up to two folders further down,")
-    async with writable_store(store, namespace) as opened:
+    async with common.writable_store() as opened:
         if not opened.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", opened.backend.address.partition(":")[0])
         outcomes = [
@@ -74,7 +72,7 @@ async def import_flows(
             for folder, readable in folders
         ]
     for outcome in outcomes:
-        _tell(outcome, as_json=as_json)
+        _tell(outcome, as_json=common.as_json)
     failures = [outcome.error for outcome in outcomes if outcome.error is not None]
     if not failures:
         return DONE

@@ -10,9 +10,9 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, stored_path
+from perdure.apps.cli.options import stored_path
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.options import flows_of
-from perdure.apps.store_access import NAMESPACE, writable_store
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.session.flows.graph import FlowNode, Graph
@@ -31,9 +31,7 @@ async def init(
     is_takeover: Annotated[
         bool, typer.Option("--takeover", help="Begin a flow that analyzes an existing project.")
     ] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Create a project for flows: a workflow, its roles, and their readings.
 
@@ -53,8 +51,8 @@ async def init(
 
     folder.mkdir(parents=True, exist_ok=True)
     made = scaffold(folder)
-    flow = None if mode is None else await _begin_flow(folder, mode, store, namespace)
-    if as_json:
+    flow = None if mode is None else await _begin_flow(folder, mode, common)
+    if common.as_json:
         show_json({"files": [msgspec.to_builtins(each) for each in made], "flow": flow})
         return
     for each in made:
@@ -69,8 +67,8 @@ async def init(
         )
 
 
-async def _begin_flow(folder: Path, mode: Mode, store: str | None, namespace: str) -> str:
-    async with writable_store(store, namespace) as opened, flows_of(opened) as flows:
+async def _begin_flow(folder: Path, mode: Mode, common: CommonOptions) -> str:
+    async with common.writable_store() as opened, flows_of(opened) as flows:
         feedback = FeedbackContext("initialization", mode)
         flow = await flows.start(initialization(mode), workspace=folder, feedback=feedback)
         return flow.id

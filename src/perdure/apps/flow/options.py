@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.options import only_text, stored_path
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.roles import RoleOptions, role_agent, role_agents, roles_of
 from perdure.apps.flow.run_settings import permissions_in
 from perdure.apps.settings.layers import Configuration
-from perdure.apps.store_access import existing_store
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import models
@@ -127,15 +127,13 @@ async def _remark_unpriced(host: Host) -> None:
 
 
 @asynccontextmanager
-async def opened_flow(
-    store: str | None, namespace: str, id: str
-) -> AsyncGenerator[tuple[Store, Flow]]:
+async def opened_flow(common: CommonOptions, id: str) -> AsyncGenerator[tuple[Store, Flow]]:
     """An existing flow, to be decided in, wherever its files are.
 
     Its roles have the agents that a command line would give them.
     Raises: FlowNotFound, AmbiguousId.
     """
-    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+    async with common.existing_store() as opened, flows_of(opened) as flows:
         flow = flows.look(await opened.find(id, only="flow"))
         state = await flow.state()
         if state.settings is None or state.document is not None:

@@ -14,15 +14,8 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import (
-    JsonOption,
-    ModelOption,
-    NamespaceOption,
-    StoreOption,
-    model_names,
-    named_path,
-    stored_path,
-)
+from perdure.apps.cli.options import ModelOption, model_names, named_path, stored_path
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.documents.start import (
     Given,
     InputsOption,
@@ -66,7 +59,6 @@ from perdure.apps.flow.run_settings import (
     typed_settings,
 )
 from perdure.apps.flow.views import graph_fault_lines, graph_faults
-from perdure.apps.store_access import NAMESPACE, existing_store, writable_store
 from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines, width
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import require_providers
@@ -150,9 +142,7 @@ async def begin(  # noqa: PLR0913 - each is an option of the command
     inputs: InputsOption = None,
     is_watching: WatchOption = False,
     is_waiting: WaitOption = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Begin a flow and run it until it is done or waits for you.
 
@@ -189,8 +179,8 @@ async def begin(  # noqa: PLR0913 - each is an option of the command
         roles or (),
         settings,
     )
-    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
-    return await _start_and_run(store, namespace, file, said, shown)
+    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=common.as_json)
+    return await _start_and_run(common, file, said, shown)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,9 +191,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool
 
 
-async def _start_and_run(
-    store: str | None, namespace: str, file: Path, said: Given, shown: Shown
-) -> int:
+async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: Shown) -> int:
     """A flow of what is in `file`, begun and run; the exit code."""
     document = await asyncio.to_thread(document_in, file)
     if document is not None and (
@@ -221,7 +209,7 @@ async def _start_and_run(
         if folder is not None:
             told = f"the scenario writes into {safe(folder)}/, which is not the record folder"
             remark(f"{told}; to hand those files over, add --record {safe(folder)}")
-    async with writable_store(store, namespace) as opened:
+    async with common.writable_store() as opened:
         if ready is not None:
             beginning = start_flow(opened, ready, said)
         else:
@@ -284,9 +272,7 @@ async def resume(  # noqa: PLR0913 - each is an option of the command
     domains: RoleDomainsOption = None,
     is_watching: WatchOption = False,
     is_waiting: WaitOption = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Continue a flow with the settings of `flow run`, until it is done or waits for you.
 
@@ -307,9 +293,9 @@ async def resume(  # noqa: PLR0913 - each is an option of the command
         4  its files are not on this machine: name them with --workspace
     """
     typed = typed_settings(model, scenario, commands, domains, offered)
-    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=as_json)
+    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=common.as_json)
 
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         async with flows_of(opened) as flows:
             state = await flows.state(await opened.find(flow, only="flow"))
         async with resumed_flow(opened, state, typed, workspace) as found:

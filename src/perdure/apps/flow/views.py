@@ -12,6 +12,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.documents.start import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
@@ -64,12 +65,7 @@ LOOKS = 3
 BETWEEN_LOOKS_S = 0.1
 
 
-async def list_flows(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def list_flows(*, common: CommonOptions) -> None:
     """List flows, newest first, each with what it waits for.
 
     Flows of a newer perdure are listed too, but cannot be opened.
@@ -78,10 +74,10 @@ async def list_flows(
         perdure flow list
         perdure flow list --json
     """
-    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+    async with common.existing_store() as opened, flows_of(opened) as flows:
         rows = await list_rows(opened, flows)
         backend = opened.backend
-    if as_json:
+    if common.as_json:
         show_json([row_data(row) for row in rows])
     elif rows:
         show_lines(row_lines(rows, out_style(), width()))
@@ -92,7 +88,7 @@ async def list_flows(
         show(f"A {kind} store cannot hold flows; name another store: --store sqlite:///FILE")
 
 
-async def show_flow(  # noqa: PLR0913 - each is an option of the command
+async def show_flow(
     flow: FlowArgument,
     *,
     role: Annotated[
@@ -108,9 +104,7 @@ async def show_flow(  # noqa: PLR0913 - each is an option of the command
         int | None, typer.Option(min=1, max=MOST, help="Maximum number of items of the feed.")
     ] = None,
     is_watching: WatchOption = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Show the state of a flow, or the feed of a role.
 
@@ -128,16 +122,16 @@ async def show_flow(  # noqa: PLR0913 - each is an option of the command
     if is_watching and role is not None:
         raise UsageMistake("--watch shows all roles: leave out --role")
 
-    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+    async with common.existing_store() as opened, flows_of(opened) as flows:
         id = await opened.find(flow, only="flow")
         handle = flows.look(id)
         if is_watching:
-            await watch_flow(opened, handle, as_json=as_json, is_ended=lambda: False)
-        elif role is not None and as_json and not is_feed:
+            await watch_flow(opened, handle, as_json=common.as_json, is_ended=lambda: False)
+        elif role is not None and common.as_json and not is_feed:
             await _session(opened, handle, role)
         elif role is not None:
-            await _feed(opened, handle, role, after, limit, as_json=as_json)
-        elif as_json:
+            await _feed(opened, handle, role, after, limit, as_json=common.as_json)
+        elif common.as_json:
             show_json(await _state_data(opened, handle))
         else:
             await _picture(opened, handle)

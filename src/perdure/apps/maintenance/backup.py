@@ -10,11 +10,11 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.maintenance.trust import TrustOption, trust_store
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import NAMESPACE, store_address
+from perdure.apps.store_access import store_address
 from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.maintenance.backup import back_up
@@ -34,9 +34,7 @@ async def backup(
         typer.Argument(metavar="FOLDER", parser=_folder, help="A new folder for the backup."),
     ],
     *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Back up the store to a new folder and verify every hash, while others write.
 
@@ -45,11 +43,11 @@ async def backup(
     Examples:
         perdure store backup backups/2026-11-21
     """
-    address = existing_address(store)
+    address = existing_address(common.store)
 
     bar = progress_bar("backup")
-    manifest = await back_up(address, folder, namespace=namespace, on_progress=bar)
-    if as_json:
+    manifest = await back_up(address, folder, namespace=common.namespace, on_progress=bar)
+    if common.as_json:
         show_json({**msgspec.structs.asdict(manifest), "folder": str(folder)})
         return
     entries = count_of(manifest.entries, "entry", "entries")
@@ -73,9 +71,7 @@ async def restore(
         bool, typer.Option("--force", help="Move an existing store aside.")
     ] = False,
     is_trusting: TrustOption = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Create a store from a backup, and verify it. Replaces nothing without --force.
 
@@ -84,7 +80,7 @@ async def restore(
     Examples:
         perdure store restore backups/2026-11-21 --store sqlite:///again.db
     """
-    address = store_address(store)
+    address = store_address(common.store)
     if not folder.is_dir():
         raise PathNotFound(str(folder))
     moment = _moment(until)
@@ -93,13 +89,13 @@ async def restore(
         folder,
         address,
         until=moment,
-        namespace=namespace,
+        namespace=common.namespace,
         is_forced=is_forced,
         on_progress=progress_bar("restore"),
     )
     if is_trusting:
-        await trust_store(address, namespace)
-    if as_json:
+        await trust_store(address, common.namespace)
+    if common.as_json:
         show_json(msgspec.structs.asdict(done))
         return
     entries = count_of(done.entries, "entry", "entries")

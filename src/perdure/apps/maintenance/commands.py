@@ -9,15 +9,16 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
+from perdure.apps.cli.options import JsonOption, StoreOption
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.maintenance.backup import backup, restore
 from perdure.apps.maintenance.copy import copy
 from perdure.apps.maintenance.rekey import existing_address, rekey
 from perdure.apps.maintenance.trust import TrustOption, trust, trust_store
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import NAMESPACE, existing_store, writable_store
+from perdure.apps.store_access import existing_store, writable_store
 from perdure.apps.terminal.advice import with_commands
-from perdure.apps.terminal.output import count_of, out_style, show, show_json, show_lines, size
+from perdure.apps.terminal.output import count_of, out_style, show, show_json, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.maintenance.repair import RepairReport
 from perdure.client.maintenance.repair import repair as repaired
@@ -41,12 +42,7 @@ def add_to(store_commands: typer.Typer) -> None:
     store_commands.command("trust")(trust)
 
 
-async def vacuum(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def vacuum(*, common: CommonOptions) -> None:
     """Remove media and import originals that nothing refers to, and free space.
 
     No entry changes. Other processes can use the store meanwhile.
@@ -54,11 +50,11 @@ async def vacuum(
     Examples:
         perdure store vacuum
     """
-    address = existing_address(store)
+    address = existing_address(common.store)
 
-    async with writable_store(address, namespace) as opened:
+    async with writable_store(address, common.namespace) as opened:
         done = await vacuumed(opened)
-    if as_json:
+    if common.as_json:
         show_json(msgspec.structs.asdict(done))
         return
     show(f"removed {count_of(done.blobs, 'unused content')}, {size(done.blob_bytes)}")
@@ -115,9 +111,7 @@ async def repair(
         ),
     ] = None,
     is_trusting: TrustOption = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Repair a damaged store: keep every readable entry, and list what is lost.
 
@@ -133,16 +127,13 @@ async def repair(
     Exit codes:
         1  something was lost
     """
-    address = existing_address(store)
+    address = existing_address(common.store)
 
     bar = progress_bar("repair")
-    done = await repaired(address, to=to, namespace=namespace, on_progress=bar)
+    done = await repaired(address, to=to, namespace=common.namespace, on_progress=bar)
     if is_trusting:
-        await trust_store(to or address, namespace)
-    if as_json:
-        show_json(msgspec.structs.asdict(done))
-    else:
-        show_lines(_repair_lines(done))
+        await trust_store(to or address, common.namespace)
+    common.show(msgspec.structs.asdict(done), _repair_lines(done))
     return FAILED if done.losses else DONE
 
 
@@ -176,9 +167,7 @@ async def stats(
     days: Annotated[
         int, typer.Option("--days", min=1, max=3650, help="The number of days of growth to show.")
     ] = DAYS,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Show the size of the namespace, its largest sessions, its growth, and the use of space.
 
@@ -187,14 +176,11 @@ async def stats(
     Examples:
         perdure store stats --json
     """
-    address = existing_address(store)
+    address = existing_address(common.store)
 
-    async with existing_store(address, namespace) as opened:
+    async with existing_store(address, common.namespace) as opened:
         found = await figures(opened, days=days)
-    if as_json:
-        show_json(msgspec.to_builtins(found))
-    else:
-        show_lines(_stats_lines(found))
+    common.show(msgspec.to_builtins(found), _stats_lines(found))
 
 
 def _stats_lines(found: StoreFigures) -> Iterator[str]:

@@ -10,12 +10,12 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import CONFLICT, DONE, FAILED, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.maintenance.trust import TrustOption
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import NAMESPACE, copied_store
-from perdure.apps.terminal.output import count_of, show_json, show_lines
+from perdure.apps.store_access import copied_store
+from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.keys import canonical, key_in_file
@@ -49,9 +49,7 @@ async def copy(
         typer.Option("--target-key-file", metavar="FILE", help="The key of the target, in a file."),
     ] = None,
     is_trusting: TrustOption = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Copy all sessions to another store of any kind, and verify their hashes.
 
@@ -61,20 +59,18 @@ async def copy(
     Examples:
         perdure store copy postgresql://me@host/agents --store sqlite:///agents.db
     """
-    address = existing_address(store)
-    if canonical(address) == canonical(target) and (target_namespace or namespace) == namespace:
+    address = existing_address(common.store)
+    into = target_namespace or common.namespace
+    if canonical(address) == canonical(target) and into == common.namespace:
         raise UsageMistake("source and target are the same; name another store or namespace")
 
     key = None if target_key_file is None else key_in_file(target_key_file, target)
     async with (
-        copied_store(address, namespace) as source,
-        open_store(target, namespace=target_namespace or namespace, key=key) as there,
+        copied_store(address, common.namespace) as source,
+        open_store(target, namespace=into, key=key) as there,
     ):
         report = await _copy(source, there, sessions, is_trusting=is_trusting)
-    if as_json:
-        show_json(copy_data(report))
-    else:
-        show_lines(copy_lines(report, target))
+    common.show(copy_data(report), copy_lines(report, target))
     return exit_of(report)
 
 

@@ -11,7 +11,7 @@ import typer
 from perdure.apps.cli.options import JsonOption, NamespaceOption
 from perdure.apps.maintenance.rekey import existing_address
 from perdure.apps.store_access import NAMESPACE, existing_store, file_address
-from perdure.apps.terminal.output import count_of, local_time, show, show_json
+from perdure.apps.terminal.output import count_of, local_time, show, show_json, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.open import check_address, trust_folder
@@ -55,10 +55,11 @@ async def trust(
     address = existing_address(_address(store))
 
     done = await trust_store(address, namespace)
-    if as_json:
-        show_json(msgspec.structs.asdict(done))
-    else:
-        show(f"{safe(done.address)} is trusted as it is now: {_counts(done)}")
+    show_result(
+        msgspec.structs.asdict(done),
+        f"{safe(done.address)} is trusted as it is now: {_counts(done)}",
+        as_json=as_json,
+    )
 
 
 async def trust_store(address: str, namespace: str) -> TrustedStore:

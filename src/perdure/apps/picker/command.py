@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NothingToPick
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption, only_text
-from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import show, show_json
+from perdure.apps.cli.options import only_text
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.client.clock import absolute
 from perdure.client.store import Store
 from perdure.session.info import SessionInfo
@@ -38,9 +37,7 @@ async def pick(
     is_all: Annotated[
         bool, typer.Option("--all", help="Also sessions of roles and subagents.")
     ] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Choose a session interactively, and print its id.
 
@@ -59,14 +56,11 @@ async def pick(
         3    there are no sessions
         130  cancelled
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         info = await pick_session(opened, Path(), query=query, is_all=is_all)
     if info is None:
         return INTERRUPTED
-    if as_json:
-        show_json(reports.row_data(info))
-    else:
-        show(info.id)
+    common.show(reports.row_data(info), info.id)
     return DONE
 
 

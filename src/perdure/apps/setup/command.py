@@ -15,7 +15,7 @@ from perdure.apps.cli.exits import PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, StoreOption
 from perdure.apps.settings.lookup import AGENTS, FILE, FOLDER, setting
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines
+from perdure.apps.terminal.output import count_of, out_style, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states
 from perdure.models.catalogue import ECHO
@@ -152,10 +152,9 @@ async def init(
     namespace = setting("store.namespace", project, elsewhere) or NAMESPACE
     async with existing_store(store, NAMESPACE) as opened:
         before = await opened.recent(None, cwd=project) if namespace != NAMESPACE else []
-    if as_json:
-        show_json(_data(project, namespace, made))
-    else:
-        show_lines(_lines(project, namespace, made, before))
+    show_result(
+        _data(project, namespace, made), _lines(project, namespace, made, before), as_json=as_json
+    )
 
 
 def _project_in(folder: Path) -> Path:

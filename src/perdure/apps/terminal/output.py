@@ -100,6 +100,17 @@ def show_lines(lines: Iterable[str]) -> None:
         show(line)
 
 
+def show_result(data: object, lines: str | Iterable[str], *, as_json: bool) -> None:
+    """Write a result to stdout: with `as_json` its `data` as JSON, otherwise its `lines`.
+
+    Raises: OutputClosed.
+    """
+    if as_json:
+        show_json(data)
+    else:
+        show_lines([lines] if isinstance(lines, str) else lines)
+
+
 def show_json(value: object, *, is_flushed: bool = False) -> None:
     """Write `value` to stdout as one line of JSON, in UTF-8 whatever the locale.
 

@@ -14,16 +14,9 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, WholeIdNeeded
-from perdure.apps.cli.options import (
-    JsonOption,
-    NamespaceOption,
-    StoreOption,
-    only_subject,
-    only_text,
-)
-from perdure.apps.cli.session_ids import named_session
-from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.output import count_of, local_time, show, show_json, show_lines, size
+from perdure.apps.cli.options import only_subject, only_text
+from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.terminal.output import count_of, local_time, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId
@@ -71,9 +64,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
         typer.Option(callback=only_text, help="The person who requests it; default: you."),
     ] = None,
     is_sure: YesOption = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> int:
     """Permanently delete sessions and everything derived from them.
 
@@ -87,7 +78,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
     asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
-    return await _erase(asked, store, namespace, as_json=as_json)
+    return await _erase(asked, common)
 
 
 @dataclass(frozen=True)
@@ -103,13 +94,15 @@ class _Asked:
     is_sure: bool
 
 
-async def _erase(asked: _Asked, store: str | None, namespace: str, *, as_json: bool) -> int:
+async def _erase(asked: _Asked, common: CommonOptions) -> int:
     named = asked.session, asked.subject
     if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
         raise UsageMistake("say what to erase: an ID, --subject NAME or --everything, one of them")
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         session = None if named[0] is None else await _whole(opened, named[0])
-        _confirm(session or named[1] or f"all of namespace {namespace}", is_sure=asked.is_sure)
+        _confirm(
+            session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
+        )
         made = _place_for(asked.file)
         try:
             done = await opened.erase(
@@ -123,10 +116,7 @@ async def _erase(asked: _Asked, store: str | None, namespace: str, *, as_json: b
             _give_up(made)
             raise
     _write(asked.file, done)
-    if as_json:
-        show_json(_data(done))
-    else:
-        show_lines(_lines(done, asked.file))
+    common.show(_data(done), _lines(done, asked.file))
     return DONE if done.is_complete else FAILED
 
 
@@ -227,20 +217,15 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
         yield "The erasure is not complete: run the same command again."
 
 
-async def erasures(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def erasures(*, common: CommonOptions) -> None:
     """List the certificates of erasures, oldest first.
 
     Examples:
         perdure sessions erasures --json
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         found = await opened.erasures()
-    if as_json:
+    if common.as_json:
         show_json([_data(certificate) for certificate in found])
         return
     for each in found:

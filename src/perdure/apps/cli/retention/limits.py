@@ -10,15 +10,9 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import StoreNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
-from perdure.apps.store_access import (
-    NAMESPACE,
-    existing_store,
-    is_missing,
-    store_address,
-    writable_store,
-)
-from perdure.apps.terminal.output import count_of, show, show_json, show_lines, size
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.store_access import is_missing, store_address, writable_store
+from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.client import retention
 from perdure.stores.retention.policy import Retention, RetentionReport
 from perdure.stores.retention.quotas import Quota, Usage
@@ -74,20 +68,15 @@ BytesOption = Annotated[
 
 
 @retention_commands.command("show")
-async def show_retention(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def show_retention(*, common: CommonOptions) -> None:
     """Show the retention policy of the namespace.
 
     Examples:
         perdure store retention show
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         policy = await retention.retention(opened)
-    _tell(policy, "no limits: every session is kept", as_json=as_json)
+    _tell(policy, "no limits: every session is kept", as_json=common.as_json)
 
 
 @retention_commands.command("set")
@@ -97,18 +86,16 @@ async def set_retention(
     max_idle: IdleOption = None,
     max_sessions: SessionsOption = None,
     max_bytes: BytesOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Set the retention policy. Options that you omit do not change. Deletes nothing yet.
 
     Examples:
         perdure store retention set --max-idle 90d --max-bytes 5GB
     """
-    address = _existing(store)
+    address = _existing(common.store)
 
-    async with writable_store(address, namespace) as opened:
+    async with writable_store(address, common.namespace) as opened:
         old = await retention.retention(opened)
         policy = Retention(
             max_age_s=_changed_limit(old.max_age_s, max_age, _seconds),
@@ -117,7 +104,7 @@ async def set_retention(
             max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
         )
         await retention.set_retention(opened, policy)
-    _tell(policy, "no limits: every session is kept", as_json=as_json)
+    _tell(policy, "no limits: every session is kept", as_json=common.as_json)
 
 
 @retention_commands.command("apply")
@@ -129,9 +116,7 @@ async def apply_retention(
             "--dry-run", help="Only list what would be deleted, and what would stay and why."
         ),
     ] = False,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Delete the sessions that the retention policy selects, and free their space.
 
@@ -141,14 +126,13 @@ async def apply_retention(
     Examples:
         perdure store retention apply
     """
-    address = _existing(store)
+    address = _existing(common.store)
 
-    async with writable_store(address, namespace) as opened:
+    async with writable_store(address, common.namespace) as opened:
         done = await retention.apply_retention(opened, is_dry_run=is_dry_run)
-    if as_json:
-        show_json({**_data(done), "is_done": not is_dry_run})
-    else:
-        show_lines(_removed_lines(done, is_dry_run=is_dry_run))
+    common.show(
+        {**_data(done), "is_done": not is_dry_run}, _removed_lines(done, is_dry_run=is_dry_run)
+    )
 
 
 def _existing(store: str | None) -> str:
@@ -173,20 +157,15 @@ def _removed_lines(done: RetentionReport, *, is_dry_run: bool) -> Iterator[str]:
 
 
 @quota_commands.command("show")
-async def show_quota(
-    *,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
-) -> None:
+async def show_quota(*, common: CommonOptions) -> None:
     """Show the quota of the namespace and its current size.
 
     Examples:
         perdure store quota show --json
     """
-    async with existing_store(store, namespace) as opened:
+    async with common.existing_store() as opened:
         limits, used = await retention.quota(opened)
-    _tell_quota(limits, used, as_json=as_json)
+    _tell_quota(limits, used, as_json=common.as_json)
 
 
 @quota_commands.command("set")
@@ -195,18 +174,16 @@ async def set_quota(
     max_sessions: SessionsOption = None,
     max_entries: EntriesOption = None,
     max_bytes: BytesOption = None,
-    store: StoreOption = None,
-    namespace: NamespaceOption = NAMESPACE,
-    as_json: JsonOption = False,
+    common: CommonOptions,
 ) -> None:
     """Set the quota of the namespace. Options that you omit do not change.
 
     Examples:
         perdure store quota set --max-sessions 10000 --max-bytes 2GB
     """
-    address = _existing(store)
+    address = _existing(common.store)
 
-    async with writable_store(address, namespace) as opened:
+    async with writable_store(address, common.namespace) as opened:
         old, _ = await retention.quota(opened)
         wanted = Quota(
             max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
@@ -215,7 +192,7 @@ async def set_quota(
         )
         await retention.set_quota(opened, wanted)
         limits, used = await retention.quota(opened)
-    _tell_quota(limits, used, as_json=as_json)
+    _tell_quota(limits, used, as_json=common.as_json)
 
 
 def _tell_quota(limits: Quota, used: Usage, *, as_json: bool) -> None:

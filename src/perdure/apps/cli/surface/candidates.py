@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from perdure.apps.cli.session_ids import opened_session
+from perdure.apps.cli.store_options import opened_session
 from perdure.apps.cli.surface.completion import Candidate, Completion
 from perdure.apps.settings.lookup import setting
 from perdure.apps.store_access import NAMESPACE, existing_store

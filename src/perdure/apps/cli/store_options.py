@@ -1,16 +1,23 @@
-"""Resolve what a person typed for a session: its id, the beginning of that, or a session file.
+"""The store, namespace and session that a command line names, and the form of results.
 
-What has a slash is a path, since no id has one; so is what ends as session files do, unless it is
-the id of a session. A file means its session in the store; nothing is imported.
+A person names a session by its id, the beginning of that, or a session file. What has a slash is a
+path, since no id has one; so is what ends as session files do, unless it is the id of a session. A
+file means its session in the store; nothing is imported.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import msgspec
+
 from perdure.apps.cli.exits import ImportNeeded, PathNotFound, UsageMistake
-from perdure.apps.terminal.output import remark
+from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
+from perdure.apps.store_access import NAMESPACE, existing_store, writable_store
+from perdure.apps.terminal.output import remark, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.session_files import find_file
 from perdure.client.session import Session
@@ -19,6 +26,29 @@ from perdure.errors import NotImported, SessionNotFound
 from perdure.session.ids import StreamId
 
 _ENDINGS = (".json", ".jsonl")
+
+
+class CommonOptions(msgspec.Struct, frozen=True):
+    """The options of most commands: the store and namespace to work in, and the form of results.
+
+    A command that declares a parameter of this type has the options of all fields.
+    """
+
+    store: StoreOption = None
+    namespace: NamespaceOption = NAMESPACE
+    as_json: JsonOption = False
+
+    def writable_store(self) -> AbstractAsyncContextManager[Store]:
+        """The store, made if there is none. Raises: what `perdure.open` raises."""
+        return writable_store(self.store, self.namespace)
+
+    def existing_store(self) -> AbstractAsyncContextManager[Store]:
+        """The store if there is one, else an empty one. Raises: what `perdure.open` raises."""
+        return existing_store(self.store, self.namespace)
+
+    def show(self, data: object, lines: str | Iterable[str]) -> None:
+        """Write a result: `data` as JSON, or `lines`. Raises: OutputClosed."""
+        show_result(data, lines, as_json=self.as_json)
 
 
 async def opened_session(store: Store, named: str) -> Session:
