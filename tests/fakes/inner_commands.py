@@ -1,0 +1,123 @@
+"""``perdure`` commands in the process of the test: the cheapest way to run one.
+
+What a command changes in its process is put back: streams, folder, environment, signals, logs and
+limits. A command that is killed, that runs beside another or that a test of asyncio runs needs a
+process of its own (`forked_commands`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from pathlib import Path
+
+from perdure.apps.cli.main import main
+from perdure.bounds.limits import limits as limits_in_force
+from perdure.bounds.limits import use_input_limits
+from tests.fakes.forked import Ended
+
+STREAMS = (0, 1, 2)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+
+
+def can_run_here() -> bool:
+    """Return whether this thread may be a command's main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
+
+
+def run_here(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: bytes = b""
+) -> Ended:
+    """Run ``perdure`` with `words` in `folder`, and put back what it changed in this process."""
+    with (
+        tempfile.TemporaryFile(buffering=0) as given,
+        tempfile.TemporaryFile(buffering=0) as out,
+        tempfile.TemporaryFile(buffering=0) as err,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        with _own_streams(given.fileno(), out.fileno(), err.fileno()), _own_world(words, folder):
+            os.environ.clear()
+            os.environ.update(environment)
+            time.tzset()
+            code = _run()
+        out.seek(0)
+        err.seek(0)
+        return Ended(code, out.read(), err.read().decode())
+
+
+def _run() -> int:
+    try:
+        return main()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+@contextmanager
+def _own_streams(*files: int) -> Generator[None]:
+    """Have the standard streams be `files`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    objects = (sys.stdin, sys.stdout, sys.stderr)
+    before = [os.dup(stream) for stream in STREAMS]
+    try:
+        for stream, file in zip(STREAMS, files, strict=True):
+            os.dup2(file, stream)
+        sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8")
+        sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8")
+        sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8")
+        yield
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = objects
+        for stream, copy in zip(STREAMS, before, strict=True):
+            os.dup2(copy, stream)
+            os.close(copy)
+
+
+@contextmanager
+def _own_world(words: Sequence[str], folder: Path) -> Generator[None]:
+    """Have a command run in `folder`, and put back what it may change."""
+    environment, arguments, here = dict(os.environ), sys.argv, Path.cwd()
+    temporary, tempfile.tempdir = tempfile.tempdir, None  # as its environment says
+    root, of_perdure = logging.getLogger(), logging.getLogger("perdure")
+    handlers, levels = list(root.handlers), (root.level, of_perdure.level)
+    limits = limits_in_force()
+    handled = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        sys.argv = ["perdure", *words]
+        os.chdir(folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
+        use_input_limits(limits)
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        of_perdure.setLevel(levels[1])
+        os.chdir(here)
+        sys.argv = arguments
+        tempfile.tempdir = temporary
+        os.environ.clear()
+        os.environ.update(environment)
+        time.tzset()
