@@ -21,8 +21,7 @@ from perdure.engine.flows.rules.signals import signal_in
 from perdure.errors import PerdureError
 from perdure.interop.formats.markdown import inert
 from perdure.interop.redaction.placeholders import REDACTIONS, Redactor
-from perdure.models.providers.classify import is_overflow, used_and_limit
-from perdure.models.providers.redaction import redact_text
+from perdure.models.providers.classify import is_overflow, redact_text, used_and_limit
 from perdure.secrets.mask import mask_secrets
 from perdure.secrets.pasted_keys import credentials_in
 from perdure.secrets.shapes import finds

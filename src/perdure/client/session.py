@@ -15,13 +15,12 @@ import msgspec
 from perdure.bounds.limits import require_within
 from perdure.client.clock import absolute
 from perdure.client.conversation.append import Appender, ExpectedLeaf
-from perdure.client.conversation.hook_points import ask_hooks
 from perdure.client.erase import erase_entries, erase_session
 from perdure.client.reads import EntryRef, OpenQuestion, open_questions
 from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import InvalidEntry, LeafConflict, TurnOpen, WrongArgument
+from perdure.errors import HookBlocked, InvalidEntry, LeafConflict, TurnOpen, WrongArgument
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of, new_side
@@ -59,6 +58,10 @@ else:
     transfers = Later("perdure.client.transfers")
     role_sessions = Later("perdure.client.conversation.role_sessions")
     workspace = Later("perdure.client.conversation.workspace")
+if TYPE_CHECKING:
+    from perdure.engine.hooks import points
+else:
+    points = Later("perdure.engine.hooks.points")
 
 
 @takes_all_declared
@@ -424,3 +427,14 @@ class Session(Appender):
         """Run the hooks of a move, unless it is one of before `head`: a repeated call's."""
         if moved.seq > head:
             await self._hooks.tell(points.TreeMoved(self.id, moved))
+
+
+async def ask_hooks(hooks: Hooks, point: points.HookPoint) -> object:
+    """What the hooks of `point` answer, None for nothing.
+
+    Raises: HookBlocked.
+    """
+    _, answer = await hooks.ask(point)
+    if isinstance(answer, points.Block):
+        raise HookBlocked(point.name, answer.reason)
+    return answer

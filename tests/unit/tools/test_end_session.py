@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.session.notes import SessionEnded
-from perdure.tools.end_session import end_session
+from perdure.tools.builtin.catalogue import end_session
 from tests.fakes.players import Theatre, asks, words
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
@@ -16,22 +17,20 @@ from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.chats import Chats
 from perdure.client.agents.notices import OnQuestion
-from perdure.client.agents.recovery import resume_interrupted
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.session_usage import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace, detect_workspace
+from perdure.client.processes import this_process
+from perdure.client.records.sessions import sessions_with_open_turn
 from perdure.client.session_fields import require_header
 from perdure.client.store import Store
 from perdure.client.titles import title_of
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
-from perdure.engine.turns.environment import (
-    LEASE_TTL_MS,
-    RenewCredentials,
-)
-from perdure.errors import Erased, PerdureError, SessionNotFound
+from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
+from perdure.errors import Erased, LeaseHeld, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted_keys import apply_paste_policy
@@ -40,7 +39,7 @@ from perdure.session.codec import new_side
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.protocol import Commit, SessionStore, Write
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope, narrower
 
@@ -316,3 +315,37 @@ async def _first_of(running: Iterable[Turn], change: asyncio.Future[None]) -> No
     finally:
         for waited in (change, *ends):
             waited.cancel()
+
+
+_log = logging.getLogger(__name__)
+
+
+async def resume_interrupted(
+    store: SessionStore,
+    resume: Callable[[str], Awaitable[Chat]],
+    on_error: Callable[[str, PerdureError], None] | None,
+) -> list[Chat]:
+    """Call `resume` for each session with an open turn that no process runs; return the chats.
+
+    Each turn has started when this returns. `on_error` gets the id and the error of a session that
+    cannot be resumed; without it a warning is logged.
+    """
+    resumed: list[Chat] = []
+    for info, holder in await sessions_with_open_turn(store, "listed"):
+        if holder is not None and not holder.endswith(this_process()):
+            continue
+        try:
+            chat = await resume(info.id)
+            if chat.turn is None:
+                continue  # the turn ended after the list was read
+            await chat.turn.started()
+        except LeaseHeld:
+            continue
+        except PerdureError as error:
+            if on_error is not None:
+                on_error(info.id, error)
+            else:
+                _log.warning("session %s was not resumed: %s", info.id, error)
+        else:
+            resumed.append(chat)
+    return resumed

@@ -6,17 +6,21 @@ Sessions that are no chats, such as those of a flow's roles, get what their turn
 from __future__ import annotations
 
 import asyncio
+import importlib
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invocation import AgentInvoker, with_agent_list
 from perdure.client.agents.notices import OnQuestion, QuestionCalls, unpriced_warning
 from perdure.client.agents.providers import default_models
-from perdure.client.agents.servers import Servers
 from perdure.client.agents.turn_config import Caps, InFlow, terms_of
 from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.scratch import scratch_dir_of
@@ -46,6 +50,10 @@ from perdure.session.ids import StreamId
 from perdure.tools.callbacks import run_callback
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permission_check import judge_of
+
+if TYPE_CHECKING:
+    from perdure.tools.mcp.connection import Connection
+    from perdure.tools.mcp.server_tools import Offer
 
 
 class Host:
@@ -204,3 +212,89 @@ def _turns(
     models = HookedModels(environment.models, hooks, environment.stream)
     hooked = replace(environment, models=models, hooks=hooks)
     return SessionTurns(hooked, terms_of(agent, hooked, prompt, caps))
+
+
+_log = logging.getLogger(__name__)
+
+_CONNECTION = "perdure.tools.mcp.connection"
+_OFFERED = "perdure.tools.mcp.server_tools"
+
+
+class Servers:
+    """`known` are those that agents may name; `vault` is where their secrets are.
+
+    Raises: ConfigError for two of one name.
+    """
+
+    def __init__(self, known: Iterable[McpServer], vault: Vault) -> None:
+        self._known: dict[str, McpServer] = {}
+        for server in known:
+            if server.name in self._known:
+                raise ConfigError(f"two MCP servers have the name {server.name!r}")
+            self._known[server.name] = server
+        self._vault = vault
+        self._connections: dict[bytes, Connection] = {}
+        self._offers: dict[str, list[Offer]] = {}
+
+    async def equip(
+        self, agent: Agent, working_dir: str, wanted: Collection[str] | None = None
+    ) -> Agent:
+        """`agent` with the tools of its servers behind its own.
+
+        `wanted` are the names of the only tools that will be used, None: all; a server that has
+        none of them is not connected. What a server offers and `agent` does not get is logged.
+        Raises: McpUnavailable; ConfigError for a server that nobody knows.
+        """
+        tools = agent.registry.tools
+        offers: list[Offer] = []
+        for server in self._of(agent):
+            is_used = wanted is None or any(name.startswith(server.prefix) for name in wanted)
+            if not is_used:
+                continue
+            connection = self._connection(server, Path(working_dir))
+            offer_tools = importlib.import_module(_OFFERED).offer_tools
+            offer = cast("Offer", await offer_tools(connection, [spec.name for spec in tools]))
+            for left in offer.left_out:
+                told = (server.name, left.tool, left.reason)
+                _log.warning("MCP server %s: the tool %s is left out: %s", *told)
+            tools = (*tools, *offer.tools)
+            offers.append(offer)
+        self._offers[agent.id] = offers
+        return agent.with_tools(tools) if offers else agent
+
+    def report(self, agent: Agent) -> list[dict[str, object]]:
+        """What the servers of `agent` offered when it was equipped last, as plain data."""
+        return [
+            {
+                "name": offer.server,
+                "tools": [spec.name for spec in offer.tools],
+                "left_out": msgspec.to_builtins(offer.left_out),
+            }
+            for offer in self._offers.get(agent.id, ())
+        ]
+
+    async def aclose(self) -> None:
+        """End every server that was started, and every connection."""
+        while self._connections:
+            _, connection = self._connections.popitem()
+            await connection.close()
+
+    def _of(self, agent: Agent) -> Iterator[McpServer]:
+        used: set[str] = set()
+        for each in agent.mcp_servers:
+            server = each if isinstance(each, McpServer) else self._known.get(each)
+            if server is None:
+                known = ", ".join(sorted(self._known)) or "none"
+                raise ConfigError(f"there is no MCP server {each!r} here; there are: {known}")
+            if server.name in used:
+                raise ConfigError(f"agent {agent.id!r} has two MCP servers named {server.name!r}")
+            used.add(server.name)
+            yield server
+
+    def _connection(self, server: McpServer, working_dir: Path) -> Connection:
+        place = "" if server.is_remote else str(server.working_dir or working_dir)
+        key = msgspec.json.encode((server, place))
+        if key not in self._connections:
+            make = importlib.import_module(_CONNECTION).Connection
+            self._connections[key] = make(server, self._vault, working_dir)
+        return self._connections[key]

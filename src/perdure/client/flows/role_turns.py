@@ -7,19 +7,20 @@ base role's; what the flow configures for the role goes before what the agent sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
-from perdure.client.agents.agent import Agent
+from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.delegation.restriction import local_agent, resumed_agent
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn_config import InFlow
-from perdure.client.conversation.workspace import Workspace, in_folder
+from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.workspace import Workspace, in_folder, kept_workspace
 from perdure.client.flows.consent import consent_judge
-from perdure.client.flows.role_bindings import binding_of_role, has_ended_foreign_turn
 from perdure.client.flows.role_setup import (
     required_agent,
     skills_of,
@@ -47,13 +48,14 @@ from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.engine.flows.selection import is_configuring
 from perdure.engine.summaries import compact
 from perdure.engine.turns.co_commit import CommitParticipant
-from perdure.engine.turns.recovery import give_up
+from perdure.engine.turns.recovery import give_up, interrupt
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.errors import (
     ConfigError,
     InvalidTransition,
     McpUnavailable,
     SessionExists,
+    SessionNotFound,
     TurnOpen,
 )
 from perdure.session.codec import new_side
@@ -64,8 +66,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.messages import MESSAGE, user
-from perdure.session.notes import SessionStarted
-from perdure.stores.protocol import Commit, Write
+from perdure.session.notes import AgentBound, SessionStarted
+from perdure.stores.protocol import Commit, SessionStore, Write
 
 Setup = tuple[str, RoleConfiguration | None]
 """What the turns of a role depend on besides its session's beginning: place, and configuration."""
@@ -370,3 +372,59 @@ def apply_configuration(agent: Agent, chosen: RoleConfiguration | None) -> Agent
     if chosen.model is not None:
         agent = msgspec.structs.replace(agent, model=chosen.model)
     return agent
+
+
+Equipped = Callable[[Workspace, Collection[str] | None], Awaitable[Agent]]
+"""Today's agent of the role in a place, with those tools of its MCP servers (None: all)."""
+
+Prompt = Callable[[str | None], Awaitable[str]]
+"""The prompt of a role, given the instructions of its agent."""
+
+
+async def binding_of_role(
+    store: SessionStore,
+    session: StreamId,
+    root: str,
+    equipped: Equipped,
+    prompt: Prompt,
+    *,
+    at: int,
+) -> tuple[Agent, Workspace, str | None]:
+    """The agent, the place and the prompt that are in force in `session`, which works in `root`.
+
+    Durable: where none are, those of today are recorded. Units: `at` is Unix milliseconds.
+    Raises: ConfigError.
+    """
+    if not await store.notes(session, (SessionStarted.kind,)):
+        raise ConfigError(f"session {session!r} is none of a role")
+    known = await authority_of(store, session)
+    snapshot = None if known.bound is None else known.bound.agent
+    if known.bound is not None and known.withheld is None:
+        place = kept_workspace(known.bound.workspace)
+        place = msgspec.structs.replace(place, working_dir=root)
+        today = await equipped(place, tool_names(snapshot or {}))
+        kept = agent_of(snapshot or {}, today.registry)
+        return resumed_agent(kept, today), place, known.bound.system_prompt
+    place = in_folder(Workspace(), root)
+    agent = local_agent(await equipped(place, None), snapshot)
+    told = await prompt(agent.system_prompt(place))
+    bound = AgentBound(agent.snapshot(), msgspec.to_builtins(place), told)
+    write = Write(stream=session, entries=(new_side(bound),))
+    await store.commit(Commit(writes=(write,), at=at))
+    return agent, place, told
+
+
+async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
+    """End an open turn that is not in force here, as interrupted; whether there was one.
+
+    Raises: LeaseHeld while a process runs it.
+    """
+    store = host.store.backend
+    try:
+        is_open = (await store.state(session)).open_turn is not None
+    except SessionNotFound:
+        return False
+    if not is_open or (await authority_of(store, session)).withheld is None:
+        return False
+    await interrupt(host.claim(session))
+    return True

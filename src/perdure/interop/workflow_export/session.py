@@ -9,34 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import cast
 
 import msgspec
 
 from perdure.interop.formats.bundles import branch_of, standing_of
 from perdure.interop.formats.native import Bundle
 from perdure.interop.reports import Dialect, Exported
-from perdure.interop.workflow_export.agents import (
-    NO_AGENT,
-    ExportedAgent,
-    agent_of,
-    agent_slug,
-)
-from perdure.interop.workflow_export.context import context_of, with_resolved_prompt
+from perdure.interop.workflow_export.agents import NO_AGENT, ExportedAgent, agent_of, agent_slug
 from perdure.interop.workflow_export.slugs import ascii_slug, readable_slug
 from perdure.interop.workflow_export.transcript import transcript_of
 from perdure.secrets.references import unfilled_in
 from perdure.session.clock import timestamp
 from perdure.session.codec import readable
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.notes import (
-    AgentBound,
-    SessionStarted,
-    WorkspaceChanged,
-    in_workspace,
-)
+from perdure.session.notes import AgentBound, SessionStarted, WorkspaceChanged, in_workspace
 from perdure.session.tree import BranchTurn, turns_of
-from perdure.workflow.document import AgentNode, Edge, InputNode, OutputNode, Workflow
-from perdure.workflow.templates import neutralise
+from perdure.workflow.document import (
+    NAME,
+    AgentNode,
+    ContextEntry,
+    Edge,
+    InputNode,
+    OutputNode,
+    Workflow,
+)
+from perdure.workflow.templates import context_names, neutralise, without_context
 from perdure.workflow.writer import serialize
 
 FORMAT = "workflow"
@@ -151,3 +149,50 @@ def _remarks(made: SessionWorkflow) -> list[str]:
     if not made.workflow.agents:
         remarks.append(f"the session has no agent: put yours in place of {NO_AGENT!r}")
     return remarks
+
+
+def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
+    """Return the variables of the session, and what else its instructions name, in name order.
+
+    Values are no templates: an opener in one is spaced out. The working directory is left out,
+    since every run has its own.
+    """
+    workspace = bound.workspace or {}
+    variables = _texts(workspace.get("variables"))
+    used = context_names(_text((bound.agent or {}).get("instructions")))
+    known = {name: _text(workspace.get(name)) for name in ("active_file", "git_ref")}
+    known["selection"] = _selection(workspace.get("selection"))
+    named = {name: known[name] for name in used if known.get(name)} | variables
+    return tuple(
+        ContextEntry(name, neutralise(value))
+        for name, value in sorted(named.items())
+        if NAME.fullmatch(name)
+    )
+
+
+def with_resolved_prompt(agent: ExportedAgent, bound: SessionStarted | AgentBound) -> ExportedAgent:
+    """Return `agent` with the instructions that its model was given, for a format without context.
+
+    A value that reads as ``{{ctx.name}}`` is spaced out, so that a run does not fill it again.
+    """
+    prompt = bound.system_prompt
+    if prompt is None:
+        return agent
+    return msgspec.structs.replace(
+        agent, definition={**agent.definition, "system_prompt": without_context(prompt)}
+    )
+
+
+def _selection(selected: object) -> str:
+    fields = cast("dict[str, object]", selected) if isinstance(selected, dict) else {}
+    file, first, last = (fields.get(name) for name in ("file", "start_line", "end_line"))
+    return f"{file}:{first}-{last}" if isinstance(file, str) else ""
+
+
+def _texts(value: object) -> dict[str, str]:
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return {name: text for name, text in fields.items() if isinstance(text, str)}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

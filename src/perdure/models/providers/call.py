@@ -7,16 +7,33 @@ formats say which SDK, which settings, which media.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import httpx2
+from genai_prices import calc_price
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import ModelAPIError, UserError
+from pydantic_ai.messages import (
+    ModelResponsePart,
+    ModelResponsePartDelta,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+)
 from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage
 
 from perdure.bounds.limits import limits
 from perdure.errors import ModelUnavailable
@@ -26,16 +43,17 @@ from perdure.models.protocol import (
     ModelRequest,
     StreamEnd,
     TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
     UsageUpdate,
 )
-from perdure.models.providers.answers import EventMapper, usage_of
 from perdure.models.providers.bounded_http import Patience
 from perdure.models.providers.classify import model_error, unfinished_stream_error
-from perdure.models.providers.prices import cost_microcents, cost_of
 from perdure.models.providers.rehearsal import ADDRESS, Event, rehearse
 from perdure.models.providers.requests import wire_messages, wire_parameters, wire_settings
 from perdure.models.providers.rounds import RoundMemory
-from perdure.session.messages import StopReason, Usage
+from perdure.models.stream import repair_unicode
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, StopReason, Usage
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -208,3 +226,96 @@ async def _deltas(mapper: EventMapper, response: StreamedResponse) -> AsyncGener
     refusal: object = (response.provider_details or {}).get("refusal")
     if isinstance(refusal, str):
         yield TextDelta(refusal)
+
+
+class EventMapper:
+    """Turns the events of one answer into deltas.
+
+    `has_begun` says that something came.
+    """
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._halves: dict[int, str] = {}
+
+    def deltas_of(self, event: ModelResponseStreamEvent) -> Iterator[Delta]:
+        """The deltas that `event` stands for; most events give one, some none."""
+        self.has_begun = True
+        if isinstance(event, PartStartEvent):
+            yield from self._started(event.index, event.part)
+        elif isinstance(event, PartDeltaEvent):
+            yield from self._continued(event.index, event.delta)
+
+    def _started(self, index: int, part: ModelResponsePart) -> Iterator[Delta]:
+        if isinstance(part, TextPart):
+            yield from self._words(index, part.content, TextDelta)
+        elif isinstance(part, ThinkingPart):
+            yield from self._words(index, part.content, ThinkingDelta)
+        elif isinstance(part, ToolCallPart):
+            yield ToolCallDelta(index, part.tool_call_id, part.tool_name, _json(part.args))
+
+    def _continued(self, index: int, delta: ModelResponsePartDelta) -> Iterator[Delta]:
+        if isinstance(delta, TextPartDelta):
+            yield from self._words(index, delta.content_delta, TextDelta)
+        elif isinstance(delta, ThinkingPartDelta):
+            yield from self._words(index, delta.content_delta or "", ThinkingDelta)
+        elif isinstance(delta, ToolCallPartDelta) and delta.args_delta:
+            yield ToolCallDelta(index, json=_json(delta.args_delta))
+
+    def _words(
+        self, index: int, text: str, make: type[TextDelta] | type[ThinkingDelta]
+    ) -> Iterator[Delta]:
+        """A delta of `text`; half a surrogate pair at its end waits for the other half."""
+        text = self._halves.pop(index, "") + text
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._halves[index] = text[-1]
+            text = text[:-1]
+        if text:
+            yield make(repair_unicode(text))
+
+
+def usage_of(usage: RequestUsage, cost_microcents: int | None) -> Usage | None:
+    """`usage` in classes that do not overlap; None when the provider reported none."""
+    if usage.unmeasured_requests or not usage.total_tokens:
+        return None
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    return Usage(
+        input_tokens=max(usage.input_tokens - cached, 0),
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_microcents=cost_microcents,
+    )
+
+
+def _json(args: str | Mapping[str, object] | None) -> str:
+    return args if isinstance(args, str) else json.dumps(args) if args else ""
+
+
+def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int | None:
+    """What `usage` costs at the service behind `base_url`; None when nobody knows.
+
+    Only the address says whose prices apply: a server of one's own may serve a model by the name
+    that a paid one has elsewhere.
+    Units: 1e-8 US dollars.
+    """
+    try:
+        price: Decimal = calc_price(usage, model_name, provider_api_url=base_url).total_price
+    except (LookupError, ValueError):
+        return None
+    return round(price * MICROCENTS_PER_DOLLAR)
+
+
+def cost_of(usage: Usage, model_name: str, base_url: str) -> int | None:
+    """As `cost_microcents`, for a usage of ours: the list wants cached tokens counted as input too.
+
+    Units: 1e-8 US dollars.
+    """
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    counted = RequestUsage(
+        input_tokens=usage.input_tokens + cached,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+    return cost_microcents(counted, model_name, base_url)

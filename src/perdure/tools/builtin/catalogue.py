@@ -15,8 +15,22 @@ from perdure.tools.builtin.media import read_media
 from perdure.tools.builtin.search import search_files
 from perdure.tools.builtin.shell import run_command
 from perdure.tools.builtin.web import http_request, web_search
-from perdure.tools.end_session import end_session
-from perdure.tools.spec import ToolSpec
+from perdure.tools.decorator import tool
+from perdure.tools.spec import ToolOutput, ToolSpec
+
+
+@tool(effect="read", on_unknown="retry")
+async def end_session(reason: str) -> ToolOutput:
+    """End this session, because what it was for is done or cannot be done.
+
+    It takes effect when your answer to this turn is finished.
+
+    Args:
+        reason: Why it ends, in one sentence.
+    """
+    text = f"The session ends when this turn is finished ({reason})."
+    return ToolOutput(text, ends_session=True)
+
 
 BUILTIN: Mapping[str, ToolSpec] = {
     spec.name: spec

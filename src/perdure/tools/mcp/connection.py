@@ -12,8 +12,10 @@ import contextlib
 import importlib
 import os
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, TextIO, cast
 
 from perdure.bounds.limits import limits
 from perdure.errors import (
@@ -27,10 +29,8 @@ from perdure.errors import (
 )
 from perdure.secrets.mask import mask_secrets
 from perdure.secrets.vault import Taint, Vault
-from perdure.tools.mcp.complaints import Complaints, complaints
 from perdure.tools.mcp.long_lines import LINES_WITHIN, stop_at_long_line
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.mcp.stream_watch import WatchedTransport
 from perdure.tools.processes import program_of, small_environment
 
 MAX_PAGES = 100
@@ -293,3 +293,112 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"it cannot be started ({error.strerror or type(error).__name__})"
     return str(error) or type(error).__name__
+
+
+KEPT_BYTES = 4096
+
+
+class Complaints(asyncio.Protocol):
+    """The end of a program's standard error; earlier output is dropped.
+
+    `stream` is passed to the program. Created by `complaints`, closed by the caller.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._kept = b""
+        self._transport: asyncio.BaseTransport | None = None
+
+    @property
+    def text(self) -> str:
+        """Return its last output, on one line."""
+        return " ".join(self._kept.decode(errors="replace").split())
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._kept = (self._kept + data)[-KEPT_BYTES:]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.stream.close()
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def complaints() -> Complaints:
+    """Open a `Complaints` for a program's standard error."""
+    reading, writing = os.pipe()
+    found = Complaints(os.fdopen(writing, "w"))
+    pipe = os.fdopen(reading, "rb", buffering=0)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: found, pipe)
+    return found
+
+
+class WatchedTransport:
+    """A transport of the library; sets `over` when the other side has closed."""
+
+    def __init__(self, transport: Any, over: asyncio.Event) -> None:
+        self._transport = transport
+        self._over = over
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        reading, writing = await self._stack.enter_async_context(self._transport)
+        return _Reading(reading, self._over), writing
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+
+class _Reading:
+    """Incoming messages, one after the other."""
+
+    def __init__(self, stream: Any, over: asyncio.Event) -> None:
+        self._stream = stream
+        self._over = over
+
+    @property
+    def last_context(self) -> Any:
+        """Return the context of the last message, which the library reads if it exists."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        try:
+            return await self._stream.receive()
+        except BaseException:
+            self._over.set()
+            raise
+
+    async def aclose(self) -> None:
+        self._over.set()
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except BaseException:
+            self._over.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self._over.set()
+        return await self._stream.__aexit__(kind, error, trace)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -12,13 +16,13 @@ import msgspec
 from perdure.bounds.limits import limits
 from perdure.errors import InvalidArguments, ToolError
 from perdure.session.ledger import UnknownPolicy
+from perdure.session.media.inline import InlineMedia, media
 from perdure.tools.approval import Bound, hash_of
 from perdure.tools.decorator import POLICY_BY_EFFECT
+from perdure.tools.execution import shorten_text
 from perdure.tools.mcp.connection import Connection
-from perdure.tools.mcp.results import output_of
 from perdure.tools.mcp.schemas import MAX_DESCRIPTION, UnsupportedSchema, misfit, portable_within
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.mcp.tool_names import assign_names
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Run, Subject, ToolCall, ToolOutput, ToolSpec
 
@@ -136,3 +140,111 @@ def _run(connection: Connection, name: str, tool: str, schema: Mapping[str, Any]
         return msgspec.structs.replace(output, text=text)
 
     return run
+
+
+MAX_TEXT_BYTES = 4 * 1024 * 1024
+MAX_PARTS = 256
+MAX_PICTURES = 16
+MAX_PICTURE_BYTES = 256 * 1024
+PICTURES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+
+Content = Mapping[str, Any]
+
+
+def output_of(content: list[Content], structured: object, *, is_error: bool) -> ToolOutput:
+    """Return the output for the parts `content` of an answer and its `structured` value, if any."""
+    texts: list[str] = []
+    pictures: list[InlineMedia] = []
+    for part in content[:MAX_PARTS]:
+        picture = _picture(part) if len(pictures) < MAX_PICTURES else None
+        if picture is not None:
+            pictures.append(picture)
+        texts.append(_part_text(part))
+    if len(content) > MAX_PARTS:
+        texts.append(f"[{len(content) - MAX_PARTS} more parts were left out]")
+    if structured is not None and not any(part.get("type") == "text" for part in content):
+        texts.append(msgspec.json.encode(structured).decode())
+    text = shorten_text("\n".join(texts), MAX_TEXT_BYTES)
+    return ToolOutput(text or "done", is_error=is_error, media=tuple(pictures))
+
+
+def _part_text(part: Content) -> str:
+    kind = str(part.get("type", "unknown"))
+    if kind == "text":
+        return str(part.get("text", ""))
+    if kind == "resource":
+        return _resource(part.get("resource"))
+    return f"[{' '.join((kind, *_facts(part)))}]"
+
+
+def _resource(given: object) -> str:
+    resource: Content = cast("Content", given) if isinstance(given, Mapping) else {}
+    marker = f"[{' '.join(('resource', *_facts(resource)))}]"
+    text = resource.get("text")
+    return f"{marker}\n{text}" if isinstance(text, str) else marker
+
+
+def _facts(part: Content) -> Iterator[str]:
+    """Yield facts about a part without its content."""
+    for name in ("mimeType", "name", "uri"):
+        if isinstance(part.get(name), str):
+            yield str(part[name])[:200]
+    encoded = part.get("data", part.get("blob"))
+    if isinstance(encoded, str):
+        yield f"{len(encoded.rstrip('=')) * 3 // 4} bytes"
+
+
+def _picture(part: Content) -> InlineMedia | None:
+    kind, encoded = part.get("mimeType"), part.get("data")
+    is_picture = part.get("type") == "image" and kind in PICTURES and isinstance(encoded, str)
+    if not is_picture or len(str(encoded)) > MAX_PICTURE_BYTES * 4 // 3 + 4:
+        return None
+    try:
+        content = base64.b64decode(str(encoded), validate=True)
+        return media(content, str(kind))
+    except (binascii.Error, ValueError):
+        return None
+
+
+MAX_NAME = 128
+"""Maximum length of ``mcp_{server}_{tool}``; tools with longer names are dropped."""
+
+SHOWN_NAME = 64
+"""Maximum length that all providers accept; longer names are cut, with a hash of the whole."""
+
+_foreign = re.compile(r"[^A-Za-z0-9_-]")
+_HASH_DIGITS = 8
+
+
+def tool_name(prefix: str, tool: str) -> str | None:
+    """Return the name of the tool here; None if it is too long or empty."""
+    whole = prefix + tool
+    if not tool or len(whole) > MAX_NAME:
+        return None
+    name = _foreign.sub("_", whole)
+    if len(name) <= SHOWN_NAME:
+        return name
+    digest = hashlib.blake2b(whole.encode(), digest_size=_HASH_DIGITS // 2).hexdigest()
+    return f"{name[: SHOWN_NAME - _HASH_DIGITS - 1]}_{digest}"
+
+
+def assign_names(
+    prefix: str, tools: Iterable[str], taken: Iterable[str] = ()
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return (name here -> tool) for usable tools, and (tool -> reason) for the others.
+
+    If two would have the same name, the first gets it. `taken` are names of other tools.
+    """
+    used = set(taken)
+    kept: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    for tool in tools:
+        name = tool_name(prefix, tool)
+        if name is None:
+            refused[tool[:MAX_NAME]] = f"its name is empty or longer than {MAX_NAME} characters"
+        elif name in used:
+            refused[tool] = f"there is another tool called {name}"
+        else:
+            used.add(name)
+            kept[name] = tool
+    return kept, refused

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.interop.workflow_export.agents import ExportedAgent
-from perdure.interop.workflow_export.context import context_of, with_resolved_prompt
+from perdure.interop.workflow_export.session import context_of, with_resolved_prompt
 from perdure.session.notes import AgentBound, SessionStarted
 
 WORKSPACE: dict[str, object] = {

@@ -6,7 +6,7 @@ from pydantic_ai import messages as wire
 from pydantic_ai.usage import RequestUsage
 
 from perdure.models.protocol import Delta, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.models.providers.answers import EventMapper, usage_of
+from perdure.models.providers.call import EventMapper, usage_of
 from perdure.session.messages import Usage
 
 

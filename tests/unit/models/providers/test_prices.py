@@ -6,7 +6,7 @@ import pytest
 from pydantic_ai.usage import RequestUsage
 
 from perdure.models.catalogue import ANTHROPIC_URL, GOOGLE_URL, OPENAI_URL, OPENROUTER_URL
-from perdure.models.providers.prices import cost_microcents, cost_of
+from perdure.models.providers.call import cost_microcents, cost_of
 from perdure.session.messages import Usage
 
 OPENAI = "https://api.openai.com/v1/"

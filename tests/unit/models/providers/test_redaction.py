@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.models.providers.redaction import MAX_CHARS, redact_text
+from perdure.models.providers.classify import MAX_CHARS, redact_text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.session.media.inline import InlineMedia
-from perdure.tools.mcp.results import MAX_PICTURES, output_of
+from perdure.tools.mcp.server_tools import MAX_PICTURES, output_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"p" * 20
 

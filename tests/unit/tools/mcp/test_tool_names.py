@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.tools.mcp.tool_names import MAX_NAME, SHOWN_NAME, assign_names, tool_name
+from perdure.tools.mcp.server_tools import MAX_NAME, SHOWN_NAME, assign_names, tool_name
 
 
 def test_name_says_server_and_tool() -> None:
