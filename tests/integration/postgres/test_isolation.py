@@ -119,7 +119,7 @@ async def test_nothing_can_be_written_into_another_namespace(
     db.execute("SET perdure.namespace = 'other'")
 
     with pytest.raises(errors.InsufficientPrivilege):
-        db.execute("INSERT INTO perdure.blob VALUES ('default', 'x', 1, 'x')")
+        db.execute("INSERT INTO perdure.blob VALUES ('default', 'x', 1, 1, 'x')")
     changed = db.execute("UPDATE perdure.stream SET epoch = 9 WHERE namespace = 'default'")
     assert changed.rowcount == 0
     removed = db.execute("DELETE FROM perdure.partial WHERE namespace = 'default'")

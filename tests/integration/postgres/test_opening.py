@@ -22,9 +22,11 @@ from perdure.errors import (
     StoreTooOld,
     StoreUnavailable,
 )
+from perdure.session.ids import blob_hash
 from perdure.stores.postgres.database import conninfo_of, public_address
 from perdure.stores.postgres.migrate import UNRELEASED, latest_version, migrations
 from perdure.stores.postgres.store import PostgresStore, open_postgres
+from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import S, append, create, said
 from tests.fakes.clock import START_MS, ManualClock
 from tests.fakes.postgres import PostgresServer, name_of
@@ -79,9 +81,19 @@ async def test_migration_rehearsal_lists_steps_and_changes_nothing(
 async def test_unreleased_schema_is_rejected_and_can_be_copied(
     fresh: str, open_store: Open
 ) -> None:
-    await create(await open_store(fresh), S, said("a"), said("b"))
+    await create(filled := await open_store(fresh), S, said("a"), said("b"))
+    picture = said(f"media://{blob_hash(b'picture')}")
+    write = Write(stream=S, entries=(picture,))
+    await filled.commit(Commit(writes=(write,), at=START_MS, blobs=(b"picture",)))
+    await filled.info()
     with psycopg.connect(fresh, autocommit=True) as db:
         db.execute("UPDATE perdure.schema_version SET version = %s", (UNRELEASED,))
+        for change in (  # what that schema did not have
+            "ALTER TABLE perdure.blob DROP COLUMN n",
+            "ALTER TABLE perdure.usage DROP COLUMN content_bytes",
+            "DROP INDEX perdure.entry_flow",
+        ):
+            db.execute(change)
         for use in (open_store, planned_migration):
             with pytest.raises(StoreTooOld) as refused:
                 await use(fresh)
@@ -91,7 +103,8 @@ async def test_unreleased_schema_is_rejected_and_can_be_copied(
             perdure.open("memory:") as target,
         ):
             report = await copy_sessions(source, target)
-            assert len(await target.backend.entries(S)) == 2
+            assert len(await target.backend.entries(S)) == 3
+            assert await target.backend.blob(blob_hash(b"picture")) == b"picture"
         assert report.is_whole
         kept = db.execute("SELECT version FROM perdure.schema_version").fetchall()
         assert kept == [(UNRELEASED,)]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import psycopg
 import pytest
 
+import perdure
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId
@@ -193,6 +194,31 @@ async def test_questions_of_store_read_open_questions_only(open_store: Open, pla
     assert [entry.seq for entry in await filling.open_questions(S)] == [8 * FEW]
     plans.is_on = False
     assert await plans.widest() <= (FEW, "")
+
+
+async def test_questions_and_size_of_store_cost_the_same_beside_many_sessions(
+    open_store: Open, address: str, db: Database, plans: Plans
+) -> None:
+    filling = await open_store()
+    answered = (new_side(ASKED), new_side(Answer("allow", "me"), Sibling(0)))
+    for first in range(0, SESSIONS, A_COMMIT):
+        headers = [header(f"s{number}") for number in range(first, first + A_COMMIT)]
+        writes = tuple(Write(stream=h.id, create=h, entries=answered) for h in headers)
+        contents = tuple(f"content {first + number}".encode() for number in range(A_COMMIT))
+        await filling.commit(Commit(writes=writes, at=START_MS, blobs=contents))
+    sizes = [len(f"content {number}") for number in range(SESSIONS)]
+    before = await filling.info()
+    for _ in range(2):
+        async with perdure.open(address) as opened:
+            plans.is_on = True
+            assert await opened.questions() == []
+            assert (await opened.info()).payload_bytes == before.payload_bytes
+            plans.is_on = False
+        assert (await filling.quota())[1].bytes == before.payload_bytes
+        assert await plans.widest() <= (FEW, "")
+        db.execute("ANALYZE")
+    bodies = db.execute("SELECT sum(length(body))::bigint FROM perdure.entry").fetchall()[0][0]
+    assert before.payload_bytes == bodies + sum(sizes)
 
 
 async def test_newest_of_tree_read_nearest_forks_only(open_store: Open, plans: Plans) -> None:

@@ -13,8 +13,9 @@ from perdure.stores.postgres import usage
 from perdure.stores.postgres.database import Database as PostgresDatabase
 from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.erase import EraseRequest
-from tests.conformance.store.building import S, append, create, said
+from tests.conformance.store.building import S, append, create, header, said
 from tests.conformance.store.scanned import Namespace
 from tests.fakes.clock import START_MS
 from tests.integration.postgres.conftest import Database, Open
@@ -109,3 +110,28 @@ async def test_verify_finds_a_count_that_is_wrong(open_store: Open, db: Database
         assert len(problems) == 1
         assert name in problems[0].problem
         db.execute(more, (-1,))
+
+
+@pytest.mark.usefixtures("kept_at_once")
+async def test_content_bytes_are_exact_while_handles_add_and_vacuum(open_store: Open) -> None:
+    stores = [await open_store() for _ in range(3)]
+    await create(stores[0], S, said("a"))
+
+    async def work(store: PostgresStore, number: int) -> None:
+        for turn in range(8):
+            new = header(f"s{number}-{turn}")
+            write = Write(stream=new.id, create=new)
+            contents = (b"shared %d" % turn, b"own %d %d" % (number, turn))
+            await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
+            await store.info()
+            if turn % 4 == number:
+                await store.vacuum()
+
+    await asyncio.gather(*(work(store, number) for number, store in enumerate(stores)))
+
+    assert (await stores[0].verify()).problems == ()
+    await stores[0].info()
+    assert (await stores[0].verify()).problems == ()
+    assert (await stores[0].vacuum()).blobs > 0
+    entries = await stores[0].entries(S)
+    assert (await stores[0].info()).payload_bytes == sum(len(entry.body) for entry in entries)

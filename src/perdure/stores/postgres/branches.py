@@ -30,6 +30,9 @@ from perdure.stores.postgres.rows import (
 _FREQUENT = frozenset({"model_called", "model_finished", "tool_started", "tool_finished"})
 """Kinds that the index entry_note omits."""
 
+_FLOW_KINDS = frozenset({"flow_started", "flow_imported", "flow_completed"})
+"""Kinds that the index entry_flow contains."""
+
 HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
 
 # The nodes at the given places that the stream sees. It sees all of its own: none is beyond its
@@ -190,6 +193,13 @@ JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
 WHERE s.namespace = %s ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
 
+_NOTES_OF_FLOWS: LiteralString = f"""
+SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
+WHERE e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
+    AND e.kind IN ('flow_started', 'flow_imported', 'flow_completed')
+    AND e.namespace = %s ORDER BY e.stream, e.seq
+"""  # noqa: S608 - put together from constants
+
 _FREQUENT_NOTES_OF_ALL: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
 JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
@@ -231,6 +241,8 @@ def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statem
 
 def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Statement:
     """Query the side entries of `kinds` in the own logs of all sessions."""
+    if _FLOW_KINDS.issuperset(kinds):
+        return Statement(_NOTES_OF_FLOWS, (list(kinds), namespace))
     sql = _FREQUENT_NOTES_OF_ALL if _FREQUENT.intersection(kinds) else _NOTES_OF_ALL
     return Statement(sql, (list(kinds), namespace))
 

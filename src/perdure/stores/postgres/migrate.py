@@ -47,7 +47,7 @@ FROM pg_roles AS r WHERE r.rolname = current_user
 """
 
 UNRELEASED = 12
-"""The last schema before the first release, which has the same tables: it can be copied."""
+"""The last schema before the first release. Its logs are read in the same way: it can be copied."""
 
 
 class Site(NamedTuple):

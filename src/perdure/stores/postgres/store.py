@@ -402,7 +402,7 @@ class PostgresStore(
     async def info(self) -> StoreInfo:
         self._db.check_usable()
         size, version, server = await reads.figures(self._db)
-        found, content_bytes = await usage.namespace_totals(self._db)
+        found = await usage.namespace_totals(self._db)
         return StoreInfo(
             address=self.address,
             backend="postgres",
@@ -412,7 +412,7 @@ class PostgresStore(
             streams=found.streams,
             entries=found.entries,
             size_bytes=size,
-            payload_bytes=found.body_bytes + content_bytes,
+            payload_bytes=found.body_bytes + found.content_bytes,
             is_encrypted=False,
             engine=f"PostgreSQL {server}",
         )

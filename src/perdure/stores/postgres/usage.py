@@ -1,4 +1,4 @@
-"""Size of a namespace: stored counts up to a position, plus the entries after it.
+"""Size of a namespace: stored counts up to a position, plus the entries and contents after it.
 
 A commit counts nothing, so that commits of a namespace do not wait for each other at one row. The
 call that reads the counts advances them. An erasure or removal resets them.
@@ -13,7 +13,7 @@ from perdure.errors import PerdureError
 from perdure.stores.postgres.database import Database, Statement
 
 MOST_BEHIND = 256
-"""Maximum number of entries and streams that each read counts again before it stores the counts."""
+"""Maximum number of rows that each read counts again before it stores the counts."""
 
 _LAST = 2**63 - 1
 
@@ -22,7 +22,8 @@ _KEPT: LiteralString = """
     SELECT coalesce(max(generation), 0) AS generation, coalesce(max(position), 0) AS position,
         coalesce(max(streams), 0) AS streams, coalesce(max(sessions), 0) AS sessions,
         coalesce(max(flows), 0) AS flows, coalesce(max(entries), 0) AS entries,
-        coalesce(max(kept), 0) AS kept, coalesce(max(body_bytes), 0) AS body_bytes
+        coalesce(max(kept), 0) AS kept, coalesce(max(body_bytes), 0) AS body_bytes,
+        coalesce(max(content_bytes), 0) AS content_bytes
     FROM perdure.usage WHERE namespace = %s
 """
 
@@ -39,11 +40,15 @@ s AS (
         coalesce(sum(octet_length(e.body)), 0) AS body_bytes
     FROM perdure.entry AS e
     WHERE e.namespace = %s AND e.n > (SELECT position FROM u) AND e.n <= %s
+), c AS (
+    SELECT count(*) AS contents, coalesce(sum(c.size), 0) AS content_bytes
+    FROM perdure.blob AS c
+    WHERE c.namespace = %s AND c.n > (SELECT position FROM u) AND c.n <= %s
 )
-SELECT u.generation, u.position, s.streams + e.entries, u.streams + s.streams,
+SELECT u.generation, u.position, s.streams + e.entries + c.contents, u.streams + s.streams,
     u.sessions + s.sessions, u.flows + s.flows, u.entries + e.entries, u.kept + e.kept,
-    (u.body_bytes + e.body_bytes)::bigint
-FROM u, s, e
+    (u.body_bytes + e.body_bytes)::bigint, (u.content_bytes + c.content_bytes)::bigint
+FROM u, s, e, c
 """
 
 _HELD: LiteralString = f"WITH u AS ({_KEPT}), {_BEHIND}"
@@ -51,14 +56,10 @@ _HELD: LiteralString = f"WITH u AS ({_KEPT}), {_BEHIND}"
 _NOTHING: LiteralString = """
     SELECT 0::bigint AS generation, 0::bigint AS position, 0::bigint AS streams,
         0::bigint AS sessions, 0::bigint AS flows, 0::bigint AS entries, 0::bigint AS kept,
-        0::bigint AS body_bytes
+        0::bigint AS body_bytes, 0::bigint AS content_bytes
 """
 
 _COUNTED: LiteralString = f"WITH u AS ({_NOTHING}), {_BEHIND}"
-
-_CONTENTS: LiteralString = """
-SELECT coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespace = %s
-"""
 
 _BEGIN: LiteralString = "INSERT INTO perdure.usage VALUES (%s) ON CONFLICT DO NOTHING"
 
@@ -69,19 +70,22 @@ _HORIZON = Statement("SELECT current_setting('perdure.horizon')::bigint")
 # What took something out meanwhile has changed the generation: nothing is kept then.
 _KEEP: LiteralString = """
 UPDATE perdure.usage SET position = %s, streams = %s, sessions = %s, flows = %s, entries = %s,
-    kept = %s, body_bytes = %s
+    kept = %s, body_bytes = %s, content_bytes = %s
 WHERE namespace = %s AND generation = %s AND position = %s
 """
 
 _RESET: LiteralString = """
 INSERT INTO perdure.usage VALUES (%s, 1)
 ON CONFLICT (namespace) DO UPDATE SET generation = usage.generation + 1, position = 0, streams = 0,
-    sessions = 0, flows = 0, entries = 0, kept = 0, body_bytes = 0
+    sessions = 0, flows = 0, entries = 0, kept = 0, body_bytes = 0, content_bytes = 0
 """
 
 
 class NamespaceTotals(NamedTuple):
-    """Totals of a namespace. `sessions`, `flows` and `kept` exclude what was erased."""
+    """Totals of a namespace. `sessions`, `flows` and `kept` exclude what was erased.
+
+    Units: bytes of bodies, and of contents.
+    """
 
     streams: int
     sessions: int
@@ -89,25 +93,24 @@ class NamespaceTotals(NamedTuple):
     entries: int
     kept: int
     body_bytes: int
+    content_bytes: int
 
 
-async def namespace_totals(db: Database) -> tuple[NamespaceTotals, int]:
-    """Return the current totals of the namespace, and the bytes of its contents.
+async def namespace_totals(db: Database) -> NamespaceTotals:
+    """Return the current totals of the namespace.
 
-    Counts the entries added since the counts were last stored, and every content.
+    Counts what was added since the counts were last stored.
     """
-    counted, ((content_bytes,),) = await db.ask(
-        asking_held(db.namespace), Statement(_CONTENTS, (db.namespace,))
-    )
+    (counted,) = await db.ask(asking_held(db.namespace))
     if counted[0][2] > MOST_BEHIND:
         with suppress(PerdureError):  # a read-only or busy server: the next read stores them
             await _keep(db)
-    return NamespaceTotals(*counted[0][3:]), content_bytes
+    return NamespaceTotals(*counted[0][3:])
 
 
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:
     """Asks for generation, position, what is behind it, and then for the fields of `Held`."""
-    return Statement(_HELD, (namespace, namespace, upto, namespace, upto))
+    return Statement(_HELD, (namespace, *(namespace, upto) * 3))
 
 
 def asking_kept(namespace: str) -> Statement:
@@ -117,7 +120,7 @@ def asking_kept(namespace: str) -> Statement:
 
 def asking_counted(namespace: str, upto: int) -> Statement:
     """As `asking_held`, all counted from the log."""
-    return Statement(_COUNTED, (namespace, upto, namespace, upto))
+    return Statement(_COUNTED, (namespace, upto) * 3)
 
 
 async def _keep(db: Database) -> None:

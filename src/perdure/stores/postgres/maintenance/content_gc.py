@@ -15,6 +15,7 @@ from perdure.stores.postgres.database import Database, Statement, run_statements
 from perdure.stores.postgres.retention.erase import LOCK_CONTENTS
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.rows import Texts
+from perdure.stores.postgres.usage import resetting
 
 BATCH = 64
 """Contents removed in one transaction."""
@@ -78,7 +79,7 @@ async def _remove(db: Database, part: Sequence[str], upto: int) -> tuple[int, in
         _, ((count, size),) = await run_statements(
             connected, ns, [Statement(LOCK_CONTENTS), removing]
         )
-        await run_statements(connected, ns, [counting(ns, size=-size)])
+        await run_statements(connected, ns, [counting(ns, size=-size), resetting(ns)])
     return count, size
 
 

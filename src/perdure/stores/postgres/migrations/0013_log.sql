@@ -108,6 +108,10 @@ CREATE INDEX entry_note ON perdure.entry (namespace, stream, kind, seq)
     WHERE run IS NULL
     AND kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished');
 
+-- The flows of a namespace are found without reading its sessions.
+CREATE INDEX entry_flow ON perdure.entry (namespace, stream, seq)
+    WHERE run IS NULL AND kind IN ('flow_started', 'flow_imported', 'flow_completed');
+
 -- What a branch inherits at the entry seq of stream: ids of its newest entries of three kinds.
 -- before is the state without the newest compaction, for the time after that compaction is undone.
 CREATE TABLE perdure.state (
@@ -145,13 +149,17 @@ CREATE TABLE perdure.idempotency (
     PRIMARY KEY (namespace, key)
 );
 
+-- n is a position, as of an entry: usage counts contents up to one.
 CREATE TABLE perdure.blob (
     namespace text COLLATE "C" NOT NULL,
     digest    text COLLATE "C" NOT NULL,
     size      bigint NOT NULL,
+    n         bigint NOT NULL,
     content   bytea NOT NULL,
     PRIMARY KEY (namespace, digest)
 );
+
+CREATE INDEX blob_by_position ON perdure.blob (namespace, n);
 
 -- The part of the answer to an open model call that has arrived so far.
 CREATE TABLE perdure.partial (
@@ -237,15 +245,16 @@ CREATE TABLE perdure.backup (
 -- entries include erased ones, the others do not. Removing something from the log raises
 -- generation, and the next read counts everything again.
 CREATE TABLE perdure.usage (
-    namespace  text COLLATE "C" PRIMARY KEY,
-    generation bigint NOT NULL DEFAULT 0,
-    position   bigint NOT NULL DEFAULT 0,
-    streams    bigint NOT NULL DEFAULT 0,
-    sessions   bigint NOT NULL DEFAULT 0,
-    flows      bigint NOT NULL DEFAULT 0,
-    entries    bigint NOT NULL DEFAULT 0,
-    kept       bigint NOT NULL DEFAULT 0,
-    body_bytes bigint NOT NULL DEFAULT 0
+    namespace     text COLLATE "C" PRIMARY KEY,
+    generation    bigint NOT NULL DEFAULT 0,
+    position      bigint NOT NULL DEFAULT 0,
+    streams       bigint NOT NULL DEFAULT 0,
+    sessions      bigint NOT NULL DEFAULT 0,
+    flows         bigint NOT NULL DEFAULT 0,
+    entries       bigint NOT NULL DEFAULT 0,
+    kept          bigint NOT NULL DEFAULT 0,
+    body_bytes    bigint NOT NULL DEFAULT 0,
+    content_bytes bigint NOT NULL DEFAULT 0
 );
 
 -- ------------------------------------------------------------ search
@@ -561,14 +570,16 @@ $$;
 
 -- Store a content unless it is stored already; a new one counts if the namespace has a quota.
 CREATE FUNCTION perdure.keep_blob(_namespace text, _digest text, _content bytea) RETURNS void
-LANGUAGE sql AS $$
-    WITH kept AS (
-        INSERT INTO perdure.blob (namespace, digest, size, content)
-        VALUES (_namespace, _digest, octet_length(_content), _content)
-        ON CONFLICT DO NOTHING RETURNING size
-    )
-    SELECT perdure.count(_namespace, 0, 0, k.size) FROM kept AS k
-    JOIN perdure.quota AS q ON q.namespace = _namespace
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM perdure.mark();
+    INSERT INTO perdure.blob (namespace, digest, size, n, content)
+    VALUES (_namespace, _digest, octet_length(_content), nextval('perdure.position'), _content)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+        PERFORM perdure.count(_namespace, 0, 0, octet_length(_content));
+    END IF;
+END
 $$;
 
 CREATE FUNCTION perdure.keep_key(

@@ -148,7 +148,7 @@ async def set_policy(db: Database, policy: Retention) -> None:
 async def is_due(db: Database, policy: Retention, now: int | None) -> bool:
     """What ``RetentionService.is_due`` promises; `now` None is the server's."""
     if policy.max_sessions is not None or policy.max_bytes is not None:
-        found, _ = await namespace_totals(db)
+        found = await namespace_totals(db)
         limits = (found.sessions, policy.max_sessions), (found.body_bytes, policy.max_bytes)
         if any(is_over(*each) for each in limits):
             return True

@@ -48,9 +48,9 @@ async def quota(db: Database) -> tuple[Quota, Usage]:
     if rows:
         row = rows[0]
         return Quota(max_sessions=row[0], max_entries=row[1], max_bytes=row[2]), Usage(*row[3:])
-    found, content_bytes = await namespace_totals(db)
-    used = Usage(found.sessions + found.flows, found.kept, found.body_bytes + content_bytes)
-    return Quota(), used
+    found = await namespace_totals(db)
+    size = found.body_bytes + found.content_bytes
+    return Quota(), Usage(found.sessions + found.flows, found.kept, size)
 
 
 async def set_quota(db: Database, quota: Quota) -> None:
