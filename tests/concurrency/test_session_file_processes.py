@@ -13,13 +13,14 @@ from perdure.stores.jsonl.store import DialectName, JsonlStore
 from tests.concurrency.children.many_writers import S
 from tests.fakes.crowds import CHILD, all_race, leader_sleeps, make_shared, texts
 from tests.fakes.processes import run_together
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.session_files import file_of
 from tests.fakes.session_tools import tool
 
 PROCESSES = 4
 
 
-@pytest.fixture(params=["operator", "pi"])
+@pytest.fixture(params=["pi", pytest.param("operator", marks=ALL_ONLY)])
 def dialect(request: pytest.FixtureRequest) -> DialectName:
     return request.param
 

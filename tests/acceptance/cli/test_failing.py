@@ -14,6 +14,7 @@ import pytest
 from perdure.apps.cli.exits import EXITS
 from perdure.errors import PerdureError
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
+from tests.fakes.samples import sampled
 
 IS_ROOT = os.geteuid() == 0
 
@@ -183,7 +184,7 @@ def test_ctrl_c_at_the_prompt_twice_leaves(world: World) -> None:
         assert (process.wait(PATIENCE_S), process.stderr.read()) == (130, b"")
 
 
-@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1"])
+@sampled("locale", ["C", "en_US.ISO-8859-1", "POSIX"], kind=type)
 def test_a_poor_locale_does_not_break_anything(sample: World, locale: str) -> None:
     poor = World(sample.folder, {"LC_ALL": locale, "LANG": locale})
     poor.ok("sessions", "tree", SAMPLE_ID)

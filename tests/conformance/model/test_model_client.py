@@ -34,7 +34,7 @@ from perdure.models.stream import AnswerBuilder
 from perdure.session.messages import Message, StopReason, assistant, tool_call, tool_result, user
 from tests.fakes.model_backends import BACKENDS, SECRET, Backend
 from tests.fakes.plans import Plan
-from tests.fakes.samples import case
+from tests.fakes.samples import ALL_ONLY, case
 
 READ = ToolDeclaration(
     "read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -251,8 +251,9 @@ async def test_one_client_serves_concurrent_calls(backend: Backend) -> None:
 
 
 @pytest.mark.full_only
-async def test_answer_of_five_megabytes_arrives(backend: Backend) -> None:
-    text = "0123456789abcde\n" * (5_000_000 // 16)
+@pytest.mark.parametrize("size", [1_000_000, pytest.param(5_000_000, marks=ALL_ONLY)])
+async def test_answer_of_megabytes_arrives(backend: Backend, size: int) -> None:
+    text = "0123456789abcde\n" * (size // 16)
     message = await answer(backend, Plan(text=text, chunk_chars=20_000))
     assert message.text == text
 

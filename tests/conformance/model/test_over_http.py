@@ -43,6 +43,7 @@ from tests.fakes.model_server import (
     sending,
 )
 from tests.fakes.plans import Plan
+from tests.fakes.samples import ALL_ONLY
 
 HELLO = (user("Hello"),)
 READ = ToolDeclaration(
@@ -230,8 +231,9 @@ async def test_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) -> N
     assert message.stop_reason == "tool_calls"
 
 
-async def test_answer_in_thousands_of_pieces_arrives(backend: HttpBackend) -> None:
-    text = "0123456789" * 200
+@pytest.mark.parametrize("pieces", [500, pytest.param(2_000, marks=ALL_ONLY)])
+async def test_answer_in_thousands_of_pieces_arrives(backend: HttpBackend, pieces: int) -> None:
+    text = "0123456789" * (pieces // 10)
     assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
 
 
@@ -317,15 +319,14 @@ async def test_test_servers_reject_same_requests_as_services(
     assert len(backend.server.refused) == 1
 
 
-async def test_garbled_stream_gives_answer_or_model_error(
-    backend: HttpBackend,
-) -> None:
+@pytest.mark.parametrize("count", [25, pytest.param(60, marks=ALL_ONLY)])
+async def test_garbled_stream_gives_answer_or_model_error(backend: HttpBackend, count: int) -> None:
     chance = random.Random(20_261_121)
     plan = Plan(
         text="Reading both.", thinking="I must.", calls=(("c1", "read_file", {"path": "x"}),)
     )
     outcomes: set[str] = set()
-    for _ in range(60):
+    for _ in range(count):
         whole = [garbled(chance, event) for event in backend.events(plan)]
         if chance.random() < 0.2:
             chance.shuffle(whole)
