@@ -11,6 +11,7 @@ import pytest
 
 from perdure.stores.jsonl.disk.folder import Folder
 from tests.fakes.postgres import PostgresServer
+from tests.fakes.samples import ALL_ONLY
 
 SCRIPT = Path(__file__).parent / "children" / "forking.py"
 CALLS = ("append", "read", "create", "list", "search", "watch")
@@ -30,7 +31,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield place[request.param]
 
 
-@pytest.mark.parametrize("kind", ["async", "blocking"])
+@pytest.mark.parametrize("kind", ["async", pytest.param("blocking", marks=ALL_ONLY)])
 def test_store_used_in_a_forked_child_says_so_at_each_call(address: str, kind: str) -> None:
     command = [sys.executable, str(SCRIPT), address, kind]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

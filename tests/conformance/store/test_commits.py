@@ -34,6 +34,7 @@ from tests.conformance.store.building import (
     turn_started,
 )
 from tests.fakes.clock import START_MS
+from tests.fakes.samples import ALL_ONLY
 
 # ---------------------------------------------------------------- expectations
 
@@ -154,7 +155,7 @@ FAILING = {
 
 @pytest.mark.needs("multi_stream_commit")
 @pytest.mark.parametrize(("failing", "error"), FAILING.values(), ids=FAILING.keys())
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", [False, pytest.param(True, marks=ALL_ONLY)])
 async def test_failed_write_rolls_back_other_writes(
     store: SessionStore, failing: Write, error: type[Exception], is_first: bool
 ) -> None:
