@@ -14,9 +14,10 @@ import psycopg
 import pytest
 
 import perdure
+from perdure.errors import EntryNotFound
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import Compaction
 from perdure.session.notes import Answer, Question
 from perdure.stores.postgres.store import PostgresStore
@@ -282,3 +283,34 @@ async def test_erasing_origin_of_fork_chain_costs_the_same_for_each_fork(
     (few, rows_of_few), (many, rows_of_many) = asked.values()
     assert many <= few
     assert rows_of_many <= rows_of_few * 8 * 1.3
+
+
+async def test_erasing_media_scans_only_new_entries_while_it_locks_contents(
+    open_store: Open, db: Database, plans: Plans
+) -> None:
+    store = await open_store()
+    own, shared = b"only here", b"in another session too"
+    for stream in (S, StreamId("other")):
+        names = [blob_hash(each) for each in (own, shared) if stream == S or each == shared]
+        await create(store, stream, *[said(f"media://{name}") for name in names])
+    new = header("contents")
+    write = Write(stream=new.id, create=new)
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=(own, shared)))
+    for begin in range(0, 6 * FEW, A_COMMIT):
+        about = [
+            said(f"see media://{blob_hash(b'%d' % n)}") for n in range(begin, begin + A_COMMIT)
+        ]
+        await append(store, StreamId("other"), *about)
+    db.execute("ANALYZE")
+    plans.is_on = True
+    done = await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S))
+    plans.is_on = False
+    assert done.is_complete
+    assert await store.blob(blob_hash(shared)) == shared
+    with pytest.raises(EntryNotFound):
+        await store.blob(blob_hash(own))
+    locked = [
+        number for number, (sql, _) in enumerate(plans.asked) if "DELETE FROM perdure.blob" in sql
+    ]
+    plans.asked = plans.asked[locked[0] :]
+    assert (await plans.widest())[0] <= FEW

@@ -31,11 +31,11 @@ from perdure.stores.marks import TRUSTED
 from perdure.stores.postgres import leases, reads, usage, verify
 from perdure.stores.postgres.append import Appender, Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, conninfo_of
-from perdure.stores.postgres.maintenance import content_gc, salvage, segments, stats
+from perdure.stores.postgres.maintenance import salvage, segments, stats
 from perdure.stores.postgres.notifications import Watcher
+from perdure.stores.postgres.retention import content_gc, quotas
 from perdure.stores.postgres.retention import erase as erasure
 from perdure.stores.postgres.retention import policy as retention_policy
-from perdure.stores.postgres.retention import quotas
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.search import service as search_service
 from perdure.stores.protocol import (

@@ -25,8 +25,9 @@ from perdure.stores.postgres.append import Appender, Request
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.quotas import LIFT, counting
-from perdure.stores.postgres.rows import Row, Stream, Texts, info_of_row, stream_of
+from perdure.stores.postgres.rows import Row, Stream, info_of_row, stream_of
 from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import Commit
@@ -141,25 +142,6 @@ WITH shares AS (
 ) SELECT count(*) FROM gone
 """
 
-# Whoever appends with contents waits for the end of this, and brings its own along.
-LOCK_CONTENTS: LiteralString = "LOCK TABLE perdure.blob IN SHARE ROW EXCLUSIVE MODE"
-
-_REMOVE_CONTENTS: LiteralString = """
-WITH texts AS (
-    SELECT body AS text FROM perdure.entry WHERE namespace = %s
-    UNION ALL SELECT header FROM perdure.birth WHERE namespace = %s
-    UNION ALL SELECT content FROM perdure.partial WHERE namespace = %s
-), named AS (
-    SELECT DISTINCT m[1] AS digest FROM texts,
-        regexp_matches(encode(text, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
-    WHERE position('sha256-'::bytea IN text) > 0
-), gone AS (
-    DELETE FROM perdure.blob
-    WHERE namespace = %s AND digest = ANY(%s) AND digest NOT IN (SELECT digest FROM named)
-    RETURNING size
-) SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone
-"""
-
 _KEEP: LiteralString = "INSERT INTO perdure.erasure VALUES (%s, %s, %s, %s)"
 
 _CERTIFICATES: LiteralString = """
@@ -247,7 +229,8 @@ class _Erasure:
         counts, names = Counts(), set[str]()
         for plan in plans:
             counts = await self._erase_stream(plan, counts, names)
-        counts = await self._without_contents(counts, names)
+        count, size = await remove_unreferenced_of(self._connected, self._ns, names)
+        counts = counts.plus(contents=count, content_bytes=size)
         await self._uncount(plans, counts.content_bytes)
         certificate = Certificate(
             id=self._request.id,
@@ -422,10 +405,6 @@ class _Erasure:
     async def _forget(self, positions: Sequence[Row]) -> int:
         return await forget_texts(self._connected, self._ns, [row[0] for row in positions])
 
-    async def _without_contents(self, counts: Counts, names: set[str]) -> Counts:
-        count, size = await without_contents(self._connected, self._ns, names)
-        return counts.plus(contents=count, content_bytes=size)
-
     async def _uncount(self, plans: Sequence[_Plan], content_bytes: int) -> None:
         closed = [plan for plan in plans if plan.taking.is_whole]
         less = counting(
@@ -468,15 +447,3 @@ async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Cou
 async def forget_texts(db: Connected, namespace: str, positions: Sequence[int]) -> int:
     """Take what stands at `positions` out of the index of search; how many texts that was."""
     return await forget(db, namespace, positions)
-
-
-async def without_contents(db: Connected, namespace: str, names: set[str]) -> tuple[int, int]:
-    """Remove those of the contents `names` that nothing refers to; how many, of how many bytes."""
-    if not names:
-        return 0, 0
-    ns = namespace
-    values = (ns, ns, ns, ns, Texts(sorted(names)))
-    _, (row,) = await run_statements(
-        db, ns, [Statement(LOCK_CONTENTS), Statement(_REMOVE_CONTENTS, values)]
-    )
-    return row[0], row[1]

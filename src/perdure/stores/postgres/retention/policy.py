@@ -20,11 +20,11 @@ from perdure.stores.postgres.database import Connected, Database, Statement, run
 from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.names import unlisted
 from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.erase import (
     forget_session,
     forget_texts,
     locking_mark,
-    without_contents,
 )
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.rows import MAX_SEQ, Row, stream_of
@@ -236,7 +236,7 @@ async def _remove_stream(db: Connected, namespace: str, stream: StreamId, *, ses
     for row in streams:
         statements += unlisted(namespace, stream_of(row).state.info)
     await run_statements(db, namespace, statements)
-    _, content_bytes = await without_contents(db, namespace, {row[0] for row in names})
+    _, content_bytes = await remove_unreferenced_of(db, namespace, {row[0] for row in names})
     less = counting(namespace, sessions=sessions, entries=-entries, size=-size - content_bytes)
     await run_statements(db, namespace, [less, resetting(namespace)])
 

@@ -1,0 +1,101 @@
+"""Remove contents that nothing refers to, while others write.
+
+First a reader scans the namespace for names of contents, up to the position below which no commit
+can appear. Then the contents that it did not find are removed, after a scan of the newer entries
+under a lock that nobody adds contents beside: a commit that refers to one again brings it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import LiteralString
+
+from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
+from perdure.stores.postgres.retention.quotas import counting
+from perdure.stores.postgres.rows import Texts
+from perdure.stores.postgres.usage import resetting
+
+BATCH = 64
+"""Contents removed in one transaction."""
+
+_HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
+
+_SETTLE: LiteralString = "SELECT perdure.settle(0)"
+
+_NAMED: LiteralString = """
+SELECT DISTINCT m[1] AS digest FROM (
+    SELECT body AS text FROM perdure.entry WHERE namespace = %s AND n > %s AND n <= %s
+    UNION ALL SELECT header FROM perdure.birth WHERE namespace = %s AND n > %s AND n <= %s
+    UNION ALL SELECT content FROM perdure.partial WHERE namespace = %s
+) AS texts, regexp_matches(encode(text, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
+WHERE position('sha256-'::bytea IN text) > 0
+"""
+
+_UNNAMED: LiteralString = f"""
+SELECT digest FROM perdure.blob
+WHERE namespace = %s AND (%s OR digest = ANY(%s)) AND digest NOT IN ({_NAMED}) ORDER BY digest
+"""  # noqa: S608 - put together from constants
+
+# A commit with contents waits until this transaction ends, and adds its own contents again.
+_LOCK: LiteralString = "LOCK TABLE perdure.blob IN SHARE ROW EXCLUSIVE MODE"
+
+_REMOVE: LiteralString = f"""
+WITH gone AS (
+    DELETE FROM perdure.blob
+    WHERE namespace = %s AND digest = ANY(%s) AND digest NOT IN ({_NAMED}) RETURNING size
+) SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone
+"""  # noqa: S608 - put together from constants
+
+_LAST = 2**63 - 1
+
+
+async def remove_unreferenced(db: Database) -> tuple[int, int]:
+    """Remove what nothing in the namespace refers to; return how many contents, and their bytes.
+
+    Durable: each batch by itself; after a kill, the next call continues.
+    """
+    ns = db.namespace
+    async with db.connection() as connected, connected.transaction():
+        upto, unnamed = await _find_unreferenced(connected, ns, None)
+    removed = removed_bytes = 0
+    for part in _in_batches(unnamed):
+        async with db.connection() as connected, connected.transaction():
+            count, size = await _remove(connected, ns, part, upto)
+            await run_statements(connected, ns, [counting(ns, size=-size), resetting(ns)])
+        removed, removed_bytes = removed + count, removed_bytes + size
+    return removed, removed_bytes
+
+
+async def remove_unreferenced_of(db: Connected, namespace: str, names: set[str]) -> tuple[int, int]:
+    """Remove those of the contents `names` that nothing refers to, in the transaction of `db`.
+
+    Returns how many, and their bytes.
+    """
+    if not names:
+        return 0, 0
+    upto, unnamed = await _find_unreferenced(db, namespace, names)
+    return await _remove(db, namespace, unnamed, upto) if unnamed else (0, 0)
+
+
+async def _find_unreferenced(
+    db: Connected, ns: str, names: set[str] | None
+) -> tuple[int, list[str]]:
+    """Return a position, and the contents (of `names`) that nothing up to it refers to."""
+    _, ((upto,),) = await run_statements(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
+    values = (ns, names is None, Texts(sorted(names or ())), *_between(ns, 0, upto))
+    (rows,) = await run_statements(db, ns, [Statement(_UNNAMED, values)])
+    return upto, [row[0] for row in rows]
+
+
+async def _remove(db: Connected, ns: str, part: Sequence[str], after: int) -> tuple[int, int]:
+    removing = Statement(_REMOVE, (ns, Texts(part), *_between(ns, after, _LAST)))
+    _, ((count, size),) = await run_statements(db, ns, [Statement(_LOCK), removing])
+    return count, size
+
+
+def _between(ns: str, after: int, upto: int) -> tuple[object, ...]:
+    return (ns, after, upto, ns, after, upto, ns)
+
+
+def _in_batches(digests: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (digests[at : at + BATCH] for at in range(0, len(digests), BATCH))
