@@ -12,13 +12,7 @@ from pathlib import Path
 
 from perdure.apps.chat.questions import Asked, Given, cancel_tasks, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
-from perdure.apps.chat.turn_view import (
-    RESUMING,
-    Left,
-    pasted_remark,
-    show_turn,
-    tell_begun,
-)
+from perdure.apps.chat.turn_view import RESUMING, Left, pasted_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.cli.options import ROOT
 from perdure.apps.terminal.advice import message_of, with_commands

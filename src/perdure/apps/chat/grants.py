@@ -9,7 +9,6 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.store_options import CommonOptions, named_session
-from perdure.apps.terminal.output import show, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.session_usage import revoke as revoke_grant
 from perdure.client.agents.session_usage import standing_of
@@ -44,12 +43,10 @@ async def list_grants(session: SessionArgument, *, common: CommonOptions) -> Non
     async with common.existing_store() as opened:
         stream = await named_session(opened, session)
         found = (await standing_of(opened, stream)).grants
-    if common.as_json:
-        show_json(list(found))
-    elif found:
-        show_lines(safe(grant) for grant in found)
-    else:
-        show("No grants: every call needs approval.")
+    common.show(
+        list(found),
+        [safe(grant) for grant in found] if found else "No grants: every call needs approval.",
+    )
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:

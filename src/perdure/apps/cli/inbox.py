@@ -14,7 +14,7 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import only_text
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
-from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines
+from perdure.apps.terminal.output import local_time, out_style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.inbox.details import in_full
 from perdure.client.inbox.lookup import stream_asking
@@ -82,12 +82,9 @@ async def list_questions(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as opened:
         waiting = await _waiting(opened)
-    if common.as_json:
-        show_json([_data(each) for each in waiting])
-    elif waiting:
-        show_lines(_lines(waiting))
-    else:
-        show("Nothing waits for you.")
+    common.show(
+        [_data(each) for each in waiting], _lines(waiting) if waiting else "Nothing waits for you."
+    )
 
 
 @inbox.command("show")

@@ -12,15 +12,7 @@ from perdure.apps.cli import changes, search
 from perdure.apps.cli.options import MOST, SessionArgument, only_subject
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
-from perdure.apps.terminal.output import (
-    local_day,
-    out_style,
-    show,
-    show_encoded,
-    show_json,
-    show_lines,
-    width,
-)
+from perdure.apps.terminal.output import local_day, out_style, show, show_encoded, show_lines, width
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.session import Session
 from perdure.session.entries import Entry
@@ -113,12 +105,12 @@ async def list_sessions(
         found = await opened.recent(
             limit or None, scope=scope, cwd=cwd, query=query, subject=subject
         )
-    if common.as_json:
-        show_json([reports.row_data(info) for info in found])
-    elif found:
-        show_lines(_rows(found))
-    else:
-        show("No sessions here yet. `perdure import FILE` or `perdure chat` makes one.")
+    common.show(
+        [reports.row_data(info) for info in found],
+        _rows(found)
+        if found
+        else "No sessions here yet. `perdure import FILE` or `perdure chat` makes one.",
+    )
 
 
 def _rows(found: list[SessionInfo]) -> Iterator[str]:

@@ -14,9 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.apps.cli.exits import ImportNeeded, PathNotFound, UsageMistake
+from perdure.apps.cli.exits import ImportNeeded, PathNotFound, StoreNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
-from perdure.apps.store_access import NAMESPACE, existing_store, writable_store
+from perdure.apps.store_access import (
+    NAMESPACE,
+    existing_store,
+    is_missing,
+    store_address,
+    writable_store,
+)
 from perdure.apps.terminal.output import remark, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.session_files import find_file
@@ -49,6 +55,14 @@ class CommonOptions(msgspec.Struct, frozen=True):
     def show(self, data: object, lines: str | Iterable[str]) -> None:
         """Write a result: `data` as JSON, or `lines`. Raises: OutputClosed."""
         show_result(data, lines, as_json=self.as_json)
+
+
+def existing_address(store: str | None) -> str:
+    """The store a command works on. Raises: StoreNotFound when nobody has made it yet."""
+    address = store_address(store)
+    if is_missing(address):
+        raise StoreNotFound(address)
+    return address
 
 
 async def opened_session(store: Store, named: str) -> Session:

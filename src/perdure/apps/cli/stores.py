@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, StoreNotFound
-from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.cli.exits import DONE, FAILED
+from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import is_missing, store_address
 from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.output import count_of, out_style, size
 from perdure.apps.terminal.text import safe
@@ -49,7 +48,7 @@ async def info(*, common: CommonOptions) -> None:
     Exit codes:
         3  the store does not exist
     """
-    _require(common.store)
+    existing_address(common.store)
     async with common.existing_store() as opened:
         facts = await opened.info()
     common.show(msgspec.structs.asdict(facts), _info_lines(facts))
@@ -114,7 +113,7 @@ async def verify(*, common: CommonOptions) -> int:
         1  errors were found
         3  the store does not exist
     """
-    _require(common.store)
+    existing_address(common.store)
     found = await _verify(common)
     common.show(verification_data(found), _verification_lines(found))
     return DONE if found.is_ok else FAILED
@@ -141,7 +140,7 @@ async def reindex(*, common: CommonOptions) -> None:
     Examples:
         perdure store reindex
     """
-    _require(common.store)
+    existing_address(common.store)
     async with common.existing_store() as opened:
         count = await opened.reindex(progress_bar("index"))
     common.show({"texts": count}, f"{count_of(count, 'text')} can be found.")
@@ -183,9 +182,3 @@ def _problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
     for problem in problems:
         place = "/".join(str(part) for part in (problem.stream, problem.seq) if part is not None)
         yield f"  {safe(place or 'store')}: {safe(with_commands(problem.problem))}"
-
-
-def _require(store: str | None) -> None:
-    address = store_address(store)
-    if is_missing(address):
-        raise StoreNotFound(address)

@@ -10,7 +10,7 @@ import typer
 
 from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, named_session
-from perdure.apps.terminal.output import local_time, out_style, show, show_json, show_lines, width
+from perdure.apps.terminal.output import local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.session.clock import timestamp
 from perdure.session.records import ToolCallRecord
@@ -54,12 +54,10 @@ async def tools(
             failed=failed or None,
             last=last or None,
         )
-    if common.as_json:
-        show_json([_data(call) for call in found])
-    elif found:
-        show_lines(_rows(found, has_session=session is None))
-    else:
-        show("No tool calls found.")
+    common.show(
+        [_data(call) for call in found],
+        _rows(found, has_session=session is None) if found else "No tool calls found.",
+    )
 
 
 def _data(call: ToolCallRecord) -> dict[str, object]:

@@ -56,12 +56,13 @@ def list_agents(*, as_json: JsonOption = False) -> int:
         perdure agents list --json
     """
     found = agents_here(Path(), os.environ)
-    if as_json:
-        show_json([_row(filed) for filed in found])
-    elif found:
-        show_lines(_table(found))
-    else:
-        show("No agent files here yet; `perdure init` writes one as an example.")
+    show_result(
+        [_row(filed) for filed in found],
+        _table(found)
+        if found
+        else "No agent files here yet; `perdure init` writes one as an example.",
+        as_json=as_json,
+    )
     return DONE
 
 

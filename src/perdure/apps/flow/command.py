@@ -5,15 +5,7 @@ from __future__ import annotations
 import typer
 
 from perdure.apps.flow.compaction import compact
-from perdure.apps.flow.decisions import (
-    approve,
-    configure,
-    consent,
-    feedback,
-    improve,
-    reply,
-    stop,
-)
+from perdure.apps.flow.decisions import approve, configure, consent, feedback, improve, reply, stop
 from perdure.apps.flow.exports import delete, export
 from perdure.apps.flow.init import init
 from perdure.apps.flow.run import begin, resume

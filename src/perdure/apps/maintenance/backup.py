@@ -10,8 +10,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import PathNotFound, UsageMistake
-from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.maintenance.rekey import existing_address
+from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.maintenance.trust import TrustOption, trust_store
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import store_address

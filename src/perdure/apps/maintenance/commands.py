@@ -10,10 +10,10 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.options import JsonOption, StoreOption
-from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.maintenance.backup import backup, restore
 from perdure.apps.maintenance.copy import copy
-from perdure.apps.maintenance.rekey import existing_address, rekey
+from perdure.apps.maintenance.rekey import rekey
 from perdure.apps.maintenance.trust import TrustOption, trust, trust_store
 from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import existing_store, writable_store

@@ -15,9 +15,9 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import PathExists, StoreNotFound, UsageMistake
+from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, StoreOption
-from perdure.apps.store_access import is_missing, store_address
+from perdure.apps.cli.store_options import existing_address
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.keys import (
@@ -56,14 +56,6 @@ class Change:
     place: str | None = None
     file: Path | None = None
     made: Path | None = None
-
-
-def existing_address(store: str | None) -> str:
-    """The store a command works on. Raises: StoreNotFound when nobody has made it yet."""
-    address = store_address(store)
-    if is_missing(address):
-        raise StoreNotFound(address)
-    return address
 
 
 async def rekey(

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.options import JsonOption, NamespaceOption
-from perdure.apps.maintenance.rekey import existing_address
+from perdure.apps.cli.store_options import existing_address
 from perdure.apps.store_access import NAMESPACE, existing_store, file_address
 from perdure.apps.terminal.output import count_of, local_time, show, show_json, show_result
 from perdure.apps.terminal.text import safe

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import StoreNotFound, UsageMistake
-from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.store_access import is_missing, store_address, writable_store
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.store_options import CommonOptions, existing_address
+from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.client import retention
 from perdure.stores.retention.policy import Retention, RetentionReport
@@ -93,7 +93,7 @@ async def set_retention(
     Examples:
         perdure store retention set --max-idle 90d --max-bytes 5GB
     """
-    address = _existing(common.store)
+    address = existing_address(common.store)
 
     async with writable_store(address, common.namespace) as opened:
         old = await retention.retention(opened)
@@ -126,21 +126,13 @@ async def apply_retention(
     Examples:
         perdure store retention apply
     """
-    address = _existing(common.store)
+    address = existing_address(common.store)
 
     async with writable_store(address, common.namespace) as opened:
         done = await retention.apply_retention(opened, is_dry_run=is_dry_run)
     common.show(
         {**_data(done), "is_done": not is_dry_run}, _removed_lines(done, is_dry_run=is_dry_run)
     )
-
-
-def _existing(store: str | None) -> str:
-    """The store to change. Raises: StoreNotFound when nobody has made it yet."""
-    address = store_address(store)
-    if is_missing(address):
-        raise StoreNotFound(address)
-    return address
 
 
 def _removed_lines(done: RetentionReport, *, is_dry_run: bool) -> Iterator[str]:
@@ -181,7 +173,7 @@ async def set_quota(
     Examples:
         perdure store quota set --max-sessions 10000 --max-bytes 2GB
     """
-    address = _existing(common.store)
+    address = existing_address(common.store)
 
     async with writable_store(address, common.namespace) as opened:
         old, _ = await retention.quota(opened)

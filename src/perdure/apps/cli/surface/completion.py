@@ -184,35 +184,20 @@ def _fitting(candidates: Iterable[Candidate], typed: str) -> tuple[Candidate, ..
     return tuple(each for each in candidates if each.value.startswith(typed))
 
 
-_QUOTES: Mapping[str, str] = {"'": "'", '"': '"'}
-
-
 def split(line: str) -> tuple[list[str], str]:
     """The words of a command line that is being typed, and the last one, which may be "".
 
     A quote that is not closed holds what follows it.
     """
+    # What is typed goes on: the letter after it makes a last word where there is none yet.
+    lexer = shlex.shlex(f"{line}x", posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
-    word, quote, is_word = "", "", False
-    characters = iter(line)
-    for character in characters:
-        if quote:
-            if character == quote:
-                quote = ""
-            elif character == "\\" and quote == '"':
-                word += next(characters, "")
-            else:
-                word += character
-        elif character in _QUOTES:
-            quote, is_word = character, True
-        elif character.isspace():
-            if is_word:
-                words.append(word)
-            word, is_word = "", False
-        else:
-            word += next(characters, "") if character == "\\" else character
-            is_word = True
-    return words, word
+    try:
+        words.extend(lexer)
+    except ValueError:  # a quote is open
+        words.append(lexer.token)
+    return words[:-1], words[-1][:-1]
 
 
 _BASH = r"""# Completion of perdure for bash. In ~/.bashrc:
