@@ -59,3 +59,12 @@ def test_the_import_alone_loads_no_part_of_perdure() -> None:
     report = "import perdure, sys; print(*(m for m in sys.modules if m.startswith('perdure.')))"
     done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_help_of_all_commands_loads_none_of_them() -> None:
+    report = "from perdure.apps.cli.main import main; main(['--help']); import sys\n"
+    report += "print('LOADED', *(m for m in sys.modules if m.startswith('perdure.')))"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
+    loaded = done.stdout.decode().partition("LOADED")[2].split()
+    assert "perdure.apps.cli.program" in loaded
+    assert not [name for name in loaded if name.startswith(("perdure.client", "perdure.stores.sq"))]

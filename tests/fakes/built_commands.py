@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from perdure.apps.cli.program import COMMANDS, command_line
 
-for name in (*COMMANDS, None):
-    command_line(name)
+command_line([])
+for name in COMMANDS:
+    command_line([name])

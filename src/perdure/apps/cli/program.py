@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, wraps
 from typing import Annotated, Any, Protocol, cast, get_type_hints
 
@@ -23,6 +23,26 @@ _COMPLETION = "perdure.apps.cli.surface.completion"
 _COMMON = "CommonOptions"
 _ASKED_TO_COMPLETE = "__complete"
 _VERSION = ("--version", "-V")
+
+SUMMARIES: Mapping[str, str] = {
+    "demo": "Demonstrate perdure with a recorded session.",
+    "init": "Turn a folder into a project whose sessions have their own namespace.",
+    "chat": "Chat with a model.",
+    "agents": "List, show and validate agents: files .perdure/agents/*.agent.yaml, and your own.",
+    "sessions": "List, show, search and change sessions.",
+    "import": "Import recorded sessions.",
+    "export": "Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.",
+    "flow": "Run workflows in which roles hand work to each other, with people in the loop.",
+    "inbox": "List open questions, and answer them.",
+    "grants": "List and revoke the grants of a session.",
+    "store": "Verify, back up, repair, copy and measure a store.",
+    "models": "List the model providers, and what each needs to work.",
+    "mcp": "List and test MCP servers of your settings and of agent files.",
+    "config": "Show the settings in force, and where they come from.",
+    "doctor": "Check the set-up and the store.",
+    "completion": "Print a script for shell completion of commands, options, sessions and entries.",
+}
+"""Command -> summary, as its docstring has it: the help of all commands loads none of them."""
 
 COMMANDS: Mapping[str, str] = {
     "demo": "perdure.apps.demo.command",
@@ -60,7 +80,7 @@ def run(words: Sequence[str]) -> int:
     """
     if words and words[0] == _ASKED_TO_COMPLETE:
         return _complete(words[1:])
-    command = command_line(words[0] if words else None)
+    command = command_line(words)
     if "--help" in words[: words.index("--") if "--" in words else None]:
         show_lines(page_lines(shape_of(command).at(words), width(), out_style()))
         return DONE
@@ -80,23 +100,24 @@ def _complete(words: Sequence[str]) -> int:
     completion: Any = importlib.import_module(_COMPLETION)
     shell, rest = (words[0], words[1:]) if words else ("", ())
     before: list[str] = completion.split_typed(shell, rest)[0]
-    shape = shape_of(command_line(before[0] if before else None))
+    shape = shape_of(command_line(before))
     code: int = completion.complete(shell, rest, shape)
     return code
 
 
-def command_line(wanted: str | None) -> Any:
-    """What reads the command line of `wanted`, or of every command where that is none of them.
+def command_line(words: Sequence[str]) -> Any:
+    """What reads the command line `words`: it knows the command in it, else the names of all.
 
     A process builds it once: that takes longer than most commands.
     """
-    return _built(wanted if wanted in (*COMMANDS, *_VERSION) else None)
+    named = next((word for word in words if not word.startswith("-")), None)
+    return _built(named if named in COMMANDS else None)
 
 
 @cache
 def _built(wanted: str | None) -> Any:
     with collector_paused():
-        return typer.main.get_command(_program(wanted))
+        return typer.main.get_command(_program(() if wanted is None else (wanted,)))
 
 
 def _spread_options(program: typer.Typer) -> None:
@@ -139,21 +160,23 @@ def shape_of(command: object) -> Command:
 
 def whole_program() -> typer.Typer:
     """The program with every command."""
-    return _program(None)
+    return _program(COMMANDS)
 
 
-def _program(wanted: str | None) -> typer.Typer:
-    """The program with the command `wanted`; with all commands where that is none of them."""
+def _program(loaded: Collection[str]) -> typer.Typer:
+    """The program with the commands `loaded`; where that is none, with the names of all."""
     program = typer.Typer(rich_markup_mode=None, no_args_is_help=True, add_completion=False)
     program.callback()(_perdure)
-    if wanted in _VERSION:
-        names: list[str] = []
-    else:
-        names = [wanted] if wanted is not None and wanted in COMMANDS else list(COMMANDS)
-    for module in dict.fromkeys(COMMANDS[name] for name in names):
+    for module in dict.fromkeys(COMMANDS[name] for name in loaded):
         cast("CommandModule", importlib.import_module(module)).add_to(program)
+    for name in () if loaded else COMMANDS:
+        program.command(name, help=SUMMARIES[name])(_not_loaded)
     _spread_options(program)
     return program
+
+
+def _not_loaded() -> None:
+    """Stand for a command whose module is not loaded."""
 
 
 def _show_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer passes it by position

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from perdure.apps.cli.program import shape_of, whole_program
+from perdure.apps.cli.program import command_line, shape_of, whole_program
 from perdure.apps.cli.surface.shape import (
     EXIT_CODES,
     Command,
@@ -29,6 +29,13 @@ every_command = pytest.mark.parametrize("line", COMMANDS)
 
 SUMMARY_CELLS = 95
 _VALUE = re.compile(r"[A-Z][A-Z_]*(=[A-Z]+)?|[a-z0-9-]+(\|[a-z0-9-]+)+")
+
+
+def test_help_of_all_commands_has_the_summary_of_each() -> None:
+    named = shape_of(command_line([])).commands
+    assert [(each.line, each.summary) for each in named] == [
+        (each.line, each.summary) for each in PROGRAM.commands
+    ]
 
 
 @every_command
