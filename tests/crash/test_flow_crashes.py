@@ -117,7 +117,7 @@ def test_declined_flow_has_compactions_and_roles_know_what_was_declined(
     assert "declined your handoff of long.md to `end`: build can do better" in heard
 
 
-@sampled(("kind", "moment", "n"), DEATHS, kind=lambda death: death[:2], each=3)
+@sampled(("kind", "moment", "n"), DEATHS, kind=lambda death: death[:2])
 async def test_a_flow_killed_anywhere_ends_as_one_that_was_not(
     tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind, moment: Moment, n: int
 ) -> None:

@@ -17,7 +17,7 @@ from perdure.session.ledger import TurnFinished
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.crash.children.session_file_writer import SIZE, S, append, opened
-from tests.fakes.samples import EACH_KILL, rounds
+from tests.fakes.samples import ALL_ONLY, EACH_KILL, rounds
 from tests.fakes.session_files import context_of, file_of
 from tests.fakes.session_tools import tool
 
@@ -92,7 +92,7 @@ def test_killed_at_any_write_nothing_acknowledged_is_lost_and_nothing_is_half_th
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("dialect", ["operator", "pi"])
+@pytest.mark.parametrize("dialect", ["pi", pytest.param("operator", marks=ALL_ONLY)])
 def test_killed_at_any_moment_again_and_again_it_goes_on(tmp_path: Path, dialect: str) -> None:
     acknowledged: set[int] = set()
     chance = random.Random()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scripts.flow_transcripts import FLOWS, PLACE
 from scripts.readme_transcript import agrees, played
 
 TEXT = FLOWS.read_text(encoding="utf-8")
 
 
+@pytest.mark.all_only
 def test_every_command_prints_what_the_document_says() -> None:
     for exchange, real in played(TEXT, PLACE):
         shown = "\n".join(real)

@@ -130,6 +130,7 @@ def test_a_file_eight_times_as_large_takes_no_more_memory(format: str, tmp_path:
     assert peaks[1] - peaks[0] < (10_400 - 1_300) * BYTES_A_LINE + SLACK_BYTES
 
 
+@pytest.mark.all_only
 @pytest.mark.timeout(300)
 def test_a_file_that_grew_by_a_line_is_not_in_memory_either(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", pi_lines("s", 8_000, "lorem ipsum " * 500))

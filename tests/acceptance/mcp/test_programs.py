@@ -292,7 +292,7 @@ async def test_a_turn_that_is_aborted_in_a_call_leaves_the_server_usable(deeds: 
         assert (await results(chat))[-1].text.endswith("\n3")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=ALL_ONLY)])
 async def test_a_server_ends_with_the_process_that_started_it(deeds: Path, number: int) -> None:
     root = HOLDER.parents[3]
     process = await asyncio.create_subprocess_exec(

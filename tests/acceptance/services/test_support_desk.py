@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import perdure
 from tests.acceptance.services.conftest import Desk, until
 from tests.fakes.anthropic_server import events as anthropic_events
@@ -14,6 +16,7 @@ REFUND = ServerAnswer(calls=(("c2", "refund", '{"number": 7}'),))
 NOTE = ServerAnswer(calls=(("c3", "write_file", '{"path": "note.md", "content": "call Ana"}'),))
 
 
+@pytest.mark.all_only
 async def test_support_desk_answers_over_an_outage_a_kill_and_people_in_other_processes(
     desk: Desk,
 ) -> None:

@@ -131,16 +131,24 @@ async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("places", ["body", pytest.param("head", marks=ALL_ONLY)])
+@pytest.mark.parametrize(
+    ("places", "step"),
+    [
+        ("body", 3),
+        pytest.param("body", 1, marks=ALL_ONLY),
+        pytest.param("head", 1, marks=ALL_ONLY),
+    ],
+)
 async def test_a_flipped_bit_on_every_kind_of_page(
-    store_file: Path, tmp_path: Path, places: str
+    store_file: Path, tmp_path: Path, places: str, step: int
 ) -> None:
     before = await content(store_file)
     chance = random.Random(1)
     kinds = kinds_of_pages(store_file)
     assert {"entry leaf", "entry internal", "entry overflow", "stream leaf"} <= kinds.keys()
     damaged = 0
-    for kind, pages in kinds.items():
+    for kind in list(kinds)[::step]:
+        pages = kinds[kind]
         place = 3 if places == "head" else chance.randrange(PAGE - 300, PAGE)
         page = pages[len(pages) // 2]
         path = tmp_path / f"{kind} {place}".replace(" ", "-") / "store.db"
@@ -153,7 +161,7 @@ async def test_a_flipped_bit_on_every_kind_of_page(
         await check_repaired(path, before, done)
         assert done.aside is not None
         assert differences(Path(done.aside, path.name), store_file) == 1
-    assert damaged > 10
+    assert damaged * step > 10
 
 
 async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(

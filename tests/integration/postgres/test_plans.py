@@ -263,6 +263,7 @@ async def test_newest_of_tree_takes_one_statement_at_any_depth(
     assert await filling.tree(forks[-1], 1_000) == whole
 
 
+@pytest.mark.all_only
 async def test_erasing_origin_of_fork_chain_costs_the_same_for_each_fork(
     open_store: Open, db: Database, plans: Plans
 ) -> None:

@@ -19,6 +19,7 @@ from perdure.errors import ConfigError, StoreExists, Unsupported
 from perdure.session.messages import assistant, user
 from perdure.stores.maintenance.segments import SegmentService
 from tests.fakes.postgres import PostgresServer, serving
+from tests.fakes.samples import sampled
 
 Held = dict[str, tuple[str, bytes]]
 
@@ -105,7 +106,10 @@ RECOVERED = {DAMAGE["a standing gone"], DAMAGE["its info damaged"]}
 """Data beside the entries that is recomputed from them."""
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+NAMES = {damage: name for name, damage in DAMAGE.items()}
+
+
+@sampled("damage", list(DAMAGE.values()), kind=type, each=9, ids=NAMES.__getitem__)
 async def test_repair_keeps_readable_entries_and_reports_lost_ones(
     address: str, place: str, damage: str
 ) -> None:
