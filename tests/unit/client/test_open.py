@@ -85,6 +85,21 @@ async def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.Monke
             raise AssertionError("it was opened")
 
 
+def test_an_open_without_unfinished_erasures_loads_no_erasure(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys, perdure\n"
+        "async def main():\n"
+        f"    async with perdure.open({f'sqlite:///{tmp_path}/a.db'!r}):\n"
+        "        print(*sys.modules)\n"
+        "asyncio.run(main())"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "perdure.stores.sqlite.store" in loaded
+    assert not [name for name in loaded if name.startswith("perdure.stores.sqlite.retention.")]
+
+
 async def test_memory_takes_no_name() -> None:
     with pytest.raises(ConfigError, match="memory:"):
         async with open_store("memory:mine"):

@@ -404,6 +404,11 @@ def position(tables: Tables, namespace: str) -> int:
     return tables.value(_POSITION, tables.value(_NAMESPACE, namespace)) or 0
 
 
+def has_open_erasures(tables: Tables) -> bool:
+    """Return whether an erasure of some namespace is unfinished."""
+    return tables.row("SELECT 1 FROM erasure WHERE is_done = 0 LIMIT 1") is not None
+
+
 def blob(tables: Tables, namespace: str, digest: str) -> bytes:
     """Return the content with that name."""
     row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None

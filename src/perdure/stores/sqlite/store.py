@@ -497,7 +497,7 @@ class SqliteStore(
         while True:
             database = await asyncio.to_thread(open_file)
             try:
-                if database.site.is_writable and await database.read(erase_records.open_erasures):
+                if database.site.is_writable and await database.read(reads.has_open_erasures):
                     await erasure.go_on(database, durability, clock)
             except BaseException as error:
                 # A rekey, a repair or a restore may have replaced the file before the first read.
