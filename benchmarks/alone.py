@@ -23,7 +23,8 @@ from perdure.models.scripted import ScriptedModel
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message
-from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, Write
+from perdure.stores.session_store import SessionStore
 from perdure.tools.spec import ToolSpec
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, user
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from perdure.stores.sqlite.writer import Durability
 
 Turn = tuple[NewEntry, ...]

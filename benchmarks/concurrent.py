@@ -23,7 +23,7 @@ from benchmarks.raw import RawLog
 from benchmarks.workload import turns
 from perdure.errors import PerdureError
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 ROUNDS = 5
 SESSIONS = 64

@@ -33,7 +33,7 @@ async def measure(run: Run) -> list[Figure]:
     of_raw = size_of(run.folder / "raw-disk.db") / payload
     plain = size_of(path) / payload
     store = await opened(path, "normal")
-    await store.search(SearchQuery(text="session"))
+    await store.search.hits(SearchQuery(text="session"))
     await store.close()
     indexed = size_of(path) / payload
     return [

@@ -13,7 +13,8 @@ from perdure.client.clock import SystemClock, system_random
 from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.stores.protocol import Commit, CommitResult, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Write
+from perdure.stores.session_store import SessionStore
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.sqlite.writer import Durability
 

@@ -38,7 +38,8 @@ from perdure.session.flows.kinds import HandoffMade, HandoffTarget, NodeClaimed
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted, SideBody
-from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, Write
+from perdure.stores.session_store import SessionStore
 
 NODES = 10
 MANY_NODES = 500

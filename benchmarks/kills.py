@@ -27,7 +27,7 @@ async def measure(run: Run) -> list[Figure]:
         whole, rest = divmod(len(said), ENTRIES_OF_A_TAGGED_TURN)
         lost += max(0, told - whole)
         torn += rest > 0
-    problems = len((await store.verify()).problems)
+    problems = len((await store.maintenance.verify()).problems)
     await store.close()
     claim = f"kill -9 of {KILLS} writers"
     return [

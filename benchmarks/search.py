@@ -33,7 +33,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.search.values import SearchQuery
 from perdure.stores.jsonl.store import JsonlStore
-from perdure.stores.protocol import SearchService, SessionStore
+from perdure.stores.session_store import SessionStore
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
 
@@ -69,7 +69,7 @@ async def measure(run: Run) -> list[Figure]:
     store = await opened(path, "normal")
     count, payload = await _fill(store, run)
     began = time.perf_counter()
-    await store.search(SearchQuery(text="nothing"))
+    await store.search.hits(SearchQuery(text="nothing"))
     built_s = time.perf_counter() - began
     raw = _raw(run.folder / "raw-search.db", path)
     figures = [await _compared(store, raw, each) for each in QUERIES]
@@ -85,9 +85,8 @@ async def measure(run: Run) -> list[Figure]:
 async def searches(run: Run, store: SessionStore, claim: str) -> list[Figure]:
     """The same queries in as many entries of a store without a raw index beside it."""
     await _fill_by_session(store, run)
-    assert isinstance(store, SearchService)
     began = time.perf_counter()
-    await store.search(SearchQuery(text="nothing"))
+    await store.search.hits(SearchQuery(text="nothing"))
     first_s = time.perf_counter() - began
     figures = [await _measured(store, query, claim, REPEATS) for query in QUERIES]
     return [Figure(claim, "the first, which indexes", first_s, "s"), *figures]
@@ -104,7 +103,7 @@ async def measure_jsonl(run: Run) -> list[Figure]:
         for _ in range(REPEATS):
             store = await _opened_jsonl(root)
             with laps:
-                await store.search(SearchQuery(text=query.text))
+                await store.search.hits(SearchQuery(text=query.text))
             await store.close()
         figure = f"{claim}: {query.name}, first of a handle"
         figures.append(Figure(figure, "p50", median(laps.laps_ms), "ms", limit=LIMIT_MS))
@@ -115,11 +114,11 @@ async def _opened_jsonl(root: Path) -> JsonlStore:
     return await JsonlStore.open(root, durability="normal", clock=CLOCK, random=system_random)
 
 
-async def _measured(store: SearchService, query: Query, claim: str, repeats: int) -> Figure:
+async def _measured(store: SessionStore, query: Query, claim: str, repeats: int) -> Figure:
     laps = Stopwatch()
     for _ in range(repeats):
         with laps:
-            await store.search(SearchQuery(text=query.text))
+            await store.search.hits(SearchQuery(text=query.text))
     return Figure(f"{claim}: {query.name}", "p50", median(laps.laps_ms), "ms", limit=LIMIT_MS)
 
 
@@ -167,7 +166,7 @@ async def _compared(store: SqliteStore, raw: Connection, query: Query) -> Figure
     laps, raw_laps = Stopwatch(), Stopwatch()
     for _ in range(REPEATS):
         with laps:
-            await store.search(SearchQuery(text=query.text))
+            await store.search.hits(SearchQuery(text=query.text))
         with raw_laps:
             _searched(raw, query.raw)
     p50, raw_p50 = median(laps.laps_ms), median(raw_laps.laps_ms)
@@ -187,5 +186,5 @@ async def _after_a_turn(store: SqliteStore, run: Run) -> Figure:
     for turn in turns(run.seed + 1, REPEATS * 5):
         await append(store, stream, turn)
         with laps:
-            await store.search(SearchQuery(text="session 12345"))
+            await store.search.hits(SearchQuery(text="session 12345"))
     return Figure("search: after every turn", "p50", median(laps.laps_ms), "ms", limit=LIMIT_MS)

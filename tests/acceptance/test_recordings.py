@@ -23,7 +23,8 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import ToolCallPart, ToolResultPart, user
 from perdure.session.notes import ImportSource
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.places import Place
 from tests.fakes.provider_rules import all_problems
@@ -118,7 +119,7 @@ async def test_importing_again_adds_nothing(
         again = await imported(store, path)
         assert (again.session, again.entries, again.is_new) == (first.session, 0, False)
         assert await store.state(first.session) == before
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_an_unchanged_pi_session_is_exported_with_identical_bytes(

@@ -52,7 +52,7 @@ async def planted(tmp_path: Path, plant: Plant) -> tuple[Path, Path]:
         await create(store, stream)
         await say(store, f"hello {SECRET}", stream=stream)
         if stream == GOOD:
-            await store.reindex()
+            await store.search.reindex()
         await store.close()
     next(outside.glob("*.jsonl")).rename(outside / "evil.jsonl")
     (outside / "precious.txt").write_text(SECRET)
@@ -227,22 +227,22 @@ async def use(folder: Path) -> tuple[list[PerdureError], Verification | None]:
             lambda: say(store, "more", stream=GOOD),
             lambda: store.entries(GOOD),
             lambda: store.partial(GOOD),
-            store.quota,
+            store.retention.quota,
             lambda: store.feed(0),
-            lambda: store.search(SearchQuery(text="hello")),
-            store.reindex,
-            store.holdings,
-            store.vacuum,
-            store.salvage_namespace,
-            lambda: store.erase(request),
-            store.erasures,
+            lambda: store.search.hits(SearchQuery(text="hello")),
+            store.search.reindex,
+            store.retention.holdings,
+            store.maintenance.vacuum,
+            store.maintenance.salvage_namespace,
+            lambda: store.retention.erase(request),
+            store.retention.erasures,
         ):
             try:
                 await action()
             except PerdureError as error:
                 refused.append(error)
         with suppress(PerdureError):
-            verified = await store.verify()
+            verified = await store.maintenance.verify()
     finally:
         await store.close()
     return refused, verified
@@ -289,13 +289,13 @@ async def test_session_with_a_second_name_is_neither_appended_to_nor_erased(tmp_
     assert len(await store.entries(EVIL)) == 1
     request = EraseRequest(id="r", scope="session", by="me", at=START_MS, name=EVIL)
     with pytest.raises(StoreUnavailable, match="hard links"):
-        await store.erase(request)
+        await store.retention.erase(request)
     with pytest.raises(StoreUnavailable, match="hard links"):
         await say(store, "more", stream=EVIL)
-    assert await store.erasures() == []
+    assert await store.retention.erasures() == []
     (outside / "evil.jsonl").unlink()
     await say(store, "more", stream=EVIL)
-    assert (await store.erase(request)).is_complete
+    assert (await store.retention.erase(request)).is_complete
     await store.close()
 
 
@@ -307,7 +307,7 @@ async def test_file_that_its_creator_died_over_is_appended_to(tmp_path: Path) ->
     store = await opened(folder)
     await say(store, "more", stream=GOOD)
     assert not draft.exists()
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     await store.close()
 
 
@@ -349,7 +349,11 @@ async def test_limit_that_is_none_is_refused_and_named(kind: str, tmp_path: Path
     place.write_bytes(b"[1, 2")
     store = await opened(folder)
     with pytest.raises(StoreUnavailable, match=place.name):
-        await {"retention": store.retention, "quota": store.quota, "keys": store.vacuum}[kind]()
+        await {
+            "retention": store.retention.policy,
+            "quota": store.retention.quota,
+            "keys": store.maintenance.vacuum,
+        }[kind]()
     await store.close()
 
 

@@ -155,7 +155,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def fill() -> None:
         store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(1))
         await plant(store, WORD)
-        await store.reindex()
+        await store.search.reindex()
         await say(store, "not indexed yet", stream=FIRST)
         await store.close()
 
@@ -203,21 +203,24 @@ async def use_store(path: Path, do: Calls) -> None:
         for name, work in (
             ("feed", store.feed(0)),
             ("position", store.position()),
-            ("search", store.search(SearchQuery(text=WORD))),
-            ("holdings", store.holdings()),
-            ("is_due", store.is_due(Retention(max_idle_s=1, max_age_s=1, max_sessions=1))),
+            ("search", store.search.hits(SearchQuery(text=WORD))),
+            ("holdings", store.retention.holdings()),
+            (
+                "is_due",
+                store.retention.is_due(Retention(max_idle_s=1, max_age_s=1, max_sessions=1)),
+            ),
             ("questions", store.open_questions_of_all()),
             ("idle", store.idle_sessions(MOST)),
             ("open turns", store.open_turns()),
             ("info", store.info()),
-            ("verify", store.verify()),
+            ("verify", store.maintenance.verify()),
             ("say", say(store, "more", stream=FIRST)),
-            ("quota", store.quota()),
-            ("retention", store.retention()),
-            ("backups", store.backups()),
-            ("erasures", store.erasures()),
-            ("reindex", store.reindex()),
-            ("vacuum", store.vacuum()),
+            ("quota", store.retention.quota()),
+            ("retention", store.retention.policy()),
+            ("backups", store.retention.backups()),
+            ("erasures", store.retention.erasures()),
+            ("reindex", store.search.reindex()),
+            ("vacuum", store.maintenance.vacuum()),
         ):
             await do(name, work)
     finally:

@@ -26,7 +26,8 @@ from perdure.session.flows.kinds import FlowImported
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import Question
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.forked_commands import run_command
 from tests.fakes.postgres import PostgresServer
 

@@ -13,9 +13,9 @@ import pytest
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.session.info import StreamHeader
-from perdure.stores.maintenance.segments import SegmentService
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.quotas import Quota, QuotaService, Usage
+from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.session_store import SessionStore
 from tests.concurrency.children.quota_writer import S
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import Child, child
@@ -54,21 +54,18 @@ async def store(address: str) -> AsyncIterator[Store]:
         yield opened
 
 
-def limiting(store: Store) -> QuotaService:
-    backend = store.backend
-    assert isinstance(backend, QuotaService)
-    return backend
+def limiting(store: Store) -> SessionStore:
+    return store.backend
 
 
 async def counted(address: str) -> Usage:
     """What the namespace holds, counted anew by a handle that saw none of it."""
     async with open_store(address) as fresh:
         backend = limiting(fresh)
-        await backend.set_quota(Quota())
-        _, usage = await backend.quota()
+        await backend.retention.set_quota(Quota())
+        _, usage = await backend.retention.quota()
         entries = 0
-        assert isinstance(fresh.backend, SegmentService)
-        for each in await fresh.backend.segment_states():
+        for each in await fresh.backend.maintenance.segment_states():
             entries += len(await fresh.backend.entries(each.stream))
     assert usage.entries == entries
     return usage
@@ -107,15 +104,15 @@ def kept_by(each: Child) -> int:
 )
 async def test_processes_never_go_over_a_quota(store: Store, address: str, limit: str) -> None:
     quota = LIMITS[limit]
-    await limiting(store).set_quota(quota)
+    await limiting(store).retention.set_quota(quota)
     with ExitStack() as stack:
         kept = [kept_by(each) for each in begun(stack, address)]
 
-    _, usage = await limiting(store).quota()
+    _, usage = await limiting(store).retention.quota()
     assert usage.entries == 2 * sum(kept)
     assert is_within(usage, quota)
     assert 0 < sum(kept) < PROCESSES * TRIES
-    assert (await store.backend.verify()).problems == ()
+    assert (await store.backend.maintenance.verify()).problems == ()
     assert await counted(address) == usage
 
 
@@ -131,7 +128,7 @@ async def test_processes_never_go_over_a_quota(store: Store, address: str, limit
 async def test_a_kill_leaves_a_quota_counted_right(
     store: Store, address: str, rounds: tuple[int, ...], quota: Quota
 ) -> None:
-    await limiting(store).set_quota(quota)
+    await limiting(store).retention.set_quota(quota)
     acknowledged = 0
     for stops_after in rounds:
         with ExitStack() as stack:
@@ -143,8 +140,8 @@ async def test_a_kill_leaves_a_quota_counted_right(
                 os.kill(each.pid, signal.SIGKILL)
             acknowledged += sum(stops_after + kept_by(each) for each in children)
 
-    _, usage = await limiting(store).quota()
+    _, usage = await limiting(store).retention.quota()
     assert usage.entries >= 2 * acknowledged
     assert is_within(usage, quota)
-    assert (await store.backend.verify()).problems == ()
+    assert (await store.backend.maintenance.verify()).problems == ()
     assert await counted(address) == usage

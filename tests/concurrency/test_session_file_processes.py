@@ -49,7 +49,7 @@ async def test_processes_append_and_nothing_is_lost_doubled_or_mixed(
         own = [int(index) for name, index in said[::2] if name == f"w{number}"]
         assert own == list(range(count))
     assert [item.entry.id for item in await store.feed(0)] == [entry.id for entry in entries]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     assert len(tool(dialect, file_of(tmp_path, S)).context()) == 2 * PROCESSES * count
 
 

@@ -63,7 +63,7 @@ async def test_processes_that_open_and_close_do_not_disturb_each_other(
     assert run_together(CHILD, "visit", path, 4, 15) == ["done"] * 4
 
     again = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
-    assert (await again.verify()).problems == ()
+    assert (await again.maintenance.verify()).problems == ()
     assert (await again.state(S)).head == 59
     await again.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.errors import SessionNotFound
 from perdure.session.info import StreamHeader
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import create, fork, said
 from tests.crash.children.eraser import erase, opened
 from tests.fakes.clock import START_MS
@@ -43,8 +43,8 @@ async def has_begun(backend: str, place: Path) -> bool:
     """Whether the store, once it is open, has the session erased; all of it, then."""
     store = await opened(backend, place)
     try:
-        assert (await store.verify()).problems == ()
-        begun = [certificate.is_complete for certificate in await store.erasures()]
+        assert (await store.maintenance.verify()).problems == ()
+        begun = [certificate.is_complete for certificate in await store.retention.erasures()]
         assert begun in ([], [True])
         try:
             state = await store.state(FIRST)
@@ -64,7 +64,7 @@ async def erase_for_good(backend: str, place: Path) -> None:
     certificate = await erase(store, "e2")
     assert certificate.is_complete
     assert {each.session for each in certificate.sessions} == {FIRST, TREE_FORK, PATH_FORK}
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     for other in OTHERS:
         assert (await store.state(other)).info.status == "active"
         await erase(store, f"rest-{other}", other)
@@ -87,7 +87,7 @@ async def test_a_kill_at_each_step_of_an_erasure(tmp_path: Path, backend: str, s
     original.mkdir()
     store = await opened(backend, original)
     await fill(store)
-    await store.reindex()
+    await store.search.reindex()
     await store.close()
     assert leaks_in(original)
 

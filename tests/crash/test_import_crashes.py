@@ -17,7 +17,8 @@ from perdure.interop.formats.sources.content import Held
 from perdure.interop.reports import FormatName
 from perdure.interop.restore import LEASE_MS
 from perdure.session.notes import ImportSource
-from perdure.stores.protocol import EMPTY, SessionStore
+from perdure.stores.protocol import EMPTY
+from perdure.stores.session_store import SessionStore
 from tests.crash.children.importer import PIECES, import_file, opened
 from tests.fakes.clock import START_MS
 from tests.fakes.samples import ALL_ONLY
@@ -41,7 +42,7 @@ def kill_at_each(format: str, folder: Path, step: int) -> None:
 
 async def stage_of(store: SessionStore) -> tuple[str, int]:
     """How far the import is: the session's status, and how many pieces of the file are there."""
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
     found = await store.sessions(scope="all")
     if not found:
         return "nothing", 0
@@ -116,7 +117,7 @@ async def test_an_import_of_our_own_killed_anywhere_leaves_a_beginning_and_is_th
             await import_file(store, file, "perdure")
             assert await bundle_of(store, S) == bundle
             assert (await export_session(store, S)).content == content
-            assert (await store.verify()).is_ok
+            assert (await store.maintenance.verify()).is_ok
             assert (await import_file(store, file, "perdure")).entries == 0
         finally:
             await store.close()
@@ -125,7 +126,7 @@ async def test_an_import_of_our_own_killed_anywhere_leaves_a_beginning_and_is_th
 
 async def head_of(store: SessionStore, bundle: Bundle) -> int | None:
     """How far the import is; what is there is how the session was at an earlier moment."""
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
     if not await store.sessions(scope="all"):
         return None
     entries = await store.entries(S)

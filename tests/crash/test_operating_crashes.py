@@ -32,7 +32,7 @@ async def say(path: Path, *said: str) -> None:
 
 async def texts(path: Path) -> list[str]:
     async with open_store(address(path)) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
         entries = await store.backend.entries((await store.open("s")).id)
     return [entry.message.text for entry in entries if entry.message is not None]
 
@@ -114,7 +114,7 @@ def test_a_repair_that_was_killed_leaves_the_damaged_store_or_the_repaired(
 
 async def texts_left(path: Path) -> list[str]:
     async with open_store(address(path)) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
         entries = await store.backend.entries((await store.open("s")).id)
     return [entry.kind for entry in entries if entry.kind == "message" and not entry.is_erased]
 

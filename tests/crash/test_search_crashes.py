@@ -43,10 +43,10 @@ async def check(path: Path) -> None:
     """Everything is found, and what is indexed is what the log says."""
     store = await opened(path)
     try:
-        assert (await store.verify()).problems == ()
-        found = await store.search(SearchQuery(text="word", limit=ENTRIES + 1))
+        assert (await store.maintenance.verify()).problems == ()
+        found = await store.search.hits(SearchQuery(text="word", limit=ENTRIES + 1))
         assert len({hit.entry for hit in found}) == ENTRIES + 1
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
     finally:
         await store.close()
 
@@ -81,12 +81,12 @@ async def check_folder(folder: Path) -> None:
     store = await session_indexer.opened(folder)
     try:
         for query in (SearchQuery(text="word", limit=500), SearchQuery(text="more1 OR anew")):
-            assert await store.search(query) == scanned(folder, "operator", query)
-        problems = [each.problem for each in (await store.verify()).problems]
+            assert await store.search.hits(query) == scanned(folder, "operator", query)
+        problems = [each.problem for each in (await store.maintenance.verify()).problems]
         assert all("were never committed" in problem for problem in problems)
-        await store.reindex()
+        await store.search.reindex()
         query = SearchQuery(text="word", limit=500)
-        assert await store.search(query) == scanned(folder, "operator", query)
+        assert await store.search.hits(query) == scanned(folder, "operator", query)
         assert not list((folder / ".perdure" / "search").glob("*.new"))
     finally:
         await store.close()

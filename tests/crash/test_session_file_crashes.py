@@ -53,7 +53,7 @@ async def check(folder: Path, dialect: str, acknowledged: set[int]) -> None:
     """What was acknowledged is there, what is there is whole, and the store goes on."""
     store = await opened(folder, dialect)
     try:
-        problems = [problem.problem for problem in (await store.verify()).problems]
+        problems = [problem.problem for problem in (await store.maintenance.verify()).problems]
         assert all("were never committed" in problem for problem in problems)
         found = await whole_commits(store)
         assert acknowledged <= found
@@ -69,7 +69,7 @@ async def check(folder: Path, dialect: str, acknowledged: set[int]) -> None:
         feed = [item.entry for item in await store.feed(0)]
         assert feed == await store.entries(S)
         assert await store.blob(blob_hash(f"blob {number + 1}".encode()))
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
         assert tool(dialect, file_of(folder, S)).context() == await context_of(store, S)
     finally:
         await store.close()

@@ -35,7 +35,7 @@ async def check(path: Path, acknowledged: set[int]) -> None:
     """What was acknowledged is there, what is there is whole, and the store is sound."""
     store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
     try:
-        verification = await store.verify()
+        verification = await store.maintenance.verify()
         assert verification.problems == ()
         for stream, size in zip(STREAMS, SIZES, strict=True):
             try:

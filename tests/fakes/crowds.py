@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 
 from perdure.session.info import StreamHeader
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.concurrency.children.many_writers import S
 from tests.fakes.processes import child, run_together
 
@@ -36,7 +37,7 @@ async def all_append(store: SessionStore, where: Path | str, processes: int, cou
     for number in range(processes):
         own = [int(index) for name, index in said if name == f"w{number}"]
         assert own == list(range(count))
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def all_race(store: SessionStore, where: Path | str, processes: int, count: int) -> None:
@@ -49,7 +50,7 @@ async def all_race(store: SessionStore, where: Path | str, processes: int, count
     for number, line in enumerate(outcomes):
         own = [index for name, index in said if name == f"w{number}"]
         assert own == line.split()
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def two_read_and_write(store: SessionStore, where: Path | str, count: int) -> None:
@@ -57,7 +58,7 @@ async def two_read_and_write(store: SessionStore, where: Path | str, count: int)
     assert run_together(CHILD, "mixed", where, 2, count) == ["done"] * 2
 
     assert (await store.state(S)).head == 2 * count - 1
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def leader_sleeps(store: SessionStore, where: Path | str) -> None:
@@ -77,4 +78,4 @@ async def leader_sleeps(store: SessionStore, where: Path | str) -> None:
     kinds = [entry.kind for entry in await store.entries(S)]
     assert kinds == ["turn_started", "message", "turn_finished"]
     assert (await store.state(S)).epoch == 2
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()

@@ -16,7 +16,8 @@ from perdure.session.codec import entry_of_line
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 
 OWN = "\x1b[2mOWN"

@@ -16,7 +16,7 @@ from perdure.client.store import Store
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
 from perdure.session.flows.run import FlowState
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.fakes.two_tools import Death, MortalStore, Reaper
 
 FLOW = "the-run"

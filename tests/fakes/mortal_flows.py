@@ -21,7 +21,8 @@ from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCal
 from perdure.models.scripted import ScriptedModel
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.messages import Usage
-from perdure.stores.protocol import Commit, CommitResult, SessionStore
+from perdure.stores.protocol import Commit, CommitResult
+from perdure.stores.session_store import SessionStore
 from tests.fakes.two_tools import Death, MortalStore, Reaper
 
 FLOW = "the-flow"

@@ -25,7 +25,8 @@ from perdure.session.messages import (
     user,
 )
 from perdure.session.notes import ImportSource, Label, LeafMoved, SessionInfoChanged
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 
 FIRST, TREE_FORK, PATH_FORK, OPEN, FLOW = map(StreamId, ("first", "tree", "path", "open", "flow"))

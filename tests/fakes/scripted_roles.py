@@ -26,7 +26,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnEnd, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE, assistant, user
-from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import ManualClock
 from tests.fakes.flow_log import FLOW
 

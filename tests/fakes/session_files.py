@@ -9,7 +9,7 @@ from perdure.context import prompts
 from perdure.context.build import build_context
 from perdure.session.ids import StreamId
 from perdure.session.messages import TextPart, ToolCallPart, ToolResultPart
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.fakes.session_tools import Piece
 
 _SUMMARY = re.compile(r"<summary>\n(.*)\n</summary>", re.DOTALL)

@@ -14,7 +14,7 @@ from perdure.interop.reports import FormatName, ImportReport
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"

@@ -7,7 +7,8 @@ from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 
 S = StreamId("s")

@@ -24,7 +24,8 @@ from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCal
 from perdure.models.scripted import ScriptedModel
 from perdure.session.clock import Clock
 from perdure.session.ledger import InterruptPolicy, UnknownPolicy
-from perdure.stores.protocol import Commit, CommitResult, SessionStore
+from perdure.stores.protocol import Commit, CommitResult
+from perdure.stores.session_store import SessionStore
 from perdure.tools.spec import ToolCall
 
 SESSION = "the-session"

@@ -16,7 +16,7 @@ from perdure.interop.reports import ExportFormat, ImportReport
 from perdure.interop.source_files import content_of, originals_of
 from perdure.session.codec import body_of
 from perdure.session.notes import ImportSource
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.fakes.provider_rules import all_problems
 from tests.fakes.sources import check_items, empty_store, imported
 
@@ -40,9 +40,9 @@ async def check(content: bytes, seed: int) -> None:
         await _imported_or_refused(store, half, bounds)
         report = await imported(store, content, bounds=bounds)
     except FormatError:
-        assert (await store.verify()).is_ok
+        assert (await store.maintenance.verify()).is_ok
         return
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
     await _check_session(store, report)
     if report.format != "perdure":
         await _check_lines(store, report, content)

@@ -273,7 +273,7 @@ class RoleWorld(FlowMachine):
             await self.settled()
         has_stranger = STRANGER in state.graph.roles
         assert state.run.status == "completed" or has_stranger, f"it never ends: {state.run}"
-        assert (await self.store.verify()).problems == ()
+        assert (await self.store.maintenance.verify()).problems == ()
 
     async def _settled(self, each: FlowWait, number: int) -> None:
         flow = self._flow()

@@ -27,7 +27,8 @@ from perdure.session.search.snippets import snippet_of
 from perdure.session.search.values import SearchQuery, SearchRole
 from perdure.session.search.words import terms, words
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
@@ -141,7 +142,7 @@ async def compare(
             if number in index:
                 await index_more(indexed)
         await check_alike(plain, indexed, wanted)
-        assert await indexed.reindex() == await plain.reindex()
+        assert await indexed.search.reindex() == await plain.search.reindex()
         await check_alike(plain, indexed, wanted)
     finally:
         await indexed.close()
@@ -150,13 +151,13 @@ async def compare(
 async def index_more(store: SqliteStore) -> None:
     # A search takes these steps for more entries than these logs have.
     with patch.object(sizes, "SCANNED", 0):
-        await store.index()
+        await store.search.index()
 
 
 async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[SearchQuery]) -> None:
     for query in wanted:
-        assert await indexed.search(query) == await plain.search(query)
-    assert (await indexed.verify()).problems == ()
+        assert await indexed.search.hits(query) == await plain.search.hits(query)
+    assert (await indexed.maintenance.verify()).problems == ()
 
 
 @settings(max_examples=30)

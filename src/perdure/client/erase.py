@@ -13,23 +13,14 @@ from perdure.client.conversation.scratch import without_scratch
 from perdure.client.processes import this_process
 from perdure.errors import SessionExists, SessionNotFound, Unsupported
 from perdure.session.ids import EntryId, StreamId, entry_place
-from perdure.stores.protocol import EMPTY, SessionStore
+from perdure.stores.protocol import EMPTY
 from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
     EraseScope,
-    EraseService,
     ForkPolicy,
-    is_erased,
 )
-from perdure.stores.retention.policy import RetentionService
-
-
-def require_erasing(backend: SessionStore) -> EraseService:
-    """`backend`, as one that can erase. Raises: Unsupported."""
-    if not isinstance(backend, EraseService):
-        raise Unsupported("erasure", backend.address.partition(":")[0])
-    return backend
+from perdure.stores.session_store import SessionStore, is_erased
 
 
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
@@ -38,12 +29,12 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
     Returns the epoch of that session's leases, as far as the store knows it.
     Raises: SessionExists for the id of an erased session of which the store keeps nothing.
     """
-    if is_reused and isinstance(backend, RetentionService):
+    if is_reused:
         with suppress(SessionNotFound):
             state = await backend.state(stream)
-            await backend.remove(stream, is_erased=True)
+            await backend.retention.remove(stream, is_erased=True)
             return state.epoch
-    elif not is_reused and not backend.capabilities.erase and await is_erased(backend, stream):
+    elif not backend.capabilities.erase and await is_erased(backend, stream):
         raise SessionExists(stream, is_erased=True)
     return 0
 
@@ -76,9 +67,8 @@ async def free_flow_ids(
 
 async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
     """The erased sessions of the roles and selectors of `flow`. Another flow may be ``flow__x``."""
-    whole = {
-        each.session for done in await require_erasing(backend).erasures() for each in done.sessions
-    }
+    erasures = await backend.retention.erasures()
+    whole = {each.session for done in erasures for each in done.sessions}
     found: set[StreamId] = set()
     for stream in whole:
         with suppress(SessionNotFound):
@@ -99,10 +89,9 @@ async def _require_own(backend: SessionStore, stream: StreamId, flow: StreamId) 
 
 async def _require_free(backend: SessionStore, stream: StreamId) -> None:
     """Raises: SessionExists if the erased session `stream` cannot be removed, as with a fork."""
-    if isinstance(backend, RetentionService):
-        with suppress(SessionNotFound):
-            if await backend.holder(stream) is not None:
-                raise SessionExists(stream, is_erased=True)
+    with suppress(SessionNotFound):
+        if await backend.retention.holder(stream) is not None:
+            raise SessionExists(stream, is_erased=True)
 
 
 async def _exists(backend: SessionStore, stream: StreamId) -> bool:
@@ -129,11 +118,11 @@ async def erase_session(
     by: str | None,
     expected_head: int | None = None,
 ) -> Certificate:
-    """Erase one session. Raises: as ``EraseService.erase``; Unsupported."""
+    """Erase one session. Raises: as ``RetentionService.erase``; Unsupported."""
     amount("expected_head", expected_head, least=EMPTY)
     asked = _request(outside, "session", session, by)
     asked = msgspec.structs.replace(asked, forks=forks, expected_head=expected_head)
-    return await without_scratch(backend, await require_erasing(backend).erase(asked))
+    return await without_scratch(backend, await backend.retention.erase(asked))
 
 
 async def erase_entries(
@@ -144,8 +133,7 @@ async def erase_entries(
     forks: ForkPolicy,
     by: str | None,
 ) -> Certificate:
-    """Erase single entries, all of one session. Raises: as ``EraseService.erase``; Unsupported."""
-    service = require_erasing(backend)
+    """Erase entries of one session. Raises: as ``RetentionService.erase``; Unsupported."""
     if not backend.capabilities.erase:
         raise Unsupported("erasing single entries", backend.address.partition(":")[0])
     session, _ = entry_place(entries[0])
@@ -154,7 +142,7 @@ async def erase_entries(
         forks=forks,
         entries=tuple(sorted({entry_place(entry)[1] for entry in entries})),
     )
-    return await service.erase(asked)
+    return await backend.retention.erase(asked)
 
 
 async def erase_subject(
@@ -162,14 +150,14 @@ async def erase_subject(
 ) -> Certificate:
     """Erase all sessions of `subject`, with their forks and children."""
     asked = _request(outside, "subject", subject, by)
-    certificate = await without_scratch(backend, await require_erasing(backend).erase(asked))
+    certificate = await without_scratch(backend, await backend.retention.erase(asked))
     return msgspec.structs.replace(certificate, subject=subject)
 
 
 async def erase_namespace(backend: SessionStore, outside: Outside, by: str | None) -> Certificate:
     """Erase every session of the namespace."""
     asked = _request(outside, "namespace", None, by)
-    return await without_scratch(backend, await require_erasing(backend).erase(asked))
+    return await without_scratch(backend, await backend.retention.erase(asked))
 
 
 def _request(outside: Outside, scope: EraseScope, name: str | None, by: str | None) -> EraseRequest:

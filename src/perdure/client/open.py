@@ -31,8 +31,9 @@ from perdure.stores.access.collector import collector_paused
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.key import StoreKey
-from perdure.stores.marks import KEY_BYTES, MarkedStore, Marks
-from perdure.stores.protocol import Durability, SessionStore
+from perdure.stores.marks import KEY_BYTES, Marks
+from perdure.stores.protocol import Durability
+from perdure.stores.session_store import SessionStore
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
     "jsonl": ("perdure.stores.jsonl.address", "open_jsonl"),
@@ -243,7 +244,7 @@ async def connect_store(
         raise Unsupported("encryption", scheme)
     else:
         backend = await opener()
-    if isinstance(backend, MarkedStore) and (scheme != "memory" or not is_trusted):
+    if scheme != "memory" or not is_trusted:
         backend.marks = _marks(is_trusted=is_trusted)
     return Store(backend, outside)
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from perdure.client.conversation.scratch import delete_scratch
 from perdure.client.store import Store
-from perdure.errors import SessionNotFound, Unsupported
+from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
-from perdure.stores.retention.policy import (
-    KEY_WINDOW_MS,
-    Retention,
-    RetentionReport,
-    RetentionService,
-    expiring,
-)
-from perdure.stores.retention.quotas import Quota, QuotaService, Usage
+from perdure.stores.retention.policy import KEY_WINDOW_MS, Retention, RetentionReport, expiring
+from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.session_store import RetentionService
 
 
 async def retention(store: Store) -> Retention:
     """How long the namespace keeps its sessions. Raises: Unsupported."""
-    return await _retaining(store).retention()
+    return await store.backend.retention.policy()
 
 
 async def set_retention(store: Store, policy: Retention) -> None:
@@ -26,7 +21,7 @@ async def set_retention(store: Store, policy: Retention) -> None:
 
     Raises: Unsupported.
     """
-    await _retaining(store).set_retention(policy)
+    await store.backend.retention.set_policy(policy)
 
 
 async def apply_retention(
@@ -39,36 +34,36 @@ async def apply_retention(
     Durable: each session goes whole or stays, also when this is killed.
     Raises: Unsupported.
     """
-    backend = _retaining(store)
-    own = await backend.retention() if policy is None else policy
+    service = store.backend.retention
+    own = await service.policy() if policy is None else policy
     now = store.outside.clock.now_ms()
-    is_due = not own.is_empty and await backend.is_due(own)
-    plan = expiring(await backend.holdings() if is_due else (), own, now)
+    is_due = not own.is_empty and await service.is_due(own)
+    plan = expiring(await service.holdings() if is_due else (), own, now)
     if is_dry_run:
         return RetentionReport(plan=plan)
-    gone = [each for each in plan.expiring if await _is_removed(backend, each.stream)]
+    gone = [each for each in plan.expiring if await _is_removed(service, each.stream)]
     await delete_scratch(store.backend, [each.stream for each in gone])
     return RetentionReport(
         plan=plan,
         sessions=len(gone),
         entries=sum(each.entries for each in gone),
         bytes=sum(each.bytes for each in gone),
-        keys=await backend.forget_keys(now - KEY_WINDOW_MS),
-        freed_bytes=await backend.give_back(),
+        keys=await service.forget_keys(now - KEY_WINDOW_MS),
+        freed_bytes=await service.give_back(),
     )
 
 
-async def _is_removed(backend: RetentionService, stream: StreamId) -> bool:
+async def _is_removed(service: RetentionService, stream: StreamId) -> bool:
     """Whether `stream` was removed now; not where something holds it, or somebody was faster."""
     try:
-        return await backend.remove(stream)
+        return await service.remove(stream)
     except SessionNotFound:
         return False
 
 
 async def quota(store: Store) -> tuple[Quota, Usage]:
     """What the namespace may hold, and what it holds. Raises: Unsupported."""
-    return await _limiting(store).quota()
+    return await store.backend.retention.quota()
 
 
 async def set_quota(store: Store, quota: Quota) -> None:
@@ -76,16 +71,4 @@ async def set_quota(store: Store, quota: Quota) -> None:
 
     Raises: Unsupported.
     """
-    await _limiting(store).set_quota(quota)
-
-
-def _retaining(store: Store) -> RetentionService:
-    if not isinstance(store.backend, RetentionService):
-        raise Unsupported("retention", store.backend.address.partition(":")[0])
-    return store.backend
-
-
-def _limiting(store: Store) -> QuotaService:
-    if not isinstance(store.backend, QuotaService):
-        raise Unsupported("quotas", store.backend.address.partition(":")[0])
-    return store.backend
+    await store.backend.retention.set_quota(quota)

@@ -22,7 +22,6 @@ from perdure.client.erase import (
     erase_session,
     erase_subject,
     free_id,
-    require_erasing,
     session_exists_error,
 )
 from perdure.client.inbox.lookup import FLOW_KINDS, stream_asking
@@ -41,7 +40,6 @@ from perdure.errors import (
     QuestionNotFound,
     SessionExists,
     SessionNotFound,
-    Unsupported,
     WrongArgument,
 )
 from perdure.events.bus import LiveBus
@@ -77,18 +75,9 @@ from perdure.session.records import (
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.lazy_session import LazySession, SessionStorage, StoredSession
-from perdure.stores.protocol import (
-    Capabilities,
-    Commit,
-    IndexedSearchService,
-    ScanSearchService,
-    SearchService,
-    SessionStore,
-    StoreInfo,
-    Verification,
-    Write,
-)
+from perdure.stores.protocol import Capabilities, Commit, StoreInfo, Verification, Write
 from perdure.stores.retention.erase import Certificate, ForkPolicy
+from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.client import transfers
@@ -357,7 +346,7 @@ class Store:
             is_on_branch=on_branch,
             limit=limit,
         )
-        return await _run_search(self._searching, query, on_progress)
+        return await self.backend.search.hits(query, on_progress)
 
     async def import_files(
         self,
@@ -514,23 +503,14 @@ class Store:
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""
-        if isinstance(self._searching, IndexedSearchService):
-            await self._searching.index(on_progress)
+        await self.backend.search.index(on_progress)
 
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Build the index of `search` anew from the log; how many texts can now be found.
 
         Raises: StoreReadOnly, StoreFull; StoreUnavailable, also by a stopped indexer; Unsupported.
         """
-        if isinstance(self._searching, IndexedSearchService):
-            return await self._searching.reindex(on_progress)
-        return await self._searching.reindex()
-
-    @property
-    def _searching(self) -> SearchService:
-        if not self.backend.capabilities.search or not isinstance(self.backend, SearchService):
-            raise Unsupported("search", self.backend.address.partition(":")[0])
-        return self.backend
+        return await self.backend.search.reindex(on_progress)
 
     def watch(self, after: int | None = None) -> Watch:
         """The events of every session after position `after` (default: from now on; 0: all).
@@ -586,7 +566,7 @@ class Store:
 
         Raises: Unsupported.
         """
-        return await require_erasing(self.backend).erasures()
+        return await self.backend.retention.erasures()
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
         """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
@@ -632,14 +612,6 @@ class Store:
     async def _handle(self, stream: StreamId, backing: SessionStorage) -> Session:
         state = await backing.log.state(stream)
         return Session(backing, state, self.outside, self.bus, self.hooks)
-
-
-async def _run_search(
-    store: SearchService, query: SearchQuery, on_progress: Callable[[int, int], None] | None
-) -> list[Hit]:
-    if on_progress is not None and isinstance(store, ScanSearchService):
-        return await store.scan(query, on_progress)
-    return await store.search(query)
 
 
 def _ms_or_none(moment: datetime | None) -> int | None:

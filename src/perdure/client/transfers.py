@@ -26,7 +26,7 @@ from perdure.interop.reports import (
 )
 from perdure.interop.workflow_export import session as workflow
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 _ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html"}
 """Endings of files that are not lines of JSON."""

@@ -21,7 +21,7 @@ from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.marks import KEY_BYTES, TURN_KINDS, Marks
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.client.conversation import agent_binding

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from perdure.stores.protocol import OnProgress, SessionStore, Verification
+from perdure.stores.protocol import OnProgress, Verification
+from perdure.stores.session_store import SessionStore
 
 
 async def verify_backend(store: SessionStore, on_progress: OnProgress | None) -> Verification:
@@ -18,6 +19,6 @@ async def verify_backend(store: SessionStore, on_progress: OnProgress | None) ->
             on_progress(done, steps)
 
     try:
-        return await store.verify(tell)
+        return await store.maintenance.verify(tell)
     finally:
         is_given_up = True

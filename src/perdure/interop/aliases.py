@@ -23,7 +23,8 @@ from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE, Message
 from perdure.session.notes import LeafMoved
-from perdure.stores.protocol import EMPTY, SessionStore
+from perdure.stores.protocol import EMPTY
+from perdure.stores.session_store import SessionStore
 
 PAGE = 32
 """So many entries are read at a time."""

@@ -28,7 +28,8 @@ from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import ImportSource, LeafMoved, SourcePlace
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from perdure.stores.validation import named_contents
 
 _FRESH, _ELSEWHERE = -1, -2

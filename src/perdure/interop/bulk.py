@@ -18,7 +18,7 @@ from perdure.interop.formats.sources.reader import BOUNDS
 from perdure.interop.imports import import_source
 from perdure.interop.reports import FileOutcome, FormatName
 from perdure.session.clock import Clock, RandomSource
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 FILES_AT_ONCE = 8
 BYTES_AT_ONCE = 16 * 1024 * 1024

@@ -23,7 +23,8 @@ from perdure.session.notes import (
     LeafMoved,
     SessionInfoChanged,
 )
-from perdure.stores.protocol import SessionStore, StreamState
+from perdure.stores.protocol import StreamState
+from perdure.stores.session_store import SessionStore
 
 _INHERITED = (*ENTRY_NOTES, ImportSource.kind)
 

@@ -32,7 +32,8 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ImportSource, SessionExported
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 
 
 class ExportSelection(msgspec.Struct, frozen=True):

@@ -47,8 +47,8 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import ImportSource
-from perdure.stores.protocol import EMPTY, SessionStore, StreamState
-from perdure.stores.retention.erase import is_erased
+from perdure.stores.protocol import EMPTY, StreamState
+from perdure.stores.session_store import SessionStore, is_erased
 
 _TITLES = ", ".join(format.title for format in FORMATS.values())
 _NO_SESSION = f"not a recognized session file (supported: perdure, {_TITLES})"

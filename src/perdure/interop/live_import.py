@@ -32,7 +32,7 @@ from perdure.interop.formats.sources.content import FileContent, end_of_lines
 from perdure.interop.imports import import_source
 from perdure.interop.reports import FormatName, ImportReport
 from perdure.session.clock import Clock, RandomSource
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 SUFFIX = ".jsonl"
 """What files of a folder may be histories; what they are is told by their content."""

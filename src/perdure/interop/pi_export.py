@@ -42,7 +42,8 @@ from perdure.session.notes import (
     LeafMoved,
     SessionInfoChanged,
 )
-from perdure.stores.protocol import SessionStore, StreamState
+from perdure.stores.protocol import StreamState
+from perdure.stores.session_store import SessionStore
 
 _NOTES = (*ENTRY_NOTES, SessionInfoChanged.kind, ImportSource.kind)
 

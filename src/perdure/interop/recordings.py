@@ -23,8 +23,7 @@ from perdure.interop.matching import session_ids
 from perdure.interop.source_files import FileRelation, originals_of, relation_of
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource
-from perdure.stores.protocol import SessionStore
-from perdure.stores.retention.erase import is_erased
+from perdure.stores.session_store import SessionStore, is_erased
 
 
 class Recorded(msgspec.Struct, frozen=True):

@@ -25,8 +25,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import SessionReceived
-from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, StreamState, Write
-from perdure.stores.retention.erase import is_erased
+from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
+from perdure.stores.session_store import SessionStore, is_erased
 
 LEASE_MS = 60_000
 _ATTEMPTS = 10

@@ -27,7 +27,8 @@ from perdure.session.messages import decode_message
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.loop_lock import LoopLock
 from perdure.stores.access.process import running_loop
-from perdure.stores.protocol import Commit, CommitResult, LogReader, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, LogReader, Write
+from perdure.stores.session_store import SessionStore
 from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:

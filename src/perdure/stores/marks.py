@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
@@ -185,16 +185,10 @@ TRUSTED = Marks()
 """For a store that a program opened: it brings its own agents and trusts the content."""
 
 
-@runtime_checkable
-class MarkedStore(Protocol):
-    """What perdure's stores have in addition to `SessionStore`."""
-
-    marks: Marks
-
-
 def marks_of(store: object) -> Marks:
     """Return the marks of `store`; a store without marks is trusted."""
-    return store.marks if isinstance(store, MarkedStore) else TRUSTED
+    marks = getattr(store, "marks", TRUSTED)
+    return marks if isinstance(marks, Marks) else TRUSTED
 
 
 def endorsement(entry: Entry, key: bytes) -> str:

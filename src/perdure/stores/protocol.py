@@ -28,7 +28,6 @@ from perdure.session.entries import Entry, NewEntry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ListText, OpenTurn, SessionInfo, SessionScope, Sought, StreamHeader
-from perdure.session.search.values import Hit, SearchQuery
 
 EMPTY = -1
 """Head of a stream without entries."""
@@ -432,69 +431,5 @@ class NamespaceReader(Protocol):
         ...
 
 
-@runtime_checkable
-class SearchService(Protocol):
-    """Full-text search over the namespace, for backends with the capability ``search``."""
-
-    async def search(self, query: SearchQuery) -> list[Hit]:
-        """Return the matches of `query` in every branch of every session, best first.
-
-        Covers everything committed before the call. Other namespaces are not searched and do not
-        affect scores. ``session.search.searchable`` defines what can be found,
-        ``session.search.query`` what matches; all backends return the same hits and scores.
-        Raises: InvalidQuery; SearchIndexDamaged.
-        """
-        ...
-
-    async def reindex(self) -> int:
-        """Rebuild the search data from the log; return the number of searchable texts."""
-        ...
-
-
 OnProgress = Callable[[int, int], None]
 """Called with the done and the total number of steps."""
-
-
-@runtime_checkable
-class ScanSearchService(SearchService, Protocol):
-    """Search without an index; the time grows with the size of the store."""
-
-    async def scan(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        """Search as ``SearchService.search`` does, without an index."""
-        ...
-
-
-@runtime_checkable
-class IndexedSearchService(SearchService, Protocol):
-    """Search with an index, which is updated in steps."""
-
-    async def index(self, on_progress: OnProgress | None = None) -> None:
-        """Update the index, as the next search would.
-
-        Raises: StoreReadOnly, StoreFull, StoreUnavailable. Searches still work after such an error.
-        """
-        ...
-
-    async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        """Rebuild as ``SearchService.reindex`` does."""
-        ...
-
-
-class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
-    """One namespace of a store. Call its methods from any task of one event loop."""
-
-    address: str
-    namespace: str
-    capabilities: Capabilities
-
-    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
-        """Check every hash, parent, count and span. May call `on_progress` on another thread."""
-        ...
-
-    async def info(self) -> StoreInfo:
-        """Return facts and figures of the store."""
-        ...
-
-    async def close(self) -> None:
-        """Finish pending commits and close the store. Safe to call twice."""
-        ...

@@ -13,7 +13,6 @@ from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import ModelCalled
 from perdure.session.notes import AgentBound
-from perdure.stores.retention.policy import RetentionService
 from tests.acceptance.cli.conftest import Ended, World
 from tests.acceptance.flows.test_commands import ALLOWED, FIRST, flow
 from tests.acceptance.flows.test_consent import ASKS_FIRST, RUN, WORKFLOW
@@ -110,8 +109,7 @@ def test_flow_is_no_session_to_chat_in_or_to_end(project: World) -> None:
 async def test_flow_with_a_removed_role_takes_consent_and_is_exported(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     async with perdure.open(f"sqlite:///{project.file}") as store:
-        assert isinstance(store.backend, RetentionService)
-        assert await store.backend.remove(StreamId("f__developer"))
+        assert await store.backend.retention.remove(StreamId("f__developer"))
     flow(project, "consent", "f", "full-access")
     assert flow(project, "show", "f", "--json").json["consentState"]["mode"] == "full-access"
     flow(project, "export", "f", "-o", "out")
@@ -122,8 +120,7 @@ async def test_flow_with_a_removed_role_takes_consent_and_is_exported(project: W
 async def test_deleted_flow_leaves_what_took_the_id_of_a_removed_role(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     async with perdure.open(f"sqlite:///{project.file}") as store:
-        assert isinstance(store.backend, RetentionService)
-        assert await store.backend.remove(StreamId("f__developer"))
+        assert await store.backend.retention.remove(StreamId("f__developer"))
         await (await store.create(id="f__developer")).append(perdure.user("mine"))
     assert "and 2 sessions" in flow(project, "delete", "f", "--yes").out
     assert [each["id"] for each in project.ok("sessions", "list", "--all", "--json").json] == [

@@ -38,7 +38,7 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import ImportedRecord, LeafMoved
 from perdure.session.tree import branch_to
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 
 

@@ -22,7 +22,8 @@ from perdure.session.messages import (
     Usage,
 )
 from perdure.session.notes import CompactionUndone, SessionEnded, SessionInfoChanged
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 
 STREAM = StreamId("of-its-own")
 SOUND = b"ID3, as if it were a song"

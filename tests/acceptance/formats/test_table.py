@@ -10,7 +10,7 @@ from perdure.interop.exports import export_session
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.reports import ExportFormat
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.acceptance.formats import own
 from tests.acceptance.formats.features import FEATURES, Held, facts_of, held
 from tests.acceptance.formats.table import (

@@ -37,7 +37,8 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import user
 from perdure.stores.jsonl.address import open_jsonl
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import Commit, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, Lease, Write
+from perdure.stores.session_store import SessionStore
 from perdure.stores.sqlite.store import SqliteStore
 
 S = StreamId("shared")

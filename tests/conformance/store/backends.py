@@ -9,7 +9,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from perdure.stores.sqlite.store import SqliteStore
 from tests.conformance.store.jsonl_data import CODECS, JsonlData
 from tests.fakes.clock import ManualClock, SeededRandom

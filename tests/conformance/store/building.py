@@ -13,7 +13,8 @@ from perdure.session.info import ForkPoint, Origin, StreamHeader, StreamKind
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label, LeafMoved
-from perdure.stores.protocol import Commit, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, Lease, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 
 S = StreamId("s")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import BACKENDS, Backend, Data
 from tests.fakes.clock import ManualClock
 

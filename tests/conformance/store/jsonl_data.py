@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 CODECS: dict[str, DialectName] = {"jsonl-operator": "operator", "jsonl-pi": "pi"}
 """Name of a backend -> its dialect."""

@@ -11,7 +11,7 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import SearchService, SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import append, create, fork, header, labelled
 from tests.fakes.clock import ManualClock, SeededRandom
 
@@ -32,7 +32,6 @@ FILTERED = (
 
 async def check_it_finds_what_memory_finds(store: SessionStore, seed: int) -> None:
     """Write the same log into `store` and into memory, and run the same queries on both."""
-    assert isinstance(store, SearchService)
     plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     for each in (plain, store):
         await _write(each, random.Random(seed), has_forks=store.capabilities.pointer_fork)
@@ -40,9 +39,9 @@ async def check_it_finds_what_memory_finds(store: SessionStore, seed: int) -> No
     for limit, filtered in zip(limits, FILTERED, strict=True):
         for text in QUERIES:
             query = msgspec.structs.replace(filtered, text=text, limit=limit)
-            assert await store.search(query) == await plain.search(query), query
-    assert await store.reindex() == await plain.reindex()
-    assert (await store.verify()).problems == ()
+            assert await store.search.hits(query) == await plain.search.hits(query), query
+    assert await store.search.reindex() == await plain.search.reindex()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def _write(store: SessionStore, chance: random.Random, *, has_forks: bool) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from hypothesis import strategies as st
 
 from perdure.session.codec import new_side
@@ -20,10 +18,10 @@ from perdure.session.notes import (
     SessionReopened,
     unanswered_questions,
 )
-from perdure.stores.protocol import SessionStore
-from perdure.stores.retention.erase import EraseRequest, EraseService
-from perdure.stores.retention.policy import Retention, RetentionService, expiring
-from perdure.stores.retention.quotas import QuotaService, Usage
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.retention.policy import Retention, expiring
+from perdure.stores.retention.quotas import Usage
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import append, create, fork, header, replied, said
 from tests.fakes.clock import START_MS
@@ -65,7 +63,7 @@ class Namespace:
         elif act == "erase":
             await self._erase(stream)
         elif act == "remove":
-            if await cast("RetentionService", self.store).remove(stream):
+            if await self.store.retention.remove(stream):
                 self.there.remove(stream)
         else:
             for entry in await self._entries(act, number, stream):
@@ -105,7 +103,7 @@ class Namespace:
         request = EraseRequest(
             id=f"e{self.at}", scope="session", by="me", at=self.at, name=stream, forks="erase"
         )
-        done = await cast("EraseService", self.store).erase(request)
+        done = await self.store.retention.erase(request)
         if not self.store.capabilities.erase:
             gone = {each.session for each in done.sessions}
             self.there = [each for each in self.there if each not in gone]
@@ -147,8 +145,8 @@ class Namespace:
         await self.check_counts()
 
     async def _check_retention(self) -> None:
-        retaining = cast("RetentionService", self.store)
-        holdings = await retaining.holdings()
+        retaining = self.store
+        holdings = await retaining.retention.holdings()
         for seconds in (0, 10_000):
             for policy in (
                 Retention(max_age_s=seconds),
@@ -158,10 +156,13 @@ class Namespace:
             ):
                 plan = expiring(holdings, policy, START_MS)
                 if plan.expiring or plan.held:
-                    assert await retaining.is_due(policy)
+                    assert await retaining.retention.is_due(policy)
 
     async def check_counts(self) -> None:
-        info, (_, used) = await self.store.info(), await cast("QuotaService", self.store).quota()
+        info, (_, used) = (
+            await self.store.info(),
+            await self.store.retention.quota(),
+        )
         logs = [await self.store.entries(stream) for stream in self.there]
         states = [await self.store.state(stream) for stream in self.there]
         size = sum(len(entry.body) for log in logs for entry in log)
@@ -171,7 +172,7 @@ class Namespace:
         assert (used.sessions, used.entries) == (alive, kept)
         if self.store.capabilities.pointer_fork:  # else bodies are counted as lines of files
             assert used == Usage(alive, kept, size)
-        assert (await self.store.verify()).problems == ()
+        assert (await self.store.maintenance.verify()).problems == ()
 
 
 async def carried_out(backend: Backend, steps: list[tuple[str, int]]) -> None:

@@ -15,7 +15,7 @@ from perdure.session.entries import LEAF, NewEntry, Sibling
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.notes import Adopted
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import (
     S,
     append,

@@ -12,7 +12,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import user
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import S, append, append_one, create, header, said, unknown
 from tests.fakes.samples import case
@@ -100,7 +100,7 @@ async def test_message_of_a_megabyte_is_kept(store: SessionStore) -> None:
     read = await store.entry(S, entry.id)
     assert len(read.body) > 1_000_000
     assert read.message == user(text)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_names_and_titles_keep_their_letters(store: SessionStore) -> None:
@@ -141,7 +141,7 @@ async def test_any_json_and_any_bytes_survive_a_round_trip(
     other = await data.open()
 
     assert [entry.body for entry in await other.entries(S)] == [entry.body for entry in new]
-    assert (await other.verify()).problems == ()
+    assert (await other.maintenance.verify()).problems == ()
     await data.close()
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from perdure.errors import SessionNotFound, Unsupported
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import Capabilities, Commit, SessionStore, Write
+from perdure.stores.protocol import Capabilities, Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import S, create, header, said
 from tests.fakes.clock import START_MS
 

@@ -18,7 +18,8 @@ from perdure.session.codec import new_side
 from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import CompactionUndone
-from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, Write
+from perdure.stores.protocol import EMPTY, Commit, Lease, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -187,7 +188,7 @@ async def test_failed_write_rolls_back_other_writes(
     # The key was not stored either: it is still free.
     await append(store, S, said("b"), key="k")
     await append(store, StreamId("other"), said("next"))
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_commit_rejects_two_writes_to_one_stream(store: SessionStore) -> None:
@@ -234,4 +235,4 @@ async def test_many_handles_appending_at_once_lose_nothing(data: Data) -> None:
     log = await stores[0].entries(S)
     assert [entry.seq for entry in log] == list(range(100))
     assert [entry.parent_id for entry in log] == [None, *ids(log)[:-1]]
-    assert (await stores[1].verify()).problems == ()
+    assert (await stores[1].maintenance.verify()).problems == ()

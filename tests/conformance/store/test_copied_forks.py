@@ -21,7 +21,8 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint
 from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.notes import CompactionUndone
-from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
+from perdure.stores.protocol import EMPTY, Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import (
     S,
     append,
@@ -78,7 +79,7 @@ async def test_fork_of_path_copies_path_as_own_entries(store: SessionStore) -> N
         await store.entry(F, EntryId("s/0"))
     with pytest.raises(InvalidParent):
         await append(store, F, said("x", EntryId("s/0")))
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_fork_of_tree_copies_every_branch(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
 
 import msgspec
 import pytest
 
-from perdure.client.maintenance.copy import copy_of, require_copying
+from perdure.client.maintenance.copy import copy_of
 from perdure.errors import Erased
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry
@@ -19,8 +18,9 @@ from perdure.session.messages import MediaPart, Message, TextPart
 from perdure.session.search.values import SearchQuery
 from perdure.stores.maintenance.copy import CopyReport
 from perdure.stores.maintenance.segments import SegmentState
-from perdure.stores.protocol import Commit, SearchService, SessionStore, Write
-from perdure.stores.retention.erase import EraseRequest, EraseService
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import BACKENDS, Backend
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -37,7 +37,6 @@ from tests.conformance.store.building import (
     turn_started,
 )
 from tests.fakes.clock import START_MS, ManualClock
-from tests.fakes.sealing import as_sealing
 
 PICTURE = b"a picture" * 100
 
@@ -75,14 +74,14 @@ async def copied(
     source: SessionStore, target: SessionStore, moment: list[SegmentState] | None = None
 ) -> CopyReport:
     if moment is None:
-        moment = await as_sealing(source).segment_states()
-    return await copy_of(require_copying(source), require_copying(target)).run(moment)
+        moment = await source.maintenance.segment_states()
+    return await copy_of(source, target).run(moment)
 
 
 async def shown(store: SessionStore) -> object:
     """Return what a reader sees of each session, independent of entry ids."""
     found: dict[str, object] = {}
-    for standing in await as_sealing(store).segment_states():
+    for standing in await store.maintenance.segment_states():
         state = await store.state(standing.stream)
         branch = await store.branch(standing.stream, state.leaf)
         window = await store.context_window(standing.stream, state.leaf)
@@ -107,12 +106,12 @@ async def test_copy_shows_the_same_and_verifies(store: SessionStore, target: Ses
 
     assert report.is_whole
     assert await shown(target) == await shown(store)
-    assert (await target.verify()).problems == ()
+    assert (await target.maintenance.verify()).problems == ()
     assert await target.blob(blob_hash(PICTURE)) == PICTURE
     assert await target.aliases(S) == await store.aliases(S)
     assert (await target.state(S)).hash == (await store.state(S)).hash
     await append(target, S, said("it goes on"))
-    assert (await target.verify()).problems == ()
+    assert (await target.maintenance.verify()).problems == ()
 
 
 async def test_second_copy_adds_only_what_is_new(store: SessionStore, target: SessionStore) -> None:
@@ -128,19 +127,19 @@ async def test_second_copy_adds_only_what_is_new(store: SessionStore, target: Se
     assert later.is_whole
     assert later.added_entries == 2
     assert await shown(target) == await shown(store)
-    assert (await target.verify()).problems == ()
+    assert (await target.maintenance.verify()).problems == ()
 
 
 async def test_copy_contains_only_entries_up_to_its_moment(
     store: SessionStore, target: SessionStore
 ) -> None:
     await create(store, S, said("a"))
-    moment = await as_sealing(store).segment_states()
+    moment = await store.maintenance.segment_states()
     await append(store, S, said("later"))
     await create(store, StreamId("late"))
     await copied(store, target, moment)
 
-    assert [each.stream for each in await as_sealing(target).segment_states()] == ["s"]
+    assert [each.stream for each in await target.maintenance.segment_states()] == ["s"]
     assert (await target.state(S)).head == 0
     finished = await copied(store, target)
     assert finished.is_whole
@@ -178,7 +177,7 @@ async def test_damage_in_transit_is_reported(backend: Backend) -> None:
     store, target = await first.open(), await second.open()
     await create(store, S, said("a"))
     await append(store, S, said("b"))
-    (standing,) = await as_sealing(store).segment_states()
+    (standing,) = await store.maintenance.segment_states()
     lying = msgspec.structs.replace(standing, hash=bytes(32))
     report = await copied(store, target, [lying])
 
@@ -195,7 +194,7 @@ async def erased_in(store: SessionStore) -> None:
         request = EraseRequest(
             id=f"e-{name}", scope="session", by="me", at=START_MS, name=name, forks="keep"
         )
-        await cast("EraseService", store).erase(request)
+        await store.retention.erase(request)
 
 
 async def test_erased_entries_stay_erased_in_copy(
@@ -203,19 +202,19 @@ async def test_erased_entries_stay_erased_in_copy(
 ) -> None:
     await filled(store)
     await erased_in(store)
-    moment = await as_sealing(store).segment_states()
+    moment = await store.maintenance.segment_states()
 
     report = await copied(store, target)
     again = await copied(store, target)
 
     assert report.is_whole
     assert again.added_entries == 0
-    assert (await target.verify()).problems == ()
+    assert (await target.maintenance.verify()).problems == ()
     assert {info.id for info in await target.sessions(scope="all")} == {
         info.id for info in await store.sessions(scope="all")
     }
     if target.capabilities.erase and store.capabilities.erase:
-        assert {each.hash for each in await as_sealing(target).segment_states()} == {
+        assert {each.hash for each in await target.maintenance.segment_states()} == {
             each.hash for each in moment
         }
         for name in ("gone", S):
@@ -225,8 +224,8 @@ async def test_erased_entries_stay_erased_in_copy(
                 await target.acquire_lease(StreamId(name), "me", MINUTE_MS)
             with pytest.raises(Erased):
                 await fork(target, StreamId(name), "late")
-    for each in await as_sealing(target).segment_states():
+    for each in await target.maintenance.segment_states():
         for entry in await target.entries(each.stream):
             assert b"secret" not in entry.body
-    if isinstance(target, SearchService):
-        assert await target.search(SearchQuery(text="secret")) == []
+    if target.capabilities.search:
+        assert await target.search.hits(SearchQuery(text="secret")) == []

@@ -33,7 +33,8 @@ from perdure.errors import (
 )
 from perdure.session.codec import new_side, new_tree
 from perdure.session.ledger import ToolFinished, ToolStarted, TurnFinished, TurnStarted
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 CANARY = "tulipwood"

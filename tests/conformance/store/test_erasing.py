@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import msgspec
 import pytest
 
-from perdure.errors import EntryNotFound, Erased, LeaseLost, SessionHasForks, SessionNotFound
+from perdure.errors import (
+    EntryNotFound,
+    Erased,
+    LeaseLost,
+    SessionHasForks,
+    SessionNotFound,
+    Unsupported,
+)
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, NewEntry
 from perdure.session.ids import EntryId, StreamId, blob_hash
@@ -16,15 +21,10 @@ from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.messages import user
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.session.search.values import SearchQuery
-from perdure.stores.protocol import Commit, SearchService, SessionStore, Write
-from perdure.stores.retention.backups import Backup, BackupRegistry
-from perdure.stores.retention.erase import (
-    Certificate,
-    EraseRequest,
-    EraseScope,
-    EraseService,
-    ForkPolicy,
-)
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import Certificate, EraseRequest, EraseScope, ForkPolicy
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -55,7 +55,7 @@ async def erase(
     id: str = "e1",
 ) -> Certificate:
     request = EraseRequest(id=id, scope=scope, by="me", at=START_MS, name=name, forks=forks)
-    return await cast("EraseService", store).erase(request)
+    return await store.retention.erase(request)
 
 
 async def bodies(store: SessionStore, stream: StreamId = S) -> list[bytes]:
@@ -64,7 +64,7 @@ async def bodies(store: SessionStore, stream: StreamId = S) -> list[bytes]:
 
 async def sound(store: SessionStore) -> int:
     """Check that the store is sound; return the number of erased entries."""
-    found = await store.verify()
+    found = await store.maintenance.verify()
     assert found.problems == ()
     return found.erased
 
@@ -134,7 +134,7 @@ async def test_certificate_lists_removed_content(store: SessionStore) -> None:
     assert session.hash_before == before.hash.hex()
     assert session.hash_after == (await store.state(S)).hash.hex() != session.hash_before
     assert (certificate.by, certificate.at, certificate.scope) == ("me", START_MS, "session")
-    assert await cast("EraseService", store).erasures() == [certificate]
+    assert await store.retention.erasures() == [certificate]
     assert msgspec.json.decode(msgspec.json.encode(certificate), type=Certificate) == certificate
 
 
@@ -158,7 +158,7 @@ async def test_erasing_again_gives_the_same_certificate(store: SessionStore) -> 
     first = await erase(store)
 
     assert await erase(store, id="e2") == first
-    assert await cast("EraseService", store).erasures() == [first]
+    assert await store.retention.erasures() == [first]
 
 
 async def test_clients_cannot_append_erasure_entries(store: SessionStore) -> None:
@@ -220,22 +220,20 @@ async def test_certificate_names_copies_outside_store(store: SessionStore) -> No
     named = {copy.kind: copy.what for copy in certificate.copies}
     assert "old.jsonl" in named["original"]
     assert "/tmp/trip.yaml" in named["export"]
-    (kept,) = await cast("EraseService", store).erasures()
+    (kept,) = await store.retention.erasures()
     assert b"trip.yaml" not in msgspec.json.encode(kept)
     assert [copy.kind for copy in kept.copies] == [copy.kind for copy in certificate.copies]
 
 
 async def test_search_finds_nothing_of_erased_session(store: SessionStore) -> None:
-    if not isinstance(store, SearchService):
-        pytest.skip("it has no search")
     born = header("s", title="marmalade")
     await create(store, born, said("marmalade"), labelled("marmalade", EntryId("s/0")))
     await create(store, "t", said("marmalade too"))
-    assert len(await store.search(SearchQuery(text="marmalade"))) == 4
+    assert len(await store.search.hits(SearchQuery(text="marmalade"))) == 4
 
     await erase(store)
 
-    hits = await store.search(SearchQuery(text="marmalade"))
+    hits = await store.search.hits(SearchQuery(text="marmalade"))
     assert [hit.stream for hit in hits] == ["t"]
     assert await sound(store) == 2
 
@@ -410,7 +408,7 @@ async def test_erasure_by_subject_erases_all_its_sessions(store: SessionStore) -
     certificate = await erase(store, "ann", scope="subject")
 
     assert {session.session for session in certificate.sessions} == {"s", "f"}
-    assert b"ann" not in msgspec.json.encode(await cast("EraseService", store).erasures())
+    assert b"ann" not in msgspec.json.encode(await store.retention.erasures())
     assert await store.sessions(subject="ann", scope="all") == []
     assert (await store.state(S)).info.subject is None
     assert [info.subject for info in await store.sessions()] == ["bob"]
@@ -432,14 +430,14 @@ async def test_erasing_namespace_leaves_others_unchanged(data: Data) -> None:
     assert await sound(here) == 2
     assert await sound(there) == 0
     assert texts(await there.entries(S)) == ["a"]
-    assert await cast("EraseService", there).erasures() == []
+    assert await there.retention.erasures() == []
 
 
 async def test_unused_namespace_can_be_erased(store: SessionStore) -> None:
     certificate = await erase(store, None, scope="namespace")
 
     assert (certificate.sessions, certificate.is_complete) == ((), True)
-    assert await cast("EraseService", store).erasures() == [certificate]
+    assert await store.retention.erasures() == [certificate]
 
 
 async def test_large_session_is_erased_in_steps_while_others_write(store: SessionStore) -> None:
@@ -456,12 +454,14 @@ async def test_large_session_is_erased_in_steps_while_others_write(store: Sessio
 
 
 async def test_certificate_names_backups(store: SessionStore) -> None:
-    if not isinstance(store, BackupRegistry):
-        pytest.skip("nobody backs it up")
+    try:
+        await store.retention.remember_backup(Backup("/b/one", 0))
+    except Unsupported:
+        pytest.skip("it has no backups")
     await create(store, S, said("a"))
     for at, path in ((1, "/b/one"), (2, "/b/two"), (3, "/b/one")):
-        await store.remember_backup(Backup(path, at))
-    assert await store.backups() == [Backup("/b/two", 2), Backup("/b/one", 3)]
+        await store.retention.remember_backup(Backup(path, at))
+    assert await store.retention.backups() == [Backup("/b/two", 2), Backup("/b/one", 3)]
 
     certificate = await erase(store)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perdure.session.codec import new_tree
 from perdure.session.messages import user
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 from tests.fakes.sources import imported, pi_file
 

@@ -22,7 +22,8 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint
 from perdure.session.kinds import Compaction
 from perdure.session.notes import CompactionUndone, SessionInfoChanged
-from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
+from perdure.stores.protocol import EMPTY, Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -98,7 +99,7 @@ async def test_fork_and_origin_go_on_apart(store: SessionStore, scope: Scope) ->
             await store.branch(stream, foreign.id)
         with pytest.raises(InvalidParent):
             await append(store, stream, said("x", foreign.id))
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_fork_of_the_tree_sees_every_branch_up_to_the_fork(store: SessionStore) -> None:
@@ -159,7 +160,7 @@ async def test_empty_session_can_be_forked(store: SessionStore, scope: Scope) ->
     await fork(store, S, "f", said("a"), scope=scope)
 
     assert texts(await store.tree(StreamId("f"))) == ["a"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -194,7 +195,7 @@ async def test_fork_at_earlier_head_does_not_see_later_entries(
     assert (await store.state(f)).info.messages == 2
     with pytest.raises(EntryNotFound):
         await store.entry(f, EntryId("s/3"))
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_fork_of_a_fork_shares_through_both(store: SessionStore) -> None:
@@ -211,7 +212,7 @@ async def test_fork_of_a_fork_shares_through_both(store: SessionStore) -> None:
     assert labels_of(await store.notes(g, ["label"])) == {"s/1": "l", "f/0": "in f"}
     entry = await append_one(store, g, said("back at the origin", EntryId("s/5")))
     assert texts(await store.branch(g, entry.id))[-2:] == ["more right", "back at the origin"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_path_through_two_forks_omits_other_branches(store: SessionStore) -> None:
@@ -250,7 +251,7 @@ async def test_chain_of_forks_reads_as_one_branch(store: SessionStore) -> None:
     assert texts(await store.branch(stream, leaf, limit=3)) == ["27", "28", "29"]
     assert (await store.context_window(stream, leaf)).hidden == 0
     assert (await store.state(stream)).info.messages == 30
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_window_of_a_fork_reaches_into_its_origin(store: SessionStore) -> None:
@@ -348,7 +349,7 @@ async def test_earlier_fork_of_fork_counts_shared_messages(store: SessionStore) 
     assert (await store.state(StreamId("g"))).info.messages == 6
     assert (await store.state(StreamId("h"))).info.messages == 5
     assert ids(await store.tree(StreamId("h"))) == ["s/0", "s/1", "s/3", "s/4", "s/5"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_shared_messages_are_not_own_entries_of_fork(store: SessionStore) -> None:
@@ -409,7 +410,7 @@ async def test_stream_can_be_created_and_forked_in_one_commit(store: SessionStor
 
     assert texts(await store.branch(f, EntryId("f/0"))) == ["a", "b", "c"]
     assert texts(await store.branch(g, EntryId("new/0"))) == ["n"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_fork_inherits_no_open_turn_and_no_lease(store: SessionStore) -> None:

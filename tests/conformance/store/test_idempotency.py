@@ -9,7 +9,8 @@ import pytest
 from perdure.errors import HeadConflict, IdempotencyMismatch
 from perdure.session.entries import Sibling
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
+from perdure.stores.protocol import EMPTY, Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,

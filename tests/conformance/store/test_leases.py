@@ -16,7 +16,8 @@ from perdure.errors import (
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.stores.access.lease_term import LONGEST_LEASE_MS
-from perdure.stores.protocol import Lease, SessionStore
+from perdure.stores.protocol import Lease
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     TTL_MS,

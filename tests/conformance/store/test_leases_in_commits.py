@@ -18,8 +18,9 @@ from perdure.errors import (
 )
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, SessionStore, Write
-from perdure.stores.retention.erase import EraseRequest, EraseService
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -98,7 +99,7 @@ async def test_turn_begins_in_the_commit_that_takes_the_lease(
     with pytest.raises(LeaseHeld):
         await store.acquire_lease(S, "you", TTL_MS)
     await append(store, S, replied("done"), lease=done.leases[0])
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 @able
@@ -251,7 +252,7 @@ async def test_one_of_concurrent_commits_gets_lease(data: Data) -> None:
     assert sum(isinstance(each, LeaseHeld) for each in done) == 15
     assert len(texts(await left.entries(S))) == 1
     assert (await right.state(S)).epoch == 1
-    assert (await left.verify()).is_ok
+    assert (await left.maintenance.verify()).is_ok
 
 
 @able
@@ -259,7 +260,6 @@ async def test_lease_of_missing_or_erased_session_is_rejected(store: SessionStor
     with pytest.raises(SessionNotFound):
         await commit(store, said("x"), taking=MINE)
     await create(store, S, said("a"))
-    assert isinstance(store, EraseService)
-    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S))
+    await store.retention.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S))
     with pytest.raises((Erased, SessionNotFound)):
         await commit(store, said("x"), taking=MINE)

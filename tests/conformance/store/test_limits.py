@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from random import Random
-from typing import cast
 
 import pytest
 
@@ -15,10 +14,11 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange
 from perdure.session.notes import Answer, Question, QuestionWithdrawn
 from perdure.session.search.values import SearchQuery
-from perdure.stores.protocol import Commit, SearchService, SessionStore, Write
-from perdure.stores.retention.erase import EraseRequest, EraseService
-from perdure.stores.retention.policy import Retention, RetentionService, expiring
-from perdure.stores.retention.quotas import Quota, QuotaService, Usage
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.retention.policy import Retention, expiring
+from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -38,59 +38,54 @@ T = StreamId("t")
 
 
 @pytest.fixture
-def retaining(store: SessionStore) -> RetentionService:
-    if not isinstance(store, RetentionService):
-        pytest.skip("it has no retention")
+def retaining(store: SessionStore) -> SessionStore:
     return store
 
 
 @pytest.fixture
-def limiting(store: SessionStore) -> QuotaService:
-    if not isinstance(store, QuotaService):
-        pytest.skip("it has no quotas")
+def limiting(store: SessionStore) -> SessionStore:
     return store
 
 
 # ---------------------------------------------------------------- retention
 
 
-async def test_retention_policy_is_stored(retaining: RetentionService, data: Data) -> None:
-    assert await retaining.retention() == Retention()
+async def test_retention_policy_is_stored(retaining: SessionStore, data: Data) -> None:
+    assert await retaining.retention.policy() == Retention()
 
-    await retaining.set_retention(Retention(max_idle_s=60, max_bytes=5))
+    await retaining.retention.set_policy(Retention(max_idle_s=60, max_bytes=5))
 
-    assert await retaining.retention() == Retention(max_idle_s=60, max_bytes=5)
-    other = cast("RetentionService", await data.open("other"))
-    assert await other.retention() == Retention()
+    assert await retaining.retention.policy() == Retention(max_idle_s=60, max_bytes=5)
+    other = await data.open("other")
+    assert await other.retention.policy() == Retention()
 
 
 async def test_removed_session_leaves_nothing_and_frees_no_position(
-    store: SessionStore, retaining: RetentionService
+    store: SessionStore, retaining: SessionStore
 ) -> None:
     await create(store, T, said("stays, marmalade"))
     await create(store, header("s", title="marmalade"), said("marmalade", alias="x"))
     await append(store, S, new_tree(ModelChange("m:1")), replied("marmalade"), key="k")
     newest = await store.position()
 
-    assert await retaining.remove(S)
+    assert await retaining.retention.remove(S)
 
     with pytest.raises(SessionNotFound):
         await store.state(S)
     assert [each.entry.stream for each in await store.feed(0)] == ["t"]
-    if isinstance(store, SearchService):
-        hits = await store.search(SearchQuery(text="marmalade"))
-        assert [hit.stream for hit in hits] == ["t"]
-    assert (await store.verify()).problems == ()
-    assert await cast("EraseService", store).erasures() == []
+    hits = await store.search.hits(SearchQuery(text="marmalade"))
+    assert [hit.stream for hit in hits] == ["t"]
+    assert (await store.maintenance.verify()).problems == ()
+    assert await store.retention.erasures() == []
     await create(store, S, said("another"))
     await append(store, T, said("b"), key="k")
     assert (await store.feed(0))[-1].position > newest
     assert texts(await store.entries(S)) == ["another"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_forks_turns_questions_and_leases_hold_a_session(
-    store: SessionStore, retaining: RetentionService
+    store: SessionStore, retaining: SessionStore
 ) -> None:
     for name in ("forked", "turn", "asked", "led", "answered", "withdrawn"):
         await create(store, name, said("a"))
@@ -106,7 +101,7 @@ async def test_forks_turns_questions_and_leases_hold_a_session(
     await append(store, StreamId("withdrawn"), withdrawal)
     await append(store, StreamId("answered"), new_side(Answer("yes", "me"), EntryId("answered/1")))
 
-    held = {each.stream: (each.hold, each.forks) for each in await retaining.holdings()}
+    held = {each.stream: (each.hold, each.forks) for each in await retaining.retention.holdings()}
 
     sharing = ("f",) if store.capabilities.pointer_fork else ()
     assert held == {
@@ -119,18 +114,18 @@ async def test_forks_turns_questions_and_leases_hold_a_session(
         "withdrawn": (None, ()),
     }
     for name in ("turn", "led", "asked"):
-        assert not await retaining.remove(StreamId(name))
-    assert await retaining.remove(StreamId("forked")) is (not sharing)
-    assert await retaining.remove(StreamId("answered"))
-    assert await retaining.remove(StreamId("withdrawn"))
-    assert await retaining.remove(StreamId("f"))
+        assert not await retaining.retention.remove(StreamId(name))
+    assert await retaining.retention.remove(StreamId("forked")) is (not sharing)
+    assert await retaining.retention.remove(StreamId("answered"))
+    assert await retaining.retention.remove(StreamId("withdrawn"))
+    assert await retaining.retention.remove(StreamId("f"))
     if sharing:
-        assert await retaining.remove(StreamId("forked"))
-    assert (await store.verify()).problems == ()
+        assert await retaining.retention.remove(StreamId("forked"))
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_large_session_is_removed_in_steps_and_space_freed(
-    store: SessionStore, retaining: RetentionService
+    store: SessionStore, retaining: SessionStore
 ) -> None:
     await create(store, T, said("stays"))
     chance = Random(0)
@@ -140,13 +135,13 @@ async def test_large_session_is_removed_in_steps_and_space_freed(
         )
     before = (await store.info()).size_bytes
 
-    plan = expiring(await retaining.holdings(), Retention(max_bytes=1_000), START_MS)
+    plan = expiring(await retaining.retention.holdings(), Retention(max_bytes=1_000), START_MS)
     assert [(each.stream, each.why) for each in plan.expiring] == [("s", "bytes")]
-    assert await retaining.remove(S)
-    await retaining.give_back()
+    assert await retaining.retention.remove(S)
+    await retaining.retention.give_back()
 
     assert (await store.info()).size_bytes < before - 2_000_000
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def _is_there(store: SessionStore) -> bool:
@@ -154,13 +149,13 @@ async def _is_there(store: SessionStore) -> bool:
 
 
 async def test_old_idempotency_keys_are_deleted(
-    store: SessionStore, retaining: RetentionService
+    store: SessionStore, retaining: SessionStore
 ) -> None:
     await create(store, S)
     await append(store, S, said("old"), key="old", at=START_MS)
     await append(store, S, said("new"), key="new", at=START_MS + 10)
 
-    assert await retaining.forget_keys(START_MS + 5) == 1
+    assert await retaining.retention.forget_keys(START_MS + 5) == 1
 
     await append(store, S, said("old"), key="old")
     await append(store, S, said("new"), key="new")
@@ -171,10 +166,10 @@ async def test_old_idempotency_keys_are_deleted(
 
 
 async def test_commit_over_a_quota_is_refused_whole(
-    store: SessionStore, limiting: QuotaService
+    store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S, said("a"))
-    await limiting.set_quota(Quota(max_entries=3, max_sessions=2))
+    await limiting.retention.set_quota(Quota(max_entries=3, max_sessions=2))
 
     await append(store, S, said("b"), said("c"))
     with pytest.raises(QuotaExceeded) as refused:
@@ -186,61 +181,61 @@ async def test_commit_over_a_quota_is_refused_whole(
     assert refused.value.quota == "sessions"
 
     assert texts(await store.entries(S)) == ["a", "b", "c"]
-    assert (await limiting.quota())[1].entries == 3
-    assert (await store.verify()).problems == ()
-    await limiting.set_quota(Quota())
+    assert (await limiting.retention.quota())[1].entries == 3
+    assert (await store.maintenance.verify()).problems == ()
+    await limiting.retention.set_quota(Quota())
     await append(store, S, said("d"))
 
 
 async def test_bytes_count_bodies_and_contents_once(
-    store: SessionStore, limiting: QuotaService
+    store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)
-    await limiting.set_quota(Quota(max_bytes=100_000))
+    await limiting.retention.set_quota(Quota(max_bytes=100_000))
     content = bytes(range(256)) * 4
 
     for _ in range(2):
         write = Write(stream=S, entries=(said("a"),))
         await store.commit(Commit(writes=(write,), at=START_MS, blobs=(content,)))
 
-    used = (await limiting.quota())[1]
-    await limiting.set_quota(Quota())
-    assert (await limiting.quota())[1] == used
+    used = (await limiting.retention.quota())[1]
+    await limiting.retention.set_quota(Quota())
+    assert (await limiting.retention.quota())[1] == used
     assert 0 < used.bytes < 2 * len(content)
 
 
 async def test_erased_content_does_not_count_in_quota(
-    store: SessionStore, limiting: QuotaService
+    store: SessionStore, limiting: SessionStore
 ) -> None:
-    await limiting.set_quota(Quota(max_entries=3, max_sessions=1))
+    await limiting.retention.set_quota(Quota(max_entries=3, max_sessions=1))
     await create(store, S, said("a"), said("b"), said("c"))
 
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-    await cast("EraseService", store).erase(request)
+    await store.retention.erase(request)
 
-    assert (await limiting.quota())[1].sessions == 0
+    assert (await limiting.retention.quota())[1].sessions == 0
     await create(store, T, said("a"))
-    used = (await limiting.quota())[1]
-    await limiting.set_quota(Quota())
-    assert (await limiting.quota())[1] == used
+    used = (await limiting.retention.quota())[1]
+    await limiting.retention.set_quota(Quota())
+    assert (await limiting.retention.quota())[1] == used
 
 
 async def test_removed_session_does_not_count_in_quota(
-    store: SessionStore, limiting: QuotaService, retaining: RetentionService
+    store: SessionStore, limiting: SessionStore, retaining: SessionStore
 ) -> None:
     await create(store, S, said("a"), said("b"))
-    await limiting.set_quota(Quota(max_entries=2))
+    await limiting.retention.set_quota(Quota(max_entries=2))
 
-    await retaining.remove(S)
+    await retaining.retention.remove(S)
 
-    assert (await limiting.quota())[1] == Usage(0, 0, 0)
+    assert (await limiting.retention.quota())[1] == Usage(0, 0, 0)
 
 
 async def test_quota_covers_one_namespace_and_all_handles(
-    data: Data, store: SessionStore, limiting: QuotaService
+    data: Data, store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)
-    await limiting.set_quota(Quota(max_entries=0))
+    await limiting.retention.set_quota(Quota(max_entries=0))
     again, other = await data.open(), await data.open("other")
 
     with pytest.raises(QuotaExceeded):
@@ -249,12 +244,12 @@ async def test_quota_covers_one_namespace_and_all_handles(
 
 
 async def test_exceeded_quota_does_not_block_other_limits(
-    store: SessionStore, limiting: QuotaService
+    store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)
     await create(store, T)
 
-    await limiting.set_quota(Quota(max_sessions=1))
+    await limiting.retention.set_quota(Quota(max_sessions=1))
 
     await append(store, S, said("goes on"))
     with pytest.raises(QuotaExceeded):
@@ -262,12 +257,12 @@ async def test_exceeded_quota_does_not_block_other_limits(
 
 
 async def test_concurrent_commits_never_exceed_quota(
-    data: Data, store: SessionStore, limiting: QuotaService
+    data: Data, store: SessionStore, limiting: SessionStore
 ) -> None:
     others = [store, await data.open(), await data.open()]
     for number in range(len(others)):
         await create(store, f"s{number}")
-    await limiting.set_quota(Quota(max_entries=10))
+    await limiting.retention.set_quota(Quota(max_entries=10))
 
     async def fill(number: int) -> int:
         added = 0
@@ -280,10 +275,5 @@ async def test_concurrent_commits_never_exceed_quota(
     added = await asyncio.gather(*map(fill, range(len(others))))
 
     assert sum(added) == 10
-    assert (await limiting.quota())[1].entries == 10
+    assert (await limiting.retention.quota())[1].entries == 10
     assert sum([len(await store.entries(StreamId(f"s{n}"))) for n in range(len(others))]) == 10
-
-
-def test_every_backend_has_retention_and_quotas(store: SessionStore) -> None:
-    assert isinstance(store, RetentionService)
-    assert isinstance(store, QuotaService)

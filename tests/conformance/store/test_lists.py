@@ -12,7 +12,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import (
     Answer,
 )
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import (
     TTL_MS,
@@ -79,7 +79,7 @@ async def test_answer_of_a_fork_closes_no_question_of_its_origin(store: SessionS
     await append(store, StreamId("f"), new_side(Answer("allow", "me"), EntryId(asked.id)))
 
     assert await store.open_questions_of_all() == [asked]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_undecodable_folder_has_no_sessions(store: SessionStore) -> None:

@@ -25,7 +25,8 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint
 from perdure.session.kinds import Compaction, ModelChange
 from perdure.session.notes import CompactionUndone
-from perdure.stores.protocol import Commit, CommitResult, Lease, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import (
     header,
@@ -260,7 +261,7 @@ class StoreMachine(RuleBasedStateMachine):
                 assert self.run(store.branch(stream, leaf)) == model.branch(stream, leaf)
                 window = self.run(store.context_window(stream, leaf))
                 assert window == model.window(stream, leaf)
-        verification = self.run(store.verify())
+        verification = self.run(store.maintenance.verify())
         assert verification.problems == ()
         assert (verification.streams, verification.entries) == (len(model.streams), len(model.log))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 
 from perdure.session.codec import new_side
@@ -11,8 +9,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import is_found
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores import name_parts
-from perdure.stores.protocol import SessionStore
-from perdure.stores.retention.erase import EraseRequest, EraseService
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import append, create, fork, header, said
 from tests.fakes.clock import START_MS
 
@@ -70,14 +68,14 @@ async def test_query_follows_each_change_of_a_name(store: SessionStore) -> None:
     assert await ids(store, "y END") == ["s"]
     await append(store, StreamId("s"), new_side(SessionInfoChanged(title=None)))
     assert await ids(store, "first") == ["s"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_query_finds_a_fork_by_the_name_it_inherits(store: SessionStore) -> None:
     await create(store, header("origin", title="Harbour plan"), said("hello"))
     await fork(store, StreamId("origin"), "branch")
     assert sorted(await ids(store, "harbour")) == ["branch", "origin"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 @pytest.mark.needs("erase")
@@ -85,7 +83,7 @@ async def test_query_finds_no_session_that_was_erased(store: SessionStore) -> No
     await create(store, header("gone", title="Harbour plan"), said("hello"))
     await create(store, header("stays", title="Harbour view"), said("hello"))
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone")
-    await cast("EraseService", store).erase(request)
+    await store.retention.erase(request)
     assert await ids(store, "harbour") == ["stays"]
     assert await ids(store, "gone") == []
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()

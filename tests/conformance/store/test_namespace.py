@@ -14,7 +14,8 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import ModelCalled, TurnStarted
 from perdure.session.notes import SessionInfoChanged
-from perdure.stores.protocol import EMPTY, Commit, SessionStore, Write
+from perdure.stores.protocol import EMPTY, Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -354,7 +355,7 @@ async def test_blob_is_read_by_its_hash(data: Data) -> None:
 
     for content in contents:
         assert await other.blob(blob_hash(content)) == content
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_blob_is_stored_once(store: SessionStore) -> None:
@@ -403,7 +404,7 @@ async def test_namespaces_never_see_each_other(data: Data) -> None:
     with pytest.raises(EntryNotFound):
         await ours.blob(blob_hash(secret))
     assert (await ours.info()).streams == 1
-    assert (await ours.verify()).entries == 1
+    assert (await ours.maintenance.verify()).entries == 1
     assert await ours.position() == (await ours.feed(0))[-1].position
 
 
@@ -421,7 +422,7 @@ async def test_same_stream_id_in_two_namespaces_is_independent(data: Data) -> No
     assert (await ours.state(S)).head == 1
     assert texts(await theirs.tree(StreamId("f"))) == ["t", "free", "forked"]
     for store in (ours, theirs):
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_namespace_names_are_taken_literally(data: Data) -> None:

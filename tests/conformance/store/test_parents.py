@@ -10,7 +10,7 @@ from perdure.errors import (
 )
 from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import (
     S,
     append,

@@ -10,7 +10,8 @@ from perdure.errors import (
     SessionNotFound,
 )
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     TTL_MS,

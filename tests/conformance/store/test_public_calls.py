@@ -24,7 +24,7 @@ from perdure.errors import (
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import Custom, raw_data
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import pi_file
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 
 from perdure.errors import EntryNotFound, SessionHasForks, SessionNotFound
@@ -12,14 +10,9 @@ from perdure.session.entries import LEAF
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.protocol import Commit, SessionStore, Write
-from perdure.stores.retention.erase import (
-    Certificate,
-    EraseRequest,
-    EraseScope,
-    EraseService,
-    ForkPolicy,
-)
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import Certificate, EraseRequest, EraseScope, ForkPolicy
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import (
     MINUTE_MS,
     S,
@@ -50,7 +43,7 @@ async def erase(
     id: str = "e1",
 ) -> Certificate:
     request = EraseRequest(id=id, scope=scope, by="me", at=START_MS, name=name, forks=forks)
-    return await cast("EraseService", store).erase(request)
+    return await store.retention.erase(request)
 
 
 async def test_removal_deletes_session_and_leaves_others_unchanged(store: SessionStore) -> None:
@@ -66,8 +59,8 @@ async def test_removal_deletes_session_and_leaves_others_unchanged(store: Sessio
     (session,) = certificate.sessions
     assert (session.erased, session.digests, session.hash_after) == (((0, 1),), 0, None)
     assert certificate.is_complete
-    assert (await store.verify()).problems == ()
-    assert await cast("EraseService", store).erasures() == [certificate]
+    assert (await store.maintenance.verify()).problems == ()
+    assert await store.retention.erasures() == [certificate]
     assert await erase(store, id="e2") == certificate
 
 
@@ -124,7 +117,7 @@ async def test_removed_id_can_be_reused_with_new_positions(
         ("s", "new"),
     ]
     assert feed[-1].position > before
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_removal_keeps_or_deletes_copied_forks(store: SessionStore) -> None:
@@ -137,7 +130,7 @@ async def test_removal_keeps_or_deletes_copied_forks(store: SessionStore) -> Non
 
     assert [copy.session for copy in certificate.copies if copy.kind == "fork"] == ["f"]
     assert texts(await store.branch(f, EntryId("f/1"))) == ["a", "b"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_removal_by_subject_deletes_all_its_sessions(store: SessionStore) -> None:

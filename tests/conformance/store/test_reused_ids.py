@@ -12,7 +12,8 @@ from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionExists, SessionN
 from perdure.session.codec import new_tree
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 
 

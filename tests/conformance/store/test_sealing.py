@@ -11,8 +11,9 @@ from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE, Compaction, ModelChange
 from perdure.session.notes import CompactionUndone
-from perdure.stores.maintenance.segments import SealedCommit, SegmentService, StreamSegment
-from perdure.stores.protocol import EMPTY, SessionStore
+from perdure.stores.maintenance.segments import SealedCommit, StreamSegment
+from perdure.stores.protocol import EMPTY
+from perdure.stores.session_store import SessionStore
 from perdure.stores.verification import StoredEntry
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import (
@@ -28,7 +29,7 @@ from tests.conformance.store.building import (
     turn_started,
     unknown,
 )
-from tests.fakes.sealing import as_sealing, pass_on
+from tests.fakes.sealing import pass_on
 
 
 async def filled(store: SessionStore) -> None:
@@ -46,7 +47,7 @@ async def filled(store: SessionStore) -> None:
 
 async def everything(store: SessionStore) -> object:
     """Return all readable data of the store, except epochs, leases and positions."""
-    streams = [each.stream for each in await as_sealing(store).segment_states()]
+    streams = [each.stream for each in await store.maintenance.segment_states()]
     states = [
         msgspec.structs.replace(await store.state(each), epoch=0, lease=None) for each in streams
     ]
@@ -66,9 +67,9 @@ async def test_transferred_stream_has_same_hashes(backend: Backend) -> None:
     await pass_on(store, copy, limit=3)
 
     assert await everything(copy) == await everything(store)
-    assert (await copy.verify()).problems == ()
+    assert (await copy.maintenance.verify()).problems == ()
     await append(copy, S, said("it goes on"))
-    assert (await copy.verify()).problems == ()
+    assert (await copy.maintenance.verify()).problems == ()
     await first.close()
     await second.close()
 
@@ -85,7 +86,7 @@ async def test_forks_are_transferred_as_pointers(backend: Backend) -> None:
     await pass_on(store, copy)
 
     assert await everything(copy) == await everything(store)
-    assert (await copy.verify()).problems == ()
+    assert (await copy.maintenance.verify()).problems == ()
     await first.close()
     await second.close()
 
@@ -107,7 +108,7 @@ async def test_new_lease_epoch_exceeds_transferred_epochs(backend: Backend) -> N
 
 async def part(store: SessionStore, after: int = EMPTY, limit: int = 100) -> StreamSegment:
     head = (await store.state(S)).head
-    return await as_sealing(store).read_segment(S, after=after, upto=head, limit=limit)
+    return await store.maintenance.read_segment(S, after=after, upto=head, limit=limit)
 
 
 async def test_parts_begin_and_end_with_commits(store: SessionStore) -> None:
@@ -119,7 +120,7 @@ async def test_parts_begin_and_end_with_commits(store: SessionStore) -> None:
     assert (first.first, first.commits[-1].last) == (0, 3)
     assert second.before == first.hash
     assert second.commits == whole.commits[2:3]
-    early = await as_sealing(store).read_segment(S, after=EMPTY, upto=2, limit=9)
+    early = await store.maintenance.read_segment(S, after=EMPTY, upto=2, limit=9)
     assert early.commits == whole.commits[:1]
     with pytest.raises(CorruptLog):
         await part(store, after=2)
@@ -135,7 +136,7 @@ async def test_different_session_with_same_id_is_unchanged(backend: Backend) -> 
 
     for share in (whole, later):
         with pytest.raises(CopyConflict):
-            await as_sealing(other).receive(share, ())
+            await other.maintenance.receive(share, ())
     assert await everything(other) == before
     await first.close()
     await second.close()
@@ -146,8 +147,8 @@ async def test_later_segment_requires_earlier_ones(backend: Backend) -> None:
     store, copy = await first.open(), await second.open()
     await filled(store)
     with pytest.raises(CopyConflict):
-        await as_sealing(copy).receive(await part(store, after=1), ())
-    assert await as_sealing(copy).segment_states() == []
+        await copy.maintenance.receive(await part(store, after=1), ())
+    assert await copy.maintenance.segment_states() == []
     await first.close()
     await second.close()
 
@@ -181,8 +182,8 @@ async def test_segment_with_wrong_hashes_is_rejected(backend: Backend) -> None:
     await filled(store)
     for share in altered(await part(store, limit=1)):
         with pytest.raises(PerdureError):
-            await as_sealing(copy).receive(share, ())
-        assert await as_sealing(copy).segment_states() == []
+            await copy.maintenance.receive(share, ())
+        assert await copy.maintenance.segment_states() == []
     await first.close()
     await second.close()
 
@@ -191,12 +192,8 @@ async def test_contents_come_along(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await create(store)
-    await as_sealing(copy).receive(await part(store), (b"content", b""))
+    await copy.maintenance.receive(await part(store), (b"content", b""))
     name = "sha256-ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"
     assert await copy.blob(name) == b"content"
     await first.close()
     await second.close()
-
-
-def test_every_backend_can(store: SessionStore) -> None:
-    assert isinstance(store, SegmentService)

@@ -26,8 +26,8 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import SessionInfoChanged
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery, SearchRole
-from perdure.stores.protocol import SearchService, SessionStore
-from perdure.stores.retention.erase import EraseRequest, EraseService
+from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
@@ -57,13 +57,12 @@ class Filters(TypedDict, total=False):
     limit: int
 
 
-def searching(store: SessionStore) -> SearchService:
-    assert isinstance(store, SearchService)
+def searching(store: SessionStore) -> SessionStore:
     return store
 
 
 async def search(store: SessionStore, text: str, **filters: Unpack[Filters]) -> list[Hit]:
-    return await searching(store).search(SearchQuery(text=text, **filters))
+    return await searching(store).search.hits(SearchQuery(text=text, **filters))
 
 
 async def found(store: SessionStore, text: str, **filters: Unpack[Filters]) -> set[str | None]:
@@ -306,7 +305,7 @@ async def test_search_reveals_nothing_of_other_namespaces(data: Data) -> None:
         await create(theirs, header(f"t{number}", title="rare"), said("rare word"))
 
     assert await search(mine, "word OR rare") == alone
-    await searching(mine).reindex()
+    await searching(mine).search.reindex()
     assert await search(mine, "word OR rare") == alone
     assert await search(mine, "rare", sessions=(StreamId("t1"),)) == []
     assert await search(nobodys, "word") == []
@@ -404,22 +403,22 @@ async def test_reindexing_changes_nothing(store: SessionStore) -> None:
     texts = len(before)  # each of them fits; a copied fork has its own of what it shares
     assert texts == (4 if store.capabilities.pointer_fork else 7)
 
-    assert await searching(store).reindex() == texts
+    assert await searching(store).search.reindex() == texts
     assert await search(store, "tide OR ebb") == before
-    assert (await store.verify()).problems == ()
-    assert await searching(store).reindex() == texts
+    assert (await store.maintenance.verify()).problems == ()
+    assert await searching(store).search.reindex() == texts
 
 
 async def test_search_of_empty_store_finds_nothing(store: SessionStore) -> None:
     assert await search(store, "word") == []
-    assert await searching(store).reindex() == 0
+    assert await searching(store).search.reindex() == 0
     assert await search(store, "word") == []
 
 
 async def test_search_of_closed_store_raises(store: SessionStore) -> None:
     await store.close()
 
-    for call in (search(store, "word"), searching(store).reindex()):
+    for call in (search(store, "word"), searching(store).search.reindex()):
         with pytest.raises(StoreUnavailable):
             await call
 
@@ -440,8 +439,7 @@ async def test_erased_text_is_not_found_and_others_are(
     await create(store, StreamId("gone"), *[said(f"word goes{number}") for number in range(9)])
     assert len(await search(store, "word", limit=1_000)) == 609
 
-    assert isinstance(store, EraseService)
-    await store.erase(
+    await store.retention.erase(
         EraseRequest(id="e", scope="session", by="me", at=START_MS, name=StreamId("gone"))
     )
 
@@ -449,10 +447,10 @@ async def test_erased_text_is_not_found_and_others_are(
     left = await search(store, "word", limit=1_000)
     assert {hit.entry for hit in left} == {f"s/{number}" for number in range(600)}
     assert await found(store, "stays7") == {"s/7"}
-    assert (await store.verify()).problems == ()
-    await searching(store).reindex()
+    assert (await store.maintenance.verify()).problems == ()
+    await searching(store).search.reindex()
     assert await search(store, "word", limit=1_000) == left
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_values_of_a_search_are_plain_data(store: SessionStore) -> None:

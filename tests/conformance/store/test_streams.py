@@ -19,7 +19,8 @@ from perdure.session.notes import (
 )
 from perdure.session.tree import branch_to
 from perdure.stores.chain import HASH_BYTES, genesis_hash
-from perdure.stores.protocol import EMPTY, Commit, SessionStore, StreamState, Write
+from perdure.stores.protocol import EMPTY, Commit, StreamState, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import (
     S,
     append,

@@ -15,7 +15,7 @@ from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import Adopted, Queued
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import (
     TTL_MS,
     S,
@@ -47,7 +47,7 @@ async def test_turn_opens_and_closes(store: SessionStore) -> None:
 
     state = await store.state(S)
     assert (state.open_turn, state.info.turns, state.info.open_turn) == (5, 2, 5)
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_turn_may_open_and_close_in_one_write(store: SessionStore) -> None:

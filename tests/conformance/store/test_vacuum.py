@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
-from typing import cast
 
 import pytest
 
-from perdure.errors import EntryNotFound
+from perdure.errors import EntryNotFound, Unsupported
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
-from perdure.stores.maintenance.protocol import VacuumReport, VacuumService
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.maintenance.protocol import VacuumReport
+from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.policy import KEY_WINDOW_MS
-from perdure.stores.retention.quotas import Quota, QuotaService
+from perdure.stores.retention.quotas import Quota
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -36,8 +36,10 @@ _numbers = count()
 
 
 @pytest.fixture(autouse=True)
-async def vacuuming(store: SessionStore) -> VacuumService:
-    if not isinstance(store, VacuumService):
+async def vacuuming(store: SessionStore) -> SessionStore:
+    try:
+        await store.maintenance.vacuum()
+    except Unsupported:
         pytest.skip("it has no vacuum")
     return store
 
@@ -57,34 +59,34 @@ async def leave(store: SessionStore, *contents: bytes) -> None:
 
 
 async def test_vacuum_removes_unreferenced_contents(
-    store: SessionStore, vacuuming: VacuumService
+    store: SessionStore, vacuuming: SessionStore
 ) -> None:
     await create(store)
     await attach(store, TEXT)
     await leave(store, NOISE, b"another", TEXT)
 
-    done = await vacuuming.vacuum()
+    done = await vacuuming.maintenance.vacuum()
 
     assert (done.blobs, done.blob_bytes) == (2, len(NOISE) + len(b"another"))
     assert await store.blob(blob_hash(TEXT)) == TEXT
     with pytest.raises(EntryNotFound):
         await store.blob(blob_hash(NOISE))
-    again = await vacuuming.vacuum()
+    again = await vacuuming.maintenance.vacuum()
     assert again == VacuumReport(0, 0, again.freed_bytes)
 
 
 async def test_store_without_contents_has_nothing_to_remove(
-    store: SessionStore, vacuuming: VacuumService
+    store: SessionStore, vacuuming: SessionStore
 ) -> None:
-    empty = await vacuuming.vacuum()
+    empty = await vacuuming.maintenance.vacuum()
     await create(store)
-    created = await vacuuming.vacuum()
+    created = await vacuuming.maintenance.vacuum()
 
     assert [empty, created] == [VacuumReport(0, 0, each.freed_bytes) for each in (empty, created)]
 
 
 async def test_contents_named_in_headers_and_partial_answers_stay(
-    store: SessionStore, vacuuming: VacuumService
+    store: SessionStore, vacuuming: SessionStore
 ) -> None:
     born = StreamHeader(S, START_MS, metadata={"picture": blob_hash(TEXT)})
     write = Write(stream=S, create=born)
@@ -93,13 +95,13 @@ async def test_contents_named_in_headers_and_partial_answers_stay(
     await append(store, S, turn_started(), lease=lease)
     await store.put_partial(lease, 0, b"see " + blob_hash(NOISE).encode())
 
-    assert (await vacuuming.vacuum()).blobs == 1
+    assert (await vacuuming.maintenance.vacuum()).blobs == 1
     assert await store.blob(blob_hash(TEXT)) == TEXT
     assert await store.blob(blob_hash(NOISE)) == NOISE
 
 
 async def test_vacuum_ignores_contents_of_other_namespaces(
-    data: Data, store: SessionStore, vacuuming: VacuumService
+    data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:
     other = await data.open("other")
     for each in (store, other):
@@ -107,12 +109,12 @@ async def test_vacuum_ignores_contents_of_other_namespaces(
     await attach(other, TEXT)
     await leave(store, TEXT)
 
-    assert (await vacuuming.vacuum()).blobs == 1
+    assert (await vacuuming.maintenance.vacuum()).blobs == 1
     assert await other.blob(blob_hash(TEXT)) == TEXT
 
 
 async def test_content_referenced_again_during_vacuum_stays(
-    data: Data, store: SessionStore, vacuuming: VacuumService
+    data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:
     writer = await data.open()
     await create(store)
@@ -123,52 +125,52 @@ async def test_content_referenced_again_during_vacuum_stays(
         for content in contents[::3]:
             await attach(writer, content)
 
-    await asyncio.gather(vacuuming.vacuum(), use_every_third())
+    await asyncio.gather(vacuuming.maintenance.vacuum(), use_every_third())
 
     for content in contents[::3]:
         assert await store.blob(blob_hash(content)) == content
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_others_write_during_vacuum(
-    data: Data, store: SessionStore, vacuuming: VacuumService
+    data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:
     writer = await data.open()
     await create(store)
     await leave(store, *(SeededRandom(number)(20_000) for number in range(200)))
 
-    vacuum = asyncio.create_task(vacuuming.vacuum())
+    vacuum = asyncio.create_task(vacuuming.maintenance.vacuum())
     while not vacuum.done():
         await append(writer, S, said("still here"))
 
     assert (await vacuum).blobs == 200
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_concurrent_vacuums_report_each_removal_once(
-    data: Data, store: SessionStore, vacuuming: VacuumService
+    data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:
-    other = cast("VacuumService", await data.open())
+    other = await data.open()
     await leave(store, *(b"%d " % number * 100 for number in range(300)))
 
-    done = await asyncio.gather(vacuuming.vacuum(), other.vacuum())
+    done = await asyncio.gather(vacuuming.maintenance.vacuum(), other.maintenance.vacuum())
 
     assert sum(each.blobs for each in done) == 300
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_vacuum_deletes_old_keys_and_updates_quota(
-    store: SessionStore, vacuuming: VacuumService, clock: ManualClock
+    store: SessionStore, vacuuming: SessionStore, clock: ManualClock
 ) -> None:
-    limiting = cast("QuotaService", store)
-    await limiting.set_quota(Quota(max_bytes=10_000_000))
+    limiting = store
+    await limiting.retention.set_quota(Quota(max_bytes=10_000_000))
     await create(store)
     await append(store, S, said("a"), key="old")
     await leave(store, NOISE)
-    before = (await limiting.quota())[1]
+    before = (await limiting.retention.quota())[1]
     clock.advance(KEY_WINDOW_MS / 1000 + 60)
 
-    done = await vacuuming.vacuum()
+    done = await vacuuming.maintenance.vacuum()
 
     assert (done.keys, done.blobs) == (1, 1)
-    assert (await limiting.quota())[1].bytes == before.bytes - len(NOISE)
+    assert (await limiting.retention.quota())[1].bytes == before.bytes - len(NOISE)

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
-from perdure.stores.retention.policy import RetentionService
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import S, append, create, said, texts
 
@@ -110,13 +109,12 @@ async def test_commit_in_a_namespace_wakes_no_watcher_of_another(data: Data) -> 
 
 async def test_removed_stream_wakes_its_watchers(data: Data) -> None:
     here, there = await data.open(), await data.open()
-    assert isinstance(there, RetentionService)
     await create(there, S, said("a"))
     watched = await counters(here, S)
     watched += await counters(there, S)
     before = [counter.count for counter in watched]
 
-    assert await there.remove(S)
+    assert await there.retention.remove(S)
     for counter, count in zip(watched, before, strict=True):
         await counter.above(count)
         await counter.stop()

@@ -13,7 +13,8 @@ from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE, Compaction
 from perdure.session.notes import CompactionUndone
 from perdure.stores.chain import genesis_hash
-from perdure.stores.protocol import EMPTY, Commit, Lease, SessionStore, Verification, Write
+from perdure.stores.protocol import EMPTY, Commit, Lease, Verification, Write
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import ENCRYPTED, Backend, Data
 from tests.conformance.store.building import (
     S,
@@ -56,17 +57,17 @@ async def filled(store: SessionStore) -> None:
 
 
 async def test_empty_store_verifies(store: SessionStore) -> None:
-    assert await store.verify() == Verification(0, 0, ())
-    assert (await store.verify()).is_ok
+    assert await store.maintenance.verify() == Verification(0, 0, ())
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_verify_reports_progress_to_the_end(store: SessionStore) -> None:
     await filled(store)
     told: list[tuple[int, int]] = []
 
-    found = await store.verify(lambda done, steps: told.append((done, steps)))
+    found = await store.maintenance.verify(lambda done, steps: told.append((done, steps)))
 
-    assert found == await store.verify()
+    assert found == await store.maintenance.verify()
     assert told == sorted(told)
     assert {steps for _, steps in told} == {told[-1][0]}
 
@@ -80,13 +81,13 @@ async def test_verify_counts_large_content_as_many_steps(
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=tuple(contents)))
     told: list[tuple[int, int]] = []
 
-    await store.verify(lambda done, steps: told.append((done, steps)))
+    await store.maintenance.verify(lambda done, steps: told.append((done, steps)))
 
     total = told[-1][1]
     assert total >= 1 + len(contents)
     assert any(total * 0.3 < done < total * 0.9 for done, _ in told)
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=(b"x" * 4_000_000,)))
-    await store.verify(lambda done, steps: told.append((done, steps)))
+    await store.maintenance.verify(lambda done, steps: told.append((done, steps)))
     assert told[-1][1] - total > 200
 
 
@@ -96,7 +97,7 @@ async def test_verify_accepts_full_store_and_changes_nothing(
     await filled(store)
     before = (await store.feed(0), await store.sessions(scope="all"), await store.state(S))
 
-    verification = await store.verify()
+    verification = await store.maintenance.verify()
 
     assert verification == Verification(5, len(before[0]), ())
     after = (await store.feed(0), await store.sessions(scope="all"), await store.state(S))
@@ -139,7 +140,7 @@ async def test_fork_is_chained_to_its_origin(store: SessionStore) -> None:
     # Later appends to the origin do not change the fork.
     await append(store, S, said("b"))
     assert (await store.state(StreamId("f"))).hash == state.hash
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_info_reports_amounts(backend: Backend, store: SessionStore) -> None:
@@ -198,7 +199,7 @@ async def test_every_call_after_closing_raises(
         store.feed(0),
         store.position(),
         store.blob(blob_hash(b"")),
-        store.verify(),
+        store.maintenance.verify(),
         store.info(),
     ):
         with pytest.raises(StoreUnavailable) as refused:
@@ -299,7 +300,7 @@ async def test_next_handle_sees_all_content(data: Data) -> None:
         await again.acquire_lease(StreamId("f"), "you", 1)
     replay = await append(again, S, NewEntry(OPAQUE, b"\xff"), key="k")
     assert replay == [(await again.entries(S))[-1]]
-    assert (await again.verify()).problems == ()
+    assert (await again.maintenance.verify()).problems == ()
 
 
 async def test_reopened_store_continues_from_last_state(data: Data) -> None:
@@ -313,4 +314,4 @@ async def test_reopened_store_continues_from_last_state(data: Data) -> None:
 
     store = await data.open()
     assert texts(await store.entries(S, EMPTY)) == ["0", "1", "2", "3", "4"]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()

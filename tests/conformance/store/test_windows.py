@@ -14,7 +14,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.notes import CompactionUndone
 from perdure.session.tree import branch_to
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Backend
 from tests.conformance.store.building import (
     S,
@@ -253,7 +253,7 @@ async def test_windows_and_branches_of_random_trees_match_definition(
                 assert await store.context_window(stream, leaf, limit) == end_of(window, limit)
         for limit in (1, 3, len(tree) + 1):
             assert await store.tree(stream, limit) == tree[-limit:]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     await data.close()
 
 

@@ -31,7 +31,7 @@ async def opened(backend: str, place: Path) -> SqliteStore | JsonlStore:
 
 async def erase(store: SqliteStore | JsonlStore, id: str = "e1", name: str = FIRST) -> Certificate:
     request = EraseRequest(id=id, scope="session", by="me", at=START_MS, name=name, forks="erase")
-    return await store.erase(request)
+    return await store.retention.erase(request)
 
 
 async def erased(backend: str, place: Path) -> None:

@@ -23,7 +23,7 @@ from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 async def reindex(path: Path) -> None:
     sizes.BATCH_ROWS = 600
     store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
-    await store.reindex()
+    await store.search.reindex()
     await store.close()
 
 

@@ -42,17 +42,17 @@ async def live_once(folder: Path) -> None:
     sizes.BATCH_ROWS, sizes.MOST_LOOSE, sizes.SCANNED = 40, 20, 5
     indexer.MOST_SMALL = 2
     store = await opened(folder)
-    await store.index()
+    await store.search.index()
     for number in range(3):
         new = tuple(new_tree(user(f"word more{number} {each}")) for each in range(9))
         await store.commit(Commit(writes=(Write(stream=S, entries=new),), at=2))
-        await store.search(SearchQuery(text="word"))
+        await store.search.hits(SearchQuery(text="word"))
     path = file_of(folder, OTHER)
     tool("operator", path).say("user", "word anew")
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content)
-    await store.search(SearchQuery(text="word"))
+    await store.search.hits(SearchQuery(text="word"))
     await store.close()
 
 

@@ -160,7 +160,7 @@ async def test_the_tool_of_the_dialect_reads_the_same_context(
         again = await opened(folder, dialect)
         assert await again.entries(S) == await store.entries(S)
         assert await again.state(S) == await store.state(S)
-        assert (await again.verify()).problems == ()
+        assert (await again.maintenance.verify()).problems == ()
         await store.close()
         await again.close()
 

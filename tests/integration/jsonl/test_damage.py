@@ -10,7 +10,7 @@ from perdure.errors import CorruptLog, StoreTooNew, StoreUnavailable
 from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import EntryId, StreamId
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import append, create, labelled, replied, said, texts
 from tests.fakes.session_files import file_of, files_below
 from tests.integration.jsonl.conftest import Opener
@@ -38,7 +38,9 @@ def lines_of(path: Path) -> list[bytes]:
 
 async def named(store: SessionStore) -> list[tuple[str | None, int | None]]:
     """Where problems are."""
-    return [(problem.stream, problem.seq) for problem in (await store.verify()).problems]
+    return [
+        (problem.stream, problem.seq) for problem in (await store.maintenance.verify()).problems
+    ]
 
 
 @pytest.mark.parametrize(("text", "seq"), [("zero", 0), ("one", 1), ("three", 3), ("four", 4)])
@@ -50,7 +52,7 @@ async def test_a_changed_word_is_named_by_its_entry(
 
     other = await open_store()
 
-    assert [(p.stream, p.seq, p.problem) for p in (await other.verify()).problems] == [
+    assert [(p.stream, p.seq, p.problem) for p in (await other.maintenance.verify()).problems] == [
         ("s", seq, "its body is not what was committed")
     ]
 
@@ -104,7 +106,7 @@ async def test_what_was_acknowledged_and_cut_off_is_missed(
     path.write_bytes(b"".join(lines_of(path)[:-1]))
     other = await open_store()
 
-    (problem,) = (await other.verify()).problems
+    (problem,) = (await other.maintenance.verify()).problems
 
     assert (problem.stream, problem.seq) == ("s", 4)
     assert "acknowledged" in problem.problem
@@ -117,7 +119,7 @@ async def test_a_changed_time_parent_or_kind_breaks_the_hash_of_its_commit(
     change(path, b'"seq":4,"parent":3', b'"seq":4,"parent":1')
     other = await open_store()
 
-    (problem,) = (await other.verify()).problems
+    (problem,) = (await other.maintenance.verify()).problems
 
     assert (problem.stream, problem.seq) == ("s", 4)
     assert "altered" in problem.problem
@@ -142,7 +144,7 @@ async def test_a_session_in_two_files_is_named(
     path.with_name(f"0-{path.name}").write_bytes(path.read_bytes())
     other = await open_store()
 
-    problems = (await other.verify()).problems
+    problems = (await other.maintenance.verify()).problems
 
     assert [p.stream for p in problems] == ["s"]
     assert "holds the same session as" in problems[0].problem
@@ -159,7 +161,7 @@ async def test_a_file_of_a_newer_perdure_is_refused_and_left_alone(
     for call in (other.state(S), other.entries(S), append(other, S, said("x"))):
         with pytest.raises(StoreTooNew):
             await call
-    assert len((await other.verify()).problems) == 1
+    assert len((await other.maintenance.verify()).problems) == 1
     assert path.read_bytes() == before
 
 
@@ -191,5 +193,5 @@ async def test_without_its_inner_folder_a_store_is_still_whole(
     feed = await other.feed(0)
     assert [item.entry for item in feed] == entries
     assert feed[0].position > 1000  # no position that was given out is given again
-    assert (await other.verify()).problems == ()
+    assert (await other.maintenance.verify()).problems == ()
     assert EntryId("s/5") == entries[-1].id

@@ -38,7 +38,8 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import Label, LeafMoved, SessionInfoChanged
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 from tests.fakes.session_files import file_of
 from tests.fakes.sources import empty_store, imported

@@ -46,7 +46,7 @@ async def test_a_write_that_fails_is_refused_and_the_next_one_succeeds(
     assert texts(await store.entries(S)) == ["before"]
     (entry,) = await append(store, S, said("after"))
     assert entry.seq == 1
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_a_session_that_could_not_be_made_is_not_there(
@@ -71,7 +71,7 @@ async def test_after_a_failed_fsync_nobody_claims_to_know(open_store: Opener) ->
     again = await append(store, S, said("perhaps"), key="k")
     assert texts(await store.entries(S)) == ["before", "perhaps"]
     assert again == (await store.entries(S))[1:]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_a_content_that_could_not_be_kept_refuses_its_commit(store: JsonlStore) -> None:
@@ -82,7 +82,7 @@ async def test_a_content_that_could_not_be_kept_refuses_its_commit(store: JsonlS
         await store.commit(Commit(writes=(write,), at=1, blobs=(b"content",)))
 
     assert await store.entries(S) == []
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     assert (await store.info()).payload_bytes == 0
 
 
@@ -118,14 +118,14 @@ async def test_what_is_used_again_while_it_is_erased_stays(open_store: Opener) -
     await store.commit(showing("s", content))
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
     with planned(keep_contents), pytest.raises(StoreUnavailable):
-        await store.erase(request)
+        await store.retention.erase(request)
 
     await store.commit(showing("t", content))
     again = await open_store()
 
-    assert [each.is_complete for each in await again.erasures()] == [True]
+    assert [each.is_complete for each in await again.retention.erasures()] == [True]
     assert await again.blob(blob_hash(content)) == content
-    assert (await again.verify()).problems == ()
+    assert (await again.maintenance.verify()).problems == ()
 
 
 async def test_while_a_session_is_damaged_no_content_goes(store: JsonlStore, folder: Path) -> None:
@@ -134,7 +134,7 @@ async def test_while_a_session_is_damaged_no_content_goes(store: JsonlStore, fol
     path = file_of(folder, "s")
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
-    assert (await store.vacuum()).blobs == 0
+    assert (await store.maintenance.vacuum()).blobs == 0
     path.write_bytes(whole)
     assert await store.blob(blob_hash(content)) == content
 
@@ -149,9 +149,9 @@ async def test_beside_a_session_of_a_newer_perdure_others_go_and_no_content_does
     path.write_bytes(path.read_bytes().replace(b'"perdure":{', b'"perdure":{"format":99,'))
 
     store = await open_store()
-    assert (await store.vacuum()).blobs == 0
+    assert (await store.maintenance.vacuum()).blobs == 0
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
-    assert (await store.erase(request)).is_complete
+    assert (await store.retention.erase(request)).is_complete
     assert await store.blob(blob_hash(content)) == content
 
 
@@ -161,7 +161,7 @@ async def test_two_vacuums_at_once_remove_each_content_once(open_store: Opener) 
     left = Write(stream=S, create=header("s"))
     await store.commit(Commit(writes=(left,), at=START_MS, blobs=contents))
 
-    done = await asyncio.gather(store.vacuum(), other.vacuum())
+    done = await asyncio.gather(store.maintenance.vacuum(), other.maintenance.vacuum())
 
     assert sum(each.blobs for each in done) == 300
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()

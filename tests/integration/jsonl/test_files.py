@@ -274,7 +274,7 @@ async def test_a_damaged_content_is_named(store: JsonlStore, folder: Path) -> No
 
     with pytest.raises(CorruptLog):
         await store.blob(blob_hash(b"whole"))
-    assert [problem.problem for problem in (await store.verify()).problems] == [
+    assert [problem.problem for problem in (await store.maintenance.verify()).problems] == [
         f"the content {blob_hash(b'whole')} is damaged"
     ]
 

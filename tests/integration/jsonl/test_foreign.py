@@ -143,7 +143,7 @@ async def test_a_session_an_agent_wrote_is_listed_read_and_left_as_it_is(
     assert info.first_text == "first"
     assert context == [p for p in tool(dialect, path).context() if p[1] is not None]
     assert content(path) == before
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_operators_rules_give_its_leaf_labels_and_links(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ async def test_entries_are_appended_behind_the_agents_and_the_agent_goes_on_behi
     assert texts(await store.branch(S, again.id))[-3:] == ["ours", "theirs", "ours again"]
     assert content(path).startswith(before)
     assert tool(dialect, path).context() == await context_of(store, S)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_what_the_agent_wrote_is_covered_by_the_chain_once_we_append(
@@ -213,7 +213,7 @@ async def test_what_the_agent_wrote_is_covered_by_the_chain_once_we_append(
     path.unlink()
     written(folder, changed)
 
-    (problem,) = (await store.verify()).problems
+    (problem,) = (await store.maintenance.verify()).problems
 
     assert problem.stream == S
     assert problem.seq == 0
@@ -231,7 +231,7 @@ async def test_half_surrogates_and_numbers_out_of_range_are_mended_and_kept_in_t
     assert texts(await store.tree(S)) == ["fir\u2028st", "sec\ufffdond \ufffd"]
     await append(store, S, said("on"))
     assert content(path).startswith(odd)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_lines_that_are_no_records_are_passed_over_named_and_kept(
@@ -242,7 +242,7 @@ async def test_lines_that_are_no_records_are_passed_over_named_and_kept(
     path = written(folder, odd)
 
     assert texts(await store.tree(S)) == ["first", "second"]
-    problems = (await store.verify()).problems
+    problems = (await store.maintenance.verify()).problems
     assert len([p for p in problems if "is no record" in p.problem]) == 3
     await append(store, S, said("on"))
     assert content(path).startswith(odd)
@@ -262,7 +262,7 @@ async def test_a_line_the_agent_did_not_finish_is_passed_over_and_begun_behind(
     assert content(path).startswith(odd + b"\n{")
     assert texts(await store.tree(S)) == ["first", "on"]
     assert tool(dialect, path).context() == await context_of(store, S)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_a_last_line_without_an_end_counts_and_is_ended_first(
@@ -287,7 +287,7 @@ async def test_a_file_that_does_not_begin_with_a_header_is_no_session_and_is_lef
     assert await store.sessions(scope="all") == []
     with pytest.raises(SessionNotFound):
         await store.state(S)
-    assert [p.problem for p in (await store.verify()).problems] == [
+    assert [p.problem for p in (await store.maintenance.verify()).problems] == [
         f"{NAME} does not begin as a session file does"
     ]
     assert content(path) == odd
@@ -320,7 +320,7 @@ async def test_an_agent_that_rewrites_the_file_takes_our_marks_and_leaves_the_co
         assert await context_of(store, S) == context
         await append(store, S, said("on"))
         assert Operator(file_of(tmp_path, S)).context() == [*context, ("user", "on")]
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_a_line_that_slips_in_while_we_append_takes_its_place_behind(
@@ -340,7 +340,7 @@ async def test_a_line_that_slips_in_while_we_append_takes_its_place_behind(
     assert texts(entries) == ["first", "second", "ours", "theirs"]
     assert [entry.seq for entry in entries] == [0, 1, 2, 3]
     assert entries[3].parent_id == entries[1].id
-    assert (await other.verify()).problems == ()
+    assert (await other.maintenance.verify()).problems == ()
     (last,) = await append(other, S, said("on"))
     assert last.seq == 4
 
@@ -365,7 +365,7 @@ async def test_fork_keeps_the_pictures_of_a_session_of_the_tool(
     assert base64.b64encode(PICTURE) in content(file_of(folder, "f"))
     path.unlink()
     async with opened(folder, dialect) as store:
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
         entry, _ = await store.tree(StreamId("f"))
         assert entry.message is not None
         part = entry.message.parts[0]
@@ -424,7 +424,7 @@ async def test_a_session_forked_by_the_agent_is_another_session(tmp_path: Path) 
         await append(store, StreamId("forked"), said("on"))
         with pytest.raises(InvalidParent):
             await append(store, StreamId("forked"), said("x", forked_from(forked)))
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
 
 
 def forked_from(entries: list[Entry]) -> EntryId:

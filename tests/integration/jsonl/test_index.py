@@ -48,7 +48,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def search(store: JsonlStore, text: str, *, limit: int = 5_000) -> list[Hit]:
-    return await store.search(SearchQuery(text=text, limit=limit))
+    return await store.search.hits(SearchQuery(text=text, limit=limit))
 
 
 async def fill(store: JsonlStore, *streams: str, word: str = "word", count: int = MANY) -> None:
@@ -67,7 +67,7 @@ def leaks_in(folder: Path, word: str = CANARY) -> list[str]:
 
 
 async def faults_of_index(store: JsonlStore) -> list[str]:
-    found = (await store.verify()).problems
+    found = (await store.maintenance.verify()).problems
     return [each.problem for each in found if "search index" in each.problem]
 
 
@@ -132,7 +132,7 @@ class Life:
     async def erased(self, store: JsonlStore, stream: StreamId) -> None:
         id = f"e{self.chance.getrandbits(60)}"
         request = EraseRequest(id=id, scope="session", by="me", at=START_MS, name=stream)
-        await store.erase(request)
+        await store.retention.erase(request)
 
     async def spoken(self, _: JsonlStore, stream: StreamId) -> None:
         self._speak(file_of(self._folder, stream))
@@ -195,10 +195,10 @@ async def test_whatever_happens_it_finds_what_a_scan_finds(
             SearchQuery(text=text, limit=5_000, sessions=some, is_on_branch=True),
             SearchQuery(text=text, roles=("title", "label"), since=200),
         ):
-            assert await store.search(query) == scanned(folder, dialect, query), (query, done)
+            assert await store.search.hits(query) == scanned(folder, dialect, query), (query, done)
         assert await faults_of_index(store) == [], done
     expected = len(scanned(folder, dialect, SearchQuery(text=" OR ".join(WORDS), limit=5_000)))
-    assert await store.reindex() == expected
+    assert await store.search.reindex() == expected
     assert parts_of(folder)
 
 
@@ -250,11 +250,11 @@ async def test_a_text_that_is_too_long_for_any_part_is_found(
     store = await open_store()
     await fill(store, "a", count=60)
     await create(store, S, said("word " * 60))
-    await store.index()
+    await store.search.index()
     hits = await search(store, "word")
     assert {hit.stream for hit in hits} == {"a", "s"}
     assert len(hits) == 62
-    assert await store.reindex() == 62
+    assert await store.search.reindex() == 62
     assert await faults_of_index(store) == []
 
 
@@ -273,9 +273,9 @@ async def test_nothing_is_left_of_the_words_of_what_was_taken_away(
 
     if way == "erase":
         request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-        await store.erase(request)
+        await store.retention.erase(request)
     else:
-        assert await store.remove(S)
+        assert await store.retention.remove(S)
 
     assert leaks_in(folder) == []
     assert await search(store, CANARY) == []
@@ -295,7 +295,9 @@ async def test_nothing_is_put_in_of_what_is_erased_while_it_is_indexed(
     def erase_first(step: indexer.Step) -> int:
         if not erased:
             request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-            asyncio.run(other.erase(request))  # on a thread of the first, as by another process
+            asyncio.run(
+                other.retention.erase(request)
+            )  # on a thread of the first, as by another process
             erased.append(True)
         return put(step)
 
@@ -322,7 +324,7 @@ async def test_a_damaged_part_is_said_and_named_and_mended(
     with pytest.raises(SearchIndexDamaged):
         await search(store, "word number7")
     assert await faults_of_index(store)
-    assert await store.reindex() == MANY + 1
+    assert await store.search.reindex() == MANY + 1
     assert len(await search(store, "word")) == MANY + 1
     assert await faults_of_index(store) == []
 
@@ -380,7 +382,7 @@ async def test_a_feed_that_was_begun_anew_makes_the_index_anew(
 
     store = await open_store()
     query = SearchQuery(text="word", limit=5_000)
-    assert await store.search(query) == scanned(folder, dialect, query)
+    assert await store.search.hits(query) == scanned(folder, dialect, query)
     assert await faults_of_index(store) == []
 
 
@@ -403,11 +405,11 @@ async def test_it_says_how_far_it_is(open_store: Opener, small_parts: None) -> N
     store = await open_store()
     await fill(store, "a")
     told: list[tuple[int, int]] = []
-    await store.index(lambda done, all: told.append((done, all)))
+    await store.search.index(lambda done, all: told.append((done, all)))
     assert told == sorted(told)
     assert len(told) > 5
     assert told[-1] == (MANY + 1, MANY + 1)
-    await store.index(lambda done, all: told.append((done, all)))
+    await store.search.index(lambda done, all: told.append((done, all)))
     assert told[-1] == (MANY + 1, MANY + 1)
 
 
@@ -423,7 +425,7 @@ async def test_a_file_whose_name_is_no_text_is_indexed_or_passed_over(
     (folder / os.fsdecode(b"\xfe.jsonl")).write_bytes(b"no session\n")
 
     query = SearchQuery(text="word", limit=5_000)
-    found = await (await open_store()).search(query)
+    found = await (await open_store()).search.hits(query)
     assert len(found) == 2 * MANY + 2
     assert found == scanned(folder, dialect, query)
     assert parts_of(folder)
@@ -475,7 +477,7 @@ async def test_a_full_disk_keeps_nobody_from_erasing(open_store: Opener, folder:
     store = await open_store()
     await fill(store, "a")
     await fill(store, "s", word=CANARY)
-    await store.index()
+    await store.search.index()
 
     def is_full(_: Folder, path: Path, content: bytes) -> None:
         raise StoreFull(f"{path}: {len(content)}")
@@ -483,7 +485,7 @@ async def test_a_full_disk_keeps_nobody_from_erasing(open_store: Opener, folder:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Folder, "put_beside", is_full)
         request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-        assert (await store.erase(request)).is_complete
+        assert (await store.retention.erase(request)).is_complete
 
     assert leaks_in(folder) == []
     assert len(await search(store, "word")) == MANY + 1
@@ -504,11 +506,13 @@ async def test_erasing_takes_the_words_of_deleted_files_too(
     store = await open_store()
     await fill(store, "a", "b")
     await fill(store, "s", word=CANARY)
-    await store.index()
+    await store.search.index()
     file_of(folder, "s").unlink()
     (folder / ".perdure" / "search" / "of a stranger").mkdir()
 
-    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="a"))
+    await store.retention.erase(
+        EraseRequest(id="e", scope="session", by="me", at=START_MS, name="a")
+    )
     assert leaks_in(folder) == []
     assert len(await search(store, "word")) == MANY + 1
 
@@ -518,7 +522,7 @@ async def test_a_part_that_says_it_is_huge_takes_no_memory(
 ) -> None:
     store = await open_store()
     await fill(store, "a")
-    await store.index()
+    await store.search.index()
     (part,) = parts_of(folder)
     content = bytearray(part.read_bytes())
     content[8:24] = b"\xff" * 16
@@ -555,7 +559,7 @@ async def test_what_the_index_takes_is_counted_and_no_quota_is_used_by_it(
 ) -> None:
     await fill(store, "s", count=2 * sizes.MOST_LOOSE)
     before = await store.info()
-    assert await store.search(SearchQuery(text="word"))
+    assert await store.search.hits(SearchQuery(text="word"))
     after = await store.info()
 
     index = sum(file.stat().st_size for file in (folder / ".perdure" / "search").iterdir())
@@ -573,10 +577,10 @@ async def test_a_process_that_was_stopped_while_it_indexed_keeps_nobody_from_sea
     assert lock is not None
 
     wanted = SearchQuery(text="word", limit=5_000)
-    assert await store.search(wanted) == scanned(folder, dialect, wanted)
+    assert await store.search.hits(wanted) == scanned(folder, dialect, wanted)
     monkeypatch.setattr("perdure.stores.jsonl.search.search.STUCK_S", 3_600)
     with pytest.raises(StoreUnavailable, match="if that process was stopped"):  # it may be another
-        await store.reindex()  # at once: nobody is waited for twice
+        await store.search.reindex()  # at once: nobody is waited for twice
     os.close(lock)
-    await store.reindex()
+    await store.search.reindex()
     assert await faults_of_index(store) == []

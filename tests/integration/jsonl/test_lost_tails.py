@@ -41,7 +41,7 @@ async def commit(address: str, *texts: str, id: str = "s") -> None:
 
 async def problems(address: str) -> list[tuple[str | None, int | None, str]]:
     async with open_by_address(address) as store:
-        found = (await store.backend.verify()).problems
+        found = (await store.backend.maintenance.verify()).problems
     return [(each.stream, each.seq, each.problem) for each in found]
 
 
@@ -252,7 +252,7 @@ async def test_schedules_of_commits_reads_and_missed_feeds_report_no_loss(
                     case 0:
                         await store.backend.feed(0)
                     case 1:
-                        assert (await store.backend.verify()).problems == (), number
+                        assert (await store.backend.maintenance.verify()).problems == (), number
                     case 2:
                         erased, ids[0] = ids[0], f"a{step}"
                         with suppress(SessionNotFound):
@@ -260,6 +260,6 @@ async def test_schedules_of_commits_reads_and_missed_feeds_report_no_loss(
                     case _:
                         session = await store.open_or_create(chance.choice(ids))
                         await session.append(*(user("x") for _ in range(chance.randint(1, 3))))
-            assert (await one.backend.verify()).problems == ()
+            assert (await one.backend.maintenance.verify()).problems == ()
         feed = tmp_path / str(number) / ".perdure" / "feed"
         assert not feed.exists() or b" -" not in feed.read_bytes()

@@ -32,5 +32,5 @@ async def test_a_recorded_session_of_pi_gives_the_context_it_gives_when_imported
         messages = [entry.message for entry in await store.tree(info.id)]
         results = [p for m in messages if m for p in m.parts if isinstance(p, ToolResultPart)]
         assert len(results) > 100
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
     assert (tmp_path / source.name).read_bytes() == source.read_bytes()

@@ -14,7 +14,6 @@ from perdure.errors import ConfigError, StoreCorrupt
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.jsonl.store import DialectName
-from perdure.stores.maintenance.segments import SegmentService
 from tests.fakes.session_files import file_of, files_below
 
 TURNS = 8
@@ -43,10 +42,9 @@ async def filled(address: str) -> None:
 async def content(address: str) -> Held:
     async with open_by_address(address) as store:
         backend = store.backend
-        assert isinstance(backend, SegmentService)
         return {
             entry.id: (entry.kind, entry.body)
-            for each in await backend.segment_states()
+            for each in await backend.maintenance.segment_states()
             for entry in await backend.entries(each.stream)
         }
 
@@ -55,7 +53,7 @@ async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
     """It is whole, and holds what was held but for what was told."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     async with open_by_address(place) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
     after = await content(place)
     assert before.keys() <= after.keys()
     assert {id_ for id_, entry in before.items() if after[id_] != entry} <= lost
@@ -102,13 +100,13 @@ async def test_what_was_acknowledged_is_kept_though_its_last_line_is_damaged(
     path = file_of(folder, "s")
     with_line(path, path.read_bytes().count(b"\n") - 1, b"{\n")
     async with open_by_address(address) as store:
-        assert not (await store.backend.verify()).is_ok
+        assert not (await store.backend.maintenance.verify()).is_ok
 
     done = await repair(address, to=place)
 
     assert [loss.seq for loss in done.losses if loss.problem == "it is gone"] == [8]
     async with open_by_address(place) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
     after = await content(place)
     assert [id_ for id_ in before if after[id_] != before[id_]] == ["s/8"]
 
@@ -142,7 +140,7 @@ async def test_a_damaged_content_costs_no_session(
     assert await content(place) == before
     kept.unlink()
     async with open_by_address(address) as store:
-        (problem,) = (await store.backend.verify()).problems
+        (problem,) = (await store.backend.maintenance.verify()).problems
     assert (problem.stream, kept.name in problem.problem) == ("s", True)
     with pytest.raises(StoreCorrupt, match=kept.name):
         await back_up(address, tmp_path / "backup")

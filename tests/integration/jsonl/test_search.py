@@ -191,11 +191,11 @@ async def test_of_long_sessions_only_the_newest_entries_are_decoded(
         return whole(entry)
 
     monkeypatch.setattr("perdure.stores.scan.searchable_of", seen)
-    [*hits] = await store.search(SearchQuery(text="tide", limit=many))
+    [*hits] = await store.search.hits(SearchQuery(text="tide", limit=many))
     assert len(hits) == MOST_RANKED
     assert entry_id(S, 0) not in decoded
     decoded.clear()
-    assert [hit.stream for hit in await store.search(SearchQuery(text="moon"))] == ["other"]
+    assert [hit.stream for hit in await store.search.hits(SearchQuery(text="moon"))] == ["other"]
     assert decoded == ["other/0"]
 
 
@@ -208,7 +208,9 @@ async def test_a_long_search_says_how_far_it_is(
     for name in ("a", "b"):
         await create(store, StreamId(name), said("tide"), said("moon"))
     told: list[tuple[int, int]] = []
-    hits = await store.scan(SearchQuery(text="moon"), lambda done, all: told.append((done, all)))
+    hits = await store.search.hits(
+        SearchQuery(text="moon"), lambda done, all: told.append((done, all))
+    )
     assert len(hits) == 2
     assert told == sorted(told)
     assert (told[0][0] < 4, told[-1]) == (True, (4, 4))
@@ -221,7 +223,7 @@ async def test_what_is_found_is_told_in_words_that_the_file_has_not(tmp_path: Pa
     lines = [header, {"type": "message", **place, "message": command}]
     (tmp_path / "x_p.jsonl").write_bytes(b"".join(msgspec.json.encode(x) + b"\n" for x in lines))
     async with opened(tmp_path, "pi") as store:
-        assert len(await store.search(SearchQuery(text='"I ran this command" make'))) == 1
+        assert len(await store.search.hits(SearchQuery(text='"I ran this command" make'))) == 1
 
 
 @pytest.mark.usefixtures("no_index")
@@ -238,7 +240,7 @@ async def test_what_is_written_while_it_is_searched_hides_nothing(
         nonlocal told
         told += 1
 
-    searching = store.scan(SearchQuery(text="tide"), write)
+    searching = store.search.hits(SearchQuery(text="tide"), write)
     await append(other, S, new_tree(assistant("tide 4")))
     assert {hit.entry for hit in await searching} >= {entry_id(S, seq) for seq in range(3)}
     assert told > 3

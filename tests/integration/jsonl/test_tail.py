@@ -63,7 +63,7 @@ async def test_only_the_end_of_the_file_is_read(
     with mock.patch.object(index, "TAIL_BYTES", 20_000):
         assert await fresh.branch(S, leaf, limit=5) == expected
     # Nothing had to know what stands before.
-    assert fresh._shelf.logs() == ()  # pyright: ignore[reportPrivateUsage] - looks behind
+    assert fresh._handle.shelf.logs() == ()  # pyright: ignore[reportPrivateUsage] - looks behind
 
 
 async def test_where_a_tool_wrote_the_whole_file_is_read(

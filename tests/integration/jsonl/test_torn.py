@@ -129,7 +129,7 @@ async def test_the_next_commit_begins_behind_what_was_cut_off(
         put(path, after[:end])
         async with opened(Path(folder), name) as store:
             torn = end - len(before)
-            problems = [problem.problem for problem in (await store.verify()).problems]
+            problems = [problem.problem for problem in (await store.maintenance.verify()).problems]
             is_whole = end >= len(after) - 1
             told = f"the last {torn} bytes of its file were never committed: left unread"
             assert problems == ([told] if torn and not is_whole else [])
@@ -138,7 +138,7 @@ async def test_the_next_commit_begins_behind_what_was_cut_off(
 
             assert entry.seq == (8 if is_whole else 4)
             assert content(path).startswith(after[:end])
-            assert (await store.verify()).problems == ()
+            assert (await store.maintenance.verify()).problems == ()
             seen = texts(await store.branch(S, entry.id))
             assert seen[-1] == "next"
             assert ("done" in seen) is is_whole
@@ -148,7 +148,7 @@ async def test_the_next_commit_begins_behind_what_was_cut_off(
             assert again[0].parent_id == entry.id
         async with opened(Path(folder), name) as store:
             assert texts(await store.entries(S))[-2:] == ["next", "other"]
-            assert (await store.verify()).problems == ()
+            assert (await store.maintenance.verify()).problems == ()
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
@@ -163,7 +163,7 @@ async def test_verify_reports_a_cut_off_write_after_the_next_commit(
         shutil.rmtree(tmp_path / ".perdure", ignore_errors=True)
         async with opened(tmp_path, dialect) as store:
             await append(store, S, said("next"))
-            found = await store.verify()
+            found = await store.maintenance.verify()
             assert (found.is_ok, found.problems) == (True, ())
             (cut,) = found.cut_off
             assert (cut.stream, cut.seq) == (S, None)
@@ -171,7 +171,7 @@ async def test_verify_reports_a_cut_off_write_after_the_next_commit(
             assert f"{size} bytes from byte {len(before)}" in cut.problem
         async with opened(tmp_path, dialect) as store:
             await append(store, S, said("after it"))
-            assert (await store.verify()).cut_off == found.cut_off
+            assert (await store.maintenance.verify()).cut_off == found.cut_off
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
@@ -185,7 +185,7 @@ async def test_verify_reports_a_cut_off_write_after_a_line_of_the_tool(
     tool(dialect, path).say("user", "from the tool")
     async with opened(tmp_path, dialect) as store:
         await append(store, S, said("next"))
-        found = await store.verify()
+        found = await store.maintenance.verify()
 
     (cut,) = found.cut_off
     assert found.is_ok
@@ -213,7 +213,7 @@ async def test_cut_off_again_and_again_nothing_acknowledged_is_lost(
                 await append(store, S, said(f"kept {number}"))
                 said_so_far.append(f"kept {number}")
                 assert texts(await store.entries(S)) == said_so_far
-                assert (await store.verify()).problems == ()
+                assert (await store.maintenance.verify()).problems == ()
                 assert tool(name, path).context() == await context_of(store, S)
 
 
@@ -230,7 +230,7 @@ async def test_a_changed_byte_is_never_fatal_and_nothing_is_written_behind_what_
         put(path, changed)
         async with opened(Path(folder), name) as store:
             sessions = await store.sessions(scope="all")
-            await store.verify()
+            await store.maintenance.verify()
             for info in sessions:
                 with contextlib.suppress(PerdureError):
                     entries = await store.entries(info.id)

@@ -37,11 +37,11 @@ Reading = Callable[[JsonlStore], Awaitable[object]]
 
 
 async def verified(store: JsonlStore) -> None:
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def searched(store: JsonlStore) -> None:
-    hits = await store.search(SearchQuery(text="word"))
+    hits = await store.search.hits(SearchQuery(text="word"))
     assert STAYS in {hit.stream for hit in hits}
 
 
@@ -54,13 +54,13 @@ async def fed(store: JsonlStore) -> None:
 
 
 async def vacuumed(store: JsonlStore) -> None:
-    await store.vacuum()
+    await store.maintenance.vacuum()
     assert await store.blob(blob_hash(SHARED)) == SHARED
 
 
 async def erased(store: JsonlStore) -> None:
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=STAYS)
-    assert (await store.erase(request)).is_complete
+    assert (await store.retention.erase(request)).is_complete
 
 
 async def noted(store: JsonlStore) -> None:
@@ -70,17 +70,17 @@ async def noted(store: JsonlStore) -> None:
 ACROSS: dict[str, Reading] = {
     "verify": verified,
     "search": searched,
-    "reindex": lambda store: store.reindex(),
+    "reindex": lambda store: store.search.reindex(),
     "sessions": listed,
     "feed": fed,
     "notes": noted,
     "find": lambda store: store.find("st"),
     "position": lambda store: store.position(),
-    "holdings": lambda store: store.holdings(),
-    "quota": lambda store: store.quota(),
+    "holdings": lambda store: store.retention.holdings(),
+    "quota": lambda store: store.retention.quota(),
     "info": lambda store: store.info(),
-    "standings": lambda store: store.segment_states(),
-    "keys": lambda store: store.forget_keys(START_MS + 1),
+    "standings": lambda store: store.maintenance.segment_states(),
+    "keys": lambda store: store.retention.forget_keys(START_MS + 1),
     "vacuum": vacuumed,
     "erase": erased,
     "content": lambda store: store.blob(blob_hash(SHARED)),
@@ -95,8 +95,8 @@ OF_ONE: dict[str, Reading] = {
     "window": lambda store: store.context_window(GONE, None),
     "notes": lambda store: store.notes(GONE, ("label",)),
     "lease": lambda store: store.acquire_lease(GONE, "me", 1000),
-    "remove": lambda store: store.remove(GONE),
-    "sealed": lambda store: store.read_segment(GONE, after=-1, upto=1),
+    "remove": lambda store: store.retention.remove(GONE),
+    "sealed": lambda store: store.maintenance.read_segment(GONE, after=-1, upto=1),
 }
 """What looks at the one session that is erased meanwhile."""
 
@@ -163,7 +163,7 @@ async def test_what_a_fork_shows_stays_though_its_origin_is_erased_meanwhile(
     at = await store.state(GONE)
     fork = header("fork", fork=ForkPoint(GONE, at.leaf, at.head, "path"))
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=GONE, forks="keep")
-    eraser = threading.Thread(target=lambda: asyncio.run(other.erase(request)))
+    eraser = threading.Thread(target=lambda: asyncio.run(other.retention.erase(request)))
 
     def erase() -> None:
         eraser.start()
@@ -180,7 +180,7 @@ async def test_what_a_fork_shows_stays_though_its_origin_is_erased_meanwhile(
         await asyncio.to_thread(eraser.join)
 
     assert is_forked == is_held
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 @pytest.mark.parametrize("name", ["position", "index"])
@@ -199,7 +199,7 @@ async def test_a_session_that_goes_before_it_got_its_positions_gets_none(
         nonlocal has_gone
         if stream == GONE and not has_gone:
             has_gone = True
-            eraser = threading.Thread(target=lambda: asyncio.run(other.erase(erase)))
+            eraser = threading.Thread(target=lambda: asyncio.run(other.retention.erase(erase)))
             eraser.start()
             eraser.join()
         extend(feed, stream, *arguments, **named)
@@ -209,5 +209,5 @@ async def test_a_session_that_goes_before_it_got_its_positions_gets_none(
     (folder / f"later_{GONE}.jsonl").write_bytes(content.splitlines(keepends=True)[0])
 
     assert has_gone
-    problems = (await store.verify()).problems
+    problems = (await store.maintenance.verify()).problems
     assert [each for each in problems if "acknowledged" in each.problem] == []

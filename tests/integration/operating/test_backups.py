@@ -40,7 +40,7 @@ def address(path: Path) -> str:
 
 async def texts(where: str, key: str | None = None, session: str = "s") -> list[str]:
     async with open_store(where, key=key) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
         path = await (await store.open(session)).path()
     return [entry.message.text for entry in path if entry.message is not None]
 
@@ -277,7 +277,7 @@ async def test_what_was_erased_is_not_in_a_backup_and_stays_erased(
     await restore(folder, where)
 
     async with open_store(where) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
         assert [info.id for info in await store.recent()] == ["t"]
         with pytest.raises((Erased, SessionNotFound)):
             await (await store.open("s")).append(user("on"))

@@ -15,7 +15,7 @@ from perdure.client.retention import apply_retention
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
-from perdure.stores.retention.policy import Retention, RetentionService
+from perdure.stores.retention.policy import Retention
 from tests.fakes.sealing import as_sealing
 
 KINDS = ("sqlite", "jsonl")
@@ -48,8 +48,7 @@ def first(act: Callable[[], Awaitable[object]], real: Any) -> Any:
 
 
 async def remove(store: Store, session: str) -> None:
-    assert isinstance(store.backend, RetentionService)
-    assert await store.backend.remove(StreamId(session))
+    assert await store.backend.retention.remove(StreamId(session))
 
 
 @pytest.mark.parametrize("into", KINDS)
@@ -70,7 +69,7 @@ async def test_two_copies_at_once_both_come_to_an_end(
             assert (await copy_sessions(source, again)).is_whole
 
         taking = as_sealing(target.backend)
-        monkeypatch.setattr(taking, "receive", first(rival, taking.receive))
+        monkeypatch.setattr(taking, "receive", first(rival, taking.maintenance.receive))
         report = await copy_sessions(source, target)
 
         assert report.is_whole, report
@@ -92,7 +91,7 @@ async def test_a_session_that_is_removed_while_a_copy_is_made_is_left_out(
             await remove(source, "s0")
 
         giving = as_sealing(source.backend)
-        monkeypatch.setattr(giving, "read_segment", first(rival, giving.read_segment))
+        monkeypatch.setattr(giving, "read_segment", first(rival, giving.maintenance.read_segment))
         report = await copy_sessions(source, target)
 
         assert report.is_whole, report
@@ -107,8 +106,7 @@ async def test_a_retention_goes_on_where_another_was_faster(
     async with open_store(address(kind, tmp_path / "here")) as store:
         await fill(store)
         backend = store.backend
-        assert isinstance(backend, RetentionService)
-        real = backend.remove
+        real = backend.retention.remove
 
         async def rival() -> None:
             assert await real(StreamId("s0"))
@@ -130,7 +128,7 @@ async def test_figures_leave_out_what_is_removed_while_they_are_taken(
             await remove(store, "s1")
 
         giving = as_sealing(store.backend)
-        monkeypatch.setattr(giving, "read_segment", first(rival, giving.read_segment))
+        monkeypatch.setattr(giving, "read_segment", first(rival, giving.maintenance.read_segment))
         (found,) = (await figures(store)).namespaces
         assert found.entries == 6
 

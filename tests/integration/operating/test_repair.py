@@ -16,7 +16,6 @@ from perdure.client.store import Store
 from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreFull, StoreInUse
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
-from perdure.stores.maintenance.segments import SegmentService
 from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import ALL_ONLY
@@ -56,10 +55,9 @@ def address(path: Path) -> str:
 async def bodies(store: Store) -> dict[str, bytes]:
     """Every entry by its id."""
     backend = store.backend
-    assert isinstance(backend, SegmentService)
     return {
         entry.id: entry.body
-        for each in await backend.segment_states()
+        for each in await backend.maintenance.segment_states()
         for entry in await backend.entries(each.stream)
     }
 
@@ -75,7 +73,7 @@ async def check_repaired(
     """The store is whole, holds what it held but for what was told, and nothing else."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     async with open_store(address(path), key=key) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
         after = await bodies(store)
     assert before.keys() <= after.keys()
     changed = {id_ for id_, body in before.items() if after[id_] != body}
@@ -181,8 +179,7 @@ async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(
     await check_repaired(path, before, done)
     async with open_store(address(path)) as store:
         backend = store.backend
-        assert isinstance(backend, SegmentService)
-        kept = await backend.read_segment(
+        kept = await backend.maintenance.read_segment(
             state.header.id, after=state.head, upto=state.head, limit=1
         )
     assert kept.before == state.hash  # the chain is the old one, and goes on
@@ -222,7 +219,7 @@ async def test_a_file_that_was_cut_off(store_file: Path, tmp_path: Path, share: 
     assert done.is_damaged
     assert done.losses
     async with open_store(address(path)) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
 
 
 @pytest.mark.parametrize("left_bytes", [100, PAGE + 900])
@@ -286,7 +283,7 @@ async def test_a_log_that_was_lost_leaves_a_store_as_of_the_last_checkpoint(
     with suppress(NotAStore):  # where not even the schema had been checkpointed
         await repair(address(copy))
         async with open_store(address(copy)) as store:
-            assert (await store.backend.verify()).problems == ()
+            assert (await store.backend.maintenance.verify()).problems == ()
 
 
 @pytest.mark.parametrize("step", [61, pytest.param(9, marks=ALL_ONLY)])
@@ -375,7 +372,7 @@ async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: P
     assert done.aside is None
     assert len(done.losses) == 1
     async with open_store(address(new)) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
     with pytest.raises(StoreExists):
         await repair(address(path), to=address(new))
 

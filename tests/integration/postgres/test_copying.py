@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.client.maintenance.copy import copy_of, require_copying
+from perdure.client.maintenance.copy import copy_of
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.maintenance.copy import CopyReport
@@ -20,9 +20,7 @@ T = StreamId("t")
 
 
 async def copied(source: PostgresStore, target: PostgresStore) -> CopyReport:
-    return await copy_of(require_copying(source), require_copying(target)).run(
-        await source.segment_states()
-    )
+    return await copy_of(source, target).run(await source.maintenance.segment_states())
 
 
 async def test_concurrent_copies_of_same_session_both_finish(
@@ -37,8 +35,8 @@ async def test_concurrent_copies_of_same_session_both_finish(
 
     assert all(report.is_whole for report in reports), reports
     assert sum(report.added_entries for report in reports) >= 4
-    assert (await targets[0].verify()).problems == ()
-    assert len(await targets[0].segment_states()) == 2
+    assert (await targets[0].maintenance.verify()).problems == ()
+    assert len(await targets[0].maintenance.segment_states()) == 2
 
 
 async def test_session_removed_during_copy_is_missing_not_damaged(
@@ -52,9 +50,9 @@ async def test_session_removed_during_copy_is_missing_not_damaged(
         asked += 1
         if asked == 2:
             monkeypatch.undo()
-            assert await other.remove(S)
+            assert await other.retention.remove(S)
         return await ask(self, *statements)
 
     monkeypatch.setattr(Database, "ask", then_removed)
     with pytest.raises(SessionNotFound):
-        await store.read_segment(S, after=-1, upto=0)
+        await store.maintenance.read_segment(S, after=-1, upto=0)

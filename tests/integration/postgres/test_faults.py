@@ -113,7 +113,7 @@ async def test_server_killed_during_commit_loses_and_duplicates_nothing(
     shared = texts(await reader.entries(S))[::2]
     expected = {f"{w} {n}" for w in range(WRITERS) for n in range(done[w]) if n % 2}
     assert sorted(shared) == sorted(expected)
-    assert (await reader.verify()).problems == ()
+    assert (await reader.maintenance.verify()).problems == ()
 
 
 async def test_watchers_reconnect_after_server_restart(
@@ -234,7 +234,7 @@ async def test_commit_with_lost_reply_is_found_by_key(
     await create(far, S)
     await append(far, S, said("a"))  # the statement is prepared now: one message, one answer
     commit = Commit(writes=(Write(stream=S, entries=(said("b"),)),), at=1, idempotency_key="k")
-    watcher = far._watcher  # pyright: ignore[reportPrivateUsage] - until it has told of the creation
+    watcher = far._handle.watcher  # pyright: ignore[reportPrivateUsage] - until it has told of the creation
     await until(lambda: watcher._telling is None)  # pyright: ignore[reportPrivateUsage] - it shows that
     cutter.is_silent = True
     waiting = asyncio.ensure_future(far.commit(commit))
@@ -275,7 +275,7 @@ async def test_handle_keeps_writing_after_connection_loss(
     await append(far, S, said("b"), key="b")
 
     assert texts(await far.entries(S)) == ["a", "b"]
-    assert (await far.verify()).problems == ()
+    assert (await far.maintenance.verify()).problems == ()
     await far.close()
 
 
@@ -308,7 +308,7 @@ async def test_cancelled_commit_is_atomic(store: PostgresStore, db: Database) ->
 
     await append(store, S, said("d"))
     assert texts(await store.entries(S)) in (["a", "d"], ["a", "b", "c", "d"])
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_writers_of_two_streams_in_opposite_order_both_succeed(open_store: Open) -> None:

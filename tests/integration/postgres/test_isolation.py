@@ -51,9 +51,9 @@ TABLES: tuple[LiteralString, ...] = (
 
 async def fill(store: PostgresStore) -> None:
     """Insert a row into every table."""
-    await store.set_retention(Retention(max_age_s=1))
-    await store.set_quota(Quota(max_sessions=1_000))
-    await store.remember_backup(Backup("/b", 1))
+    await store.retention.set_policy(Retention(max_age_s=1))
+    await store.retention.set_quota(Quota(max_sessions=1_000))
+    await store.retention.remember_backup(Backup("/b", 1))
     new = (said("secret", alias="a"), new_tree(ModelChange("m:1")))
     write = Write(stream=S, create=header("s"), entries=new)
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=(b"blob",)))
@@ -62,9 +62,11 @@ async def fill(store: PostgresStore) -> None:
     await store.put_partial(lease, 2, b"half")
     await create(store, "asks", new_side(Question("approval", "May I?", ("allow", "deny"))))
     await create(store, "gone")
-    await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone"))
+    await store.retention.erase(
+        EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone")
+    )
     await create(store, "many", *[said("some") for _ in range(MOST_LOOSE)])
-    await store.reindex()
+    await store.search.reindex()
 
 
 def counts(db: Database) -> dict[str, int]:
@@ -88,7 +90,7 @@ async def test_row_level_security_covers_every_table_and_owner(db: Database) -> 
 
 
 async def test_store_works_with_role_without_bypass(store: PostgresStore) -> None:
-    async with store._db.connection() as db:  # pyright: ignore[reportPrivateUsage] - who are we
+    async with store._handle.db.connection() as db:  # pyright: ignore[reportPrivateUsage] - who are we
         row = await (
             await db.execute(
                 "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
@@ -165,7 +167,7 @@ async def test_connection_keeps_no_namespace_between_transactions(
     store: PostgresStore,
 ) -> None:
     await fill(store)
-    async with store._db.connection() as db:  # pyright: ignore[reportPrivateUsage] - used last above
+    async with store._handle.db.connection() as db:  # pyright: ignore[reportPrivateUsage] - used last above
         row = await (
             await db.execute("SELECT current_setting('perdure.namespace', true)")
         ).fetchone()

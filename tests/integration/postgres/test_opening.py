@@ -61,7 +61,7 @@ async def test_default_transaction_settings_of_server_do_not_matter(
     await asyncio.gather(*(append(store, S, said("b")) for store in stores for _ in range(20)))
 
     assert len(await stores[0].entries(S)) == 81
-    assert (await stores[0].verify()).problems == ()
+    assert (await stores[0].maintenance.verify()).problems == ()
 
 
 async def test_migration_rehearsal_lists_steps_and_changes_nothing(
@@ -240,6 +240,6 @@ async def test_timeouts_are_set_unless_server_has_its_own(
 ) -> None:
     other = await open_store(f"{address}&options=-c%20statement_timeout%3D7s")
     for one, expected in ((store, "1min"), (other, "7s")):
-        async with one._db.connection() as db:  # pyright: ignore[reportPrivateUsage] - its settings
+        async with one._handle.db.connection() as db:  # pyright: ignore[reportPrivateUsage] - its settings
             row = await (await db.execute("SHOW statement_timeout")).fetchone()
             assert row == (expected,)

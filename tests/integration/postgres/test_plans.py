@@ -146,8 +146,8 @@ LISTS: dict[str, Operation] = {
     "open turns": lambda store: store.open_turns(),
     "questions": lambda store: store.open_questions_of_all(),
     "questions of a session": lambda store: store.open_questions(StreamId("s1")),
-    "due by age": lambda store: store.is_due(Retention(max_age_s=10**6)),
-    "due by idleness": lambda store: store.is_due(Retention(max_idle_s=10**6)),
+    "due by age": lambda store: store.retention.is_due(Retention(max_age_s=10**6)),
+    "due by idleness": lambda store: store.retention.is_due(Retention(max_idle_s=10**6)),
 }
 
 
@@ -215,7 +215,7 @@ async def test_questions_and_size_of_store_cost_the_same_beside_many_sessions(
             assert await opened.questions() == []
             assert (await opened.info()).payload_bytes == before.payload_bytes
             plans.is_on = False
-        assert (await filling.quota())[1].bytes == before.payload_bytes
+        assert (await filling.retention.quota())[1].bytes == before.payload_bytes
         assert await plans.widest() <= (FEW, "")
         db.execute("ANALYZE")
     bodies = db.execute("SELECT sum(length(body))::bigint FROM perdure.entry").fetchall()[0][0]
@@ -277,7 +277,7 @@ async def test_erasing_origin_of_fork_chain_costs_the_same_for_each_fork(
         db.execute("ANALYZE")
         request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S, forks="keep")
         plans.is_on = True
-        await store.erase(request)
+        await store.retention.erase(request)
         plans.is_on = False
         asked[length] = len(plans.asked), await plans.total()
         assert len(await store.tree(forks[-1])) == 20 + length
@@ -304,7 +304,9 @@ async def test_erasing_media_scans_only_new_entries_while_it_locks_contents(
         await append(store, StreamId("other"), *about)
     db.execute("ANALYZE")
     plans.is_on = True
-    done = await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S))
+    done = await store.retention.erase(
+        EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
+    )
     plans.is_on = False
     assert done.is_complete
     assert await store.blob(blob_hash(shared)) == shared

@@ -17,7 +17,6 @@ from perdure.client.open import open as open_by_address
 from perdure.client.store import Store
 from perdure.errors import ConfigError, StoreExists, Unsupported
 from perdure.session.messages import assistant, user
-from perdure.stores.maintenance.segments import SegmentService
 from tests.fakes.postgres import PostgresServer, serving
 from tests.fakes.samples import sampled
 
@@ -43,10 +42,9 @@ async def filled(address: str) -> None:
 async def held(store: Store) -> Held:
     """Return every entry by its id."""
     backend = store.backend
-    assert isinstance(backend, SegmentService)
     return {
         entry.id: (entry.kind, entry.body)
-        for each in await backend.segment_states()
+        for each in await backend.maintenance.segment_states()
         for entry in await backend.entries(each.stream)
     }
 
@@ -74,7 +72,7 @@ async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
     of_commits = [loss for loss in done.losses if "hash of its commit" in loss.problem]
     lost |= {f"{loss.stream}/{(loss.seq or 0) + 1}" for loss in of_commits}  # each has two entries
     async with open_by_address(place) as store:
-        assert (await store.backend.verify()).problems == ()
+        assert (await store.backend.maintenance.verify()).problems == ()
         after = await held(store)
     assert before.keys() <= after.keys()
     assert {id_ for id_, entry in before.items() if after[id_] != entry} <= lost

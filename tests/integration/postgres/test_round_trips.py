@@ -53,7 +53,7 @@ async def test_sole_writer_of_session_locks_nothing(
         await append(store, S, said(str(number)), expected_head=4 + number)
 
     assert locked == []
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_lease_on_own_session_locks_nothing(
@@ -70,7 +70,7 @@ async def test_lease_on_own_session_locks_nothing(
         await store.release_lease(lease)
 
     assert locked == []
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_cached_lease_is_rejected_after_takeover(
@@ -102,7 +102,7 @@ async def test_writer_locks_while_others_write(open_store: Open, locked: list[Re
 
     assert len(locked) == 2  # it finds that others wrote, then that they no longer do
     assert texts(await there.entries(S))[-5:] == ["0", "1", "2", "3", "4"]
-    assert (await here.verify()).problems == ()
+    assert (await here.maintenance.verify()).problems == ()
 
 
 async def test_repeated_key_is_found_after_append_attempt(

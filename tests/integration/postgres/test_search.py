@@ -15,9 +15,9 @@ from perdure.session.search.words import VERSION
 from perdure.stores.postgres.search import service, tables
 from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import SessionStore
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.search import indexer
+from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import S, append, create, header, said
 from tests.conformance.store.random_log import check_it_finds_what_memory_finds
 from tests.fakes.samples import sampled
@@ -28,7 +28,7 @@ MANY = 600
 
 
 async def search(store: PostgresStore, text: str, limit: int = 10_000) -> list[Hit]:
-    return await store.search(SearchQuery(text=text, limit=limit))
+    return await store.search.hits(SearchQuery(text=text, limit=limit))
 
 
 async def filled(store: SessionStore, count: int = MANY) -> None:
@@ -95,14 +95,14 @@ async def test_concurrent_indexing_and_writing_stays_consistent(open_store: Open
     await asyncio.gather(write(), *(search(store, "word") for store in (one, other, one, other)))
 
     assert len(await search(other, "word")) == MANY + 60
-    assert (await other.verify()).problems == ()
+    assert (await other.maintenance.verify()).problems == ()
 
 
 async def test_searches_return_same_hits_during_reindex(open_store: Open) -> None:
     one, other = await open_store(), await open_store()
     await filled(one)
     expected = await search(one, "word")
-    rebuilding = asyncio.ensure_future(one.reindex())
+    rebuilding = asyncio.ensure_future(one.search.reindex())
 
     while not rebuilding.done():
         assert await search(other, "word") == expected
@@ -119,8 +119,8 @@ async def test_indexing_reports_progress(
     def tell(done: int, total: int) -> None:
         told.append((done, total))
 
-    await store.index(tell)
-    await store.index(tell)
+    await store.search.index(tell)
+    await store.search.index(tell)
 
     assert told[:2] == [(200, MANY), (400, MANY)]
     assert set(told[2:]) == {(MANY, MANY)}
@@ -131,11 +131,11 @@ async def test_index_with_other_rules_is_rebuilt(store: PostgresStore, db: Datab
     expected = await search(store, "word number7")
     db.execute("UPDATE perdure.search_mark SET version = 999")
     db.execute("UPDATE perdure.search SET said = 'strange'")
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
     assert await search(store, "word number7") == expected
     assert (mark(db) or (0, 0, 0))[0] == VERSION
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_damaged_index_is_reported_and_reindex_repairs_it(
@@ -144,7 +144,7 @@ async def test_damaged_index_is_reported_and_reindex_repairs_it(
     await filled(store)
     await create(store, header("titled", title="tide"))
     await append(store, S, said("loose"), said("not loose"))
-    await store.reindex()
+    await store.search.reindex()
     db.execute(
         "UPDATE perdure.search SET length = 7 WHERE n = (SELECT n FROM perdure.entry WHERE seq = 3)"
     )
@@ -159,12 +159,12 @@ async def test_damaged_index_is_reported_and_reindex_repairs_it(
         " SELECT namespace, 2 ^ 40, 0, 0, at, 1, '', 'x' FROM perdure.search LIMIT 1"
     )
 
-    problems = (await store.verify()).problems
+    problems = (await store.maintenance.verify()).problems
     named = {(each.stream, each.seq) for each in problems}
     assert {("s", 3), ("titled", None), ("s", 9), ("s", MANY), (None, None)} <= named
     assert all("Store.reindex" in each.problem for each in problems)
-    await store.reindex()
-    assert (await store.verify()).problems == ()
+    await store.search.reindex()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_damaged_index_raises_and_its_content_can_be_erased(
@@ -177,11 +177,11 @@ async def test_damaged_index_raises_and_its_content_can_be_erased(
 
     with pytest.raises(SearchIndexDamaged, match=r"Store\.reindex"):
         await search(store, "word")
-    assert len((await store.verify()).problems) == MANY
-    await store.erase(EraseRequest(id="e", scope="session", by="me", at=1, name=S))
+    assert len((await store.maintenance.verify()).problems) == MANY
+    await store.retention.erase(EraseRequest(id="e", scope="session", by="me", at=1, name=S))
 
     assert await search(store, "word") == []
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_erased_text_leaves_no_word_and_others_are_found(
@@ -193,14 +193,14 @@ async def test_erased_text_leaves_no_word_and_others_are_found(
     assert row is not None
     assert b"number7\n" in bodies(db)
 
-    async with store._db.connection() as connected, connected.transaction():  # pyright: ignore[reportPrivateUsage] - what an erasure does
+    async with store._handle.db.connection() as connected, connected.transaction():  # pyright: ignore[reportPrivateUsage] - what an erasure does
         assert await forget(connected, "default", [row[0], 2**40]) == 1
 
     assert b"number7 " not in bodies(db)
     assert b"number8 " in bodies(db)
     assert await search(store, "number7") == []
     assert len(await search(store, "word")) == MANY - 1
-    await store.reindex()
+    await store.search.reindex()
     assert b"number8\n" in bodies(db)
 
 
@@ -210,8 +210,8 @@ async def test_words_of_another_namespace_cannot_be_asked_for(
     mine, theirs = await open_store(namespace="mine"), await open_store(namespace="theirs")
     await filled(mine)
     await filled(theirs)
-    await mine.reindex()
-    await theirs.reindex()
+    await mine.search.reindex()
+    await theirs.search.reindex()
     db.execute("SET ROLE perdure_app")
 
     for name, seen in (("mine", 1), ("nobody", 0)):
@@ -255,12 +255,12 @@ async def test_text_too_long_for_index_is_found(
     await filled(store)
     await append(store, S, said(" ".join(words)), said("after it w0000007"))
 
-    await store.reindex()
+    await store.search.reindex()
 
     assert {hit.entry for hit in await search(store, "w0001299")} == {f"s/{MANY}"}
     assert {hit.entry for hit in await search(store, "w0000007")} == {f"s/{MANY}", f"s/{MANY + 1}"}
     assert await search(store, "w0000007 NOT w0000008 NOT after") == []
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 @sampled("loose", [512, 24, 1], kind=type, each=1)

@@ -50,15 +50,15 @@ async def test_read_stores_no_count_from_before_erasure(
         if "SET position = %s" in statements[0][0] and not erased:
             erased.append(S)
             request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-            await other.erase(request)
+            await other.retention.erase(request)
         return await real(self, *statements)
 
     monkeypatch.setattr(PostgresDatabase, "ask", ask)
-    assert (await store.quota())[1].sessions == 1
+    assert (await store.retention.quota())[1].sessions == 1
 
     assert erased
-    assert (await store.quota())[1].sessions == 0
-    assert (await store.verify()).problems == ()
+    assert (await store.retention.quota())[1].sessions == 0
+    assert (await store.maintenance.verify()).problems == ()
 
 
 @pytest.mark.usefixtures("kept_at_once")
@@ -74,16 +74,16 @@ async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: 
         request = EraseRequest(
             id=f"e{number}", scope="session", by="me", at=START_MS, name=f"s{number + 3}"
         )
-        await store.erase(request)
+        await store.retention.erase(request)
 
     await asyncio.gather(*(work(store, number) for number, store in enumerate(stores)))
 
-    info, (_, used) = await stores[0].info(), await stores[0].quota()
+    info, (_, used) = await stores[0].info(), await stores[0].retention.quota()
     logs = [await stores[0].entries(StreamId(f"s{number}")) for number in range(6)]
     assert info.entries == sum(map(len, logs))
     assert used.entries == sum(not entry.is_erased for log in logs for entry in log)
     assert used.sessions == 3
-    assert (await stores[0].verify()).problems == ()
+    assert (await stores[0].maintenance.verify()).problems == ()
 
 
 async def test_reads_count_only_uncounted_entries(open_store: Open, db: Database) -> None:
@@ -106,7 +106,7 @@ async def test_verify_finds_a_count_that_is_wrong(open_store: Open, db: Database
         column = sql.Identifier(name)
         more = sql.SQL("UPDATE perdure.usage SET {0} = {0} + %s").format(column)
         db.execute(more, (1,))
-        problems = (await store.verify()).problems
+        problems = (await store.maintenance.verify()).problems
         assert len(problems) == 1
         assert name in problems[0].problem
         db.execute(more, (-1,))
@@ -125,13 +125,13 @@ async def test_content_bytes_are_exact_while_handles_add_and_vacuum(open_store: 
             await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
             await store.info()
             if turn % 4 == number:
-                await store.vacuum()
+                await store.maintenance.vacuum()
 
     await asyncio.gather(*(work(store, number) for number, store in enumerate(stores)))
 
-    assert (await stores[0].verify()).problems == ()
+    assert (await stores[0].maintenance.verify()).problems == ()
     await stores[0].info()
-    assert (await stores[0].verify()).problems == ()
-    assert (await stores[0].vacuum()).blobs > 0
+    assert (await stores[0].maintenance.verify()).problems == ()
+    assert (await stores[0].maintenance.vacuum()).blobs > 0
     entries = await stores[0].entries(S)
     assert (await stores[0].info()).payload_bytes == sum(len(entry.body) for entry in entries)

@@ -70,7 +70,7 @@ async def test_timeout_ends_only_the_wait(store: SqliteStore) -> None:
             await say(store, "in vain, or not")
 
     await say(store, "after it")
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_task_keeps_its_context_over_a_commit(store: SqliteStore) -> None:

@@ -105,10 +105,10 @@ async def test_canary_is_never_in_files_of_encrypted_store(path: Path) -> None:
         assert leaks_in(path.parent) == []
         await a_large_commit(store)
         assert leaks_in(path.parent) == []
-        assert (await store.verify()).problems == ()
-        assert len(await store.search(SearchQuery(text=WORD))) > 5
-        assert await store.reindex() > 5
-        assert (await store.vacuum()).blobs == 1
+        assert (await store.maintenance.verify()).problems == ()
+        assert len(await store.search.hits(SearchQuery(text=WORD))) > 5
+        assert await store.search.reindex() > 5
+        assert (await store.maintenance.vacuum()).blobs == 1
         assert leaks_in(path.parent) == []
         await store.close()
         rehearse_migration(path, KEY)
@@ -156,7 +156,7 @@ async def test_commits_of_killed_process_survive(path: Path) -> None:
 
     store = await opened(path)
     assert b'"first_text":"user ' + WORD.encode() in await content_of(store, WORD)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     await store.close()
     assert leaks_in(path.parent) == []
 

@@ -97,7 +97,7 @@ async def test_damaged_content_raises_with_its_name(open_store: Opener, path: Pa
 
     with pytest.raises(CorruptLog):
         await store.blob(blob_hash(TEXT))
-    problems = [each.problem for each in (await store.verify()).problems]
+    problems = [each.problem for each in (await store.maintenance.verify()).problems]
     assert f"the content {blob_hash(TEXT)} is damaged" in problems
 
 
@@ -108,9 +108,9 @@ async def test_space_of_removed_contents_is_freed(open_store: Opener, path: Path
     write = Write(stream=header.id, create=header)
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=(NOISE,)))
 
-    done = await store.vacuum()
+    done = await store.maintenance.vacuum()
 
     assert done.freed_bytes > 0.9 * len(NOISE)
-    assert await store.vacuum() == VacuumReport(0, 0, 0)
+    assert await store.maintenance.vacuum() == VacuumReport(0, 0, 0)
     with raw_database(path) as db:
         assert db.pragma("freelist_count") == 0

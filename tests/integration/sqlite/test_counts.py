@@ -59,14 +59,14 @@ async def test_verify_finds_wrong_counts_of_received_file(
     await plant(store, "canary")
     write = Write(stream=StreamId("asks"), create=_header("asks"), entries=(ASKED,))
     await store.commit(Commit(writes=(write,), at=START_MS))
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     await store.close()
     with raw_database(path) as db:
         fold = "UPDATE counted SET position = (SELECT max(n) FROM entry)"
         _fold_first(db, fold)
         db.execute(WRONG[form])
 
-    assert (await (await open_store()).verify()).problems != ()
+    assert (await (await open_store()).maintenance.verify()).problems != ()
 
 
 def _fold_first(db: Any, fold: str) -> None:
@@ -96,7 +96,7 @@ async def test_verify_finds_an_index_that_hides_a_session(open_store: Opener, pa
 
     store = await open_store()
     assert await store.sessions(cwd="/moved") == []
-    problems = [each.problem for each in (await store.verify()).problems]
+    problems = [each.problem for each in (await store.maintenance.verify()).problems]
     assert any("index of the sessions is damaged" in each for each in problems)
 
 

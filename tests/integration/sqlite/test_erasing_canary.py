@@ -40,7 +40,7 @@ async def erase(store: SqliteStore, name: str | None, scope: EraseScope = "sessi
     request = EraseRequest(
         id=f"e-{name}", scope=scope, by="me", at=START_MS, name=name, forks="erase"
     )
-    return await store.erase(request)
+    return await store.retention.erase(request)
 
 
 def leaks_in(folder: Path) -> list[str]:
@@ -54,13 +54,15 @@ def leaks_in(folder: Path) -> list[str]:
 async def test_erased_session_leaves_no_canary(path: Path, key: StoreKey | None) -> None:
     store = await opened(path, key)
     await plant(store, WORD)
-    assert await store.search(SearchQuery(text=WORD))  # indexed: the words are in the file, too
+    assert await store.search.hits(
+        SearchQuery(text=WORD)
+    )  # indexed: the words are in the file, too
     for stream in STREAMS:
         await erase(store, stream)
     assert key is not None or leaks_in(path.parent) == []
 
-    assert (await store.verify()).problems == ()
-    assert await store.search(SearchQuery(text=WORD)) == []
+    assert (await store.maintenance.verify()).problems == ()
+    assert await store.search.hits(SearchQuery(text=WORD)) == []
     await store.close()
     if key is not None:
         rekey(path, key, None, lambda _done, _total: None)
@@ -103,13 +105,13 @@ async def test_split_and_refilled_pages_leave_no_canary(path: Path) -> None:
             await store.commit(
                 Commit(writes=(write,), at=START_MS, idempotency_key=key, blobs=(blob,))
             )
-        await store.search(SearchQuery(text=WORD))
+        await store.search.hits(SearchQuery(text=WORD))
     assert leaks_in(path.parent)
 
     for name in names:
         await erase(store, name)
 
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     assert leaks_in(path.parent) == []
     await store.close()
     assert leaks_in(path.parent) == []
@@ -129,7 +131,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
         loop.call_soon_threadsafe(begun.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
 
-    reading = asyncio.ensure_future(other._database.read(read))  # pyright: ignore[reportPrivateUsage] - a reader that stays
+    reading = asyncio.ensure_future(other._handle.opened.read(read))  # pyright: ignore[reportPrivateUsage] - a reader that stays
     await begun.wait()
     certificate = await erase(store, None, "namespace")
     assert not certificate.is_complete
@@ -139,7 +141,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
     await other.close()
 
     again = await opened(path)
-    (finished,) = await again.erasures()
+    (finished,) = await again.retention.erasures()
     assert finished.is_complete
     assert "log" not in {copy.kind for copy in finished.copies}
     assert leaks_in(path.parent) == []

@@ -48,14 +48,14 @@ async def test_late_removal_step_does_not_touch_next_erasure(
         return seen
 
     monkeypatch.setattr(erase, "go_on", going_on_twice)
-    assert await store.remove(REMOVED)
+    assert await store.retention.remove(REMOVED)
     monkeypatch.setattr(erase, "go_on", late)
     request = EraseRequest(id="e1", scope="session", by="me", at=START_MS, name=ERASED)
-    certificate = await store.erase(request)
+    certificate = await store.retention.erase(request)
 
     assert seen
     assert (certificate.id, certificate.is_complete) == ("e1", True)
     assert certificate.removed.texts == 1
     assert [entry.body for entry in await store.entries(ERASED) if entry.kind == "message"] == [b""]
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     await store.close()

@@ -45,7 +45,7 @@ async def test_full_disk_appends_nothing_and_store_recovers(
 
     await say(store, "after")
     assert [entry.seq for entry in await store.entries(S)] == [0, 1]
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_on_a_full_disk_small_commits_may_still_fit(
@@ -65,7 +65,7 @@ async def test_on_a_full_disk_small_commits_may_still_fit(
     layer.plan = nothing
     assert isinstance(outcomes[0], StoreFull)
     assert isinstance(outcomes[1], list)
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_disk_failure_during_sync_leaves_commit_in_doubt(
@@ -80,7 +80,7 @@ async def test_disk_failure_during_sync_leaves_commit_in_doubt(
     layer.plan = nothing
 
     await say(store, "after")
-    verification = await store.verify()
+    verification = await store.maintenance.verify()
     assert verification.is_ok
     assert verification.entries in (1, 2)
 
@@ -145,7 +145,7 @@ async def test_verify_names_entries_lost_in_damaged_page(open_store: Opener, pat
     count = await damaged(open_store, path)
     store = await open_store()
 
-    verification = await store.verify()
+    verification = await store.maintenance.verify()
     unreadable = {
         problem.seq for problem in verification.problems if "it cannot be read" in problem.problem
     }

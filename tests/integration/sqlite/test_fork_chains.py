@@ -65,10 +65,10 @@ async def test_erase_keep_in_a_chain_of_forks_is_linear(open_store: Opener, tmp_
         store = await open_store(path)
         await chain(store, length)
         steps[length] = steps_of_begin(path)
-        certificate = await store.erase(
+        certificate = await store.retention.erase(
             EraseRequest(id="e", scope="session", by="x", at=START_MS, name=S, forks="keep")
         )
         assert len(certificate.sessions[0].kept_for) == length
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
 
     assert steps[250] <= steps[25] * 10 * 1.15

@@ -60,7 +60,7 @@ async def test_store_of_any_schema_opens_with_all_content(
     store = await open_store()
 
     assert await content_of(store, WORD) == golden.with_suffix(".jsonl").read_bytes()
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     assert (await store.info()).schema_version == latest_version()
     await store.close()
     assert schema_in(path) == latest_version()
@@ -124,7 +124,7 @@ async def test_store_of_unreleased_schema_is_copied_whole(open_store: Opener, pa
     assert report.is_whole
     whole = OLD.with_suffix(".jsonl").read_bytes()
     assert await content_of(backend, WORD) == whole.replace(PARTIAL, b"null\n")
-    assert (await backend.verify()).problems == ()
+    assert (await backend.maintenance.verify()).problems == ()
     assert content(old)[old.name] == OLD.read_bytes()
     async with copied(old) as source:
         with pytest.raises(StoreReadOnly):

@@ -66,10 +66,12 @@ async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, 
     if how == "renamed and erased":
         await append(store, S, new_side(SessionInfoChanged(title="Zanzibar 7f3a9c Canary")))
     if how == "removed":
-        assert await store.remove(S)
+        assert await store.retention.remove(S)
     else:
-        await store.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s"))
-    assert (await store.verify()).problems == ()
+        await store.retention.erase(
+            EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
+        )
+    assert (await store.maintenance.verify()).problems == ()
     await store.close()
     folded = TITLE.casefold()
     pieces = {folded[at : at + 5].encode() for at in range(len(folded) - 4)}

@@ -47,7 +47,7 @@ async def filled(open_store: Opener, path: Path, large: int) -> None:
     await say(small, *(f"word {number}" for number in range(SMALL)))
     await say(big, *(f"other {number}" for number in range(large // 2)))
     for store in (small, big):
-        await store.search(SearchQuery(text="word"))
+        await store.search.hits(SearchQuery(text="word"))
 
 
 def steps_of(path: Path, work: Callable[[Tables], object]) -> int:
@@ -97,4 +97,4 @@ async def test_alternating_namespaces_read_their_own_feed(open_store: Opener) ->
         assert [item.entry.message.text for item in items if item.entry.message] == list("01234")
         assert await store.position() == items[-1].position
         assert await store.feed(items[2].position) == items[3:]
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()

@@ -100,5 +100,5 @@ async def test_acknowledged_and_read_commits_survive_power_cut(
     for left, head in known.items():
         found = await SqliteStore.open(left, clock=ManualClock(), random=SeededRandom(1))
         assert (await found.state(S)).head >= head
-        assert (await found.verify()).problems == ()
+        assert (await found.maintenance.verify()).problems == ()
         await found.close()

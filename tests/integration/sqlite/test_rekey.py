@@ -55,7 +55,7 @@ async def planted(path: Path, key: StoreKey | None) -> bytes:
 async def content(path: Path, key: StoreKey | None) -> bytes:
     store = await opened(path, key)
     try:
-        assert (await store.verify()).problems == ()
+        assert (await store.maintenance.verify()).problems == ()
         return await content_of(store, WORD)
     finally:
         await store.close()

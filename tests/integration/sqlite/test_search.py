@@ -37,7 +37,7 @@ MANY = 400
 
 
 async def search(store: SqliteStore, text: str, limit: int = 10_000) -> list[Hit]:
-    return await store.search(SearchQuery(text=text, limit=limit))
+    return await store.search.hits(SearchQuery(text=text, limit=limit))
 
 
 async def filled(store: SqliteStore, count: int = MANY) -> None:
@@ -95,7 +95,7 @@ async def test_index_grows_in_atomic_steps(
     assert marks == sorted(marks)
     assert len(marks) > 4
     assert marks[-1][:3] == (MANY, 131, 3)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_index_step_read_before_erasure_is_not_stored(open_store: Opener, path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_concurrent_indexing_and_writing_stays_consistent(open_store: Open
     await asyncio.gather(write(), *(search(store, "word") for store in (one, other, one, other)))
 
     assert len(await search(other, "word")) == MANY + 60
-    assert (await other.verify()).problems == ()
+    assert (await other.maintenance.verify()).problems == ()
 
 
 async def test_index_with_other_rules_is_rebuilt(open_store: Opener, path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_index_with_other_rules_is_rebuilt(open_store: Opener, path: Path)
         db.execute("DELETE FROM search_text")
         db.execute("DELETE FROM search_loose")
         db.execute("INSERT INTO search_loose VALUES (1, 1, 1, 3, '', ' old  number7  word ')")
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
     assert await search(store, "word number7") == expected
     assert await search(store, "old") == []
@@ -156,8 +156,8 @@ async def test_indexing_reports_progress(
     def tell(done: int, total: int) -> None:
         told.append((done, total))
 
-    await store.index(tell)
-    await store.index(tell)
+    await store.search.index(tell)
+    await store.search.index(tell)
 
     assert told == [(100 * done + 1, MANY + 1) for done in (1, 2, 3, 4)]
 
@@ -178,7 +178,7 @@ async def test_read_only_store_can_be_searched(
 
     assert len(await search(reading, "word")) == MANY
     with pytest.raises(StoreReadOnly):
-        await reading.reindex()
+        await reading.search.reindex()
     assert mark(path) == (0, 0, 0)
 
 
@@ -204,7 +204,7 @@ async def indexed(
     store = await open_store()
     await filled(store, count)
     await search(store, "word")
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     await store.close()
     with raw_database(path) as db:
         for sql in alterations:
@@ -234,13 +234,13 @@ async def test_verify_names_entry_that_differs_in_index(
 ) -> None:
     store = await indexed(open_store, path, *alterations)
 
-    problems = (await store.verify()).problems
+    problems = (await store.maintenance.verify()).problems
 
     assert [problem.seq for problem in problems] == seqs
     assert all("Store.reindex" in problem.problem for problem in problems)
     assert {problem.stream for problem in problems} <= {S, None}
-    await store.reindex()
-    assert (await store.verify()).problems == ()
+    await store.search.reindex()
+    assert (await store.maintenance.verify()).problems == ()
     assert len(await search(store, "word")) == MANY
 
 
@@ -262,11 +262,11 @@ async def test_verify_names_entries_of_differing_index_part(
 ) -> None:
     store = await indexed(open_store, path, *alterations, count=MOST_LOOSE)
 
-    problems = (await store.verify()).problems
+    problems = (await store.maintenance.verify()).problems
 
     assert sorted(problem.seq or 0 for problem in problems) == list(seqs)
-    await store.reindex()
-    assert (await store.verify()).problems == ()
+    await store.search.reindex()
+    assert (await store.maintenance.verify()).problems == ()
     assert len(await search(store, "word")) == MOST_LOOSE
 
 
@@ -280,11 +280,11 @@ async def test_damaged_index_fails_only_searches_and_can_be_rebuilt(
     with pytest.raises(SearchIndexDamaged, match=r"Store\.reindex"):
         await search(store, "word")
     await append(store, new_tree(user("goes on")))
-    assert not (await store.verify()).is_ok
+    assert not (await store.maintenance.verify()).is_ok
 
-    await store.reindex()
+    await store.search.reindex()
     assert len(await search(store, "word")) == MOST_LOOSE
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_erasure_clears_damaged_index(open_store: Opener, path: Path) -> None:

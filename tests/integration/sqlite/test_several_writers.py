@@ -41,7 +41,7 @@ async def statements(store: SqliteStore) -> Statements:
     def trace(tables: Tables) -> None:
         cast("Any", tables.db).set_exec_trace(traced)
 
-    await store._write(trace)  # pyright: ignore[reportPrivateUsage] - the connection of the writer
+    await store._handle.write(trace)  # pyright: ignore[reportPrivateUsage] - the connection of the writer
     ran.clear()
     return ran
 
@@ -98,7 +98,7 @@ async def test_cached_session_stays_correct_after_many_other_commits(
             touch(path)
             await say(store, f"{stream} {number}", stream=stream)
 
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     assert [(await store.state(stream)).head for stream in (S, *others)] == [4, *[3] * 5]
     assert statements
 

@@ -133,7 +133,7 @@ async def test_failed_sync_restarts_log(layer: FaultyVfs, open_store: Opener, pa
 
     assert done.index(("sync", "")) < done.index(("truncate", "-wal")) < len(done) - 1
     assert done[-1] == ("sync", "-wal")
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 @pytest.mark.parametrize("who", ["a reader", "the writer"])
@@ -161,7 +161,7 @@ async def test_no_commit_returns_between_failed_sync_and_log_restart(
     assert done.index(("sync", "")) < done.index(("truncate", "-wal"))
     layer.plan = nothing
     await say(store, "after")
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_log_of_an_encrypted_store_is_synced_too(path: Path, synced: list[str]) -> None:

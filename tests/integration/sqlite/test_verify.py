@@ -13,7 +13,8 @@ from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange
 from perdure.session.messages import assistant, user
 from perdure.session.notes import LeafMoved
-from perdure.stores.protocol import Commit, SessionStore, Verification, Write
+from perdure.stores.protocol import Commit, Verification, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import S, append, create
 from tests.integration.sqlite.conftest import Opener
@@ -40,13 +41,13 @@ async def filled(store: SessionStore) -> None:
 async def verified(open_store: Opener, path: Path, *alterations: str) -> Verification:
     store = await open_store()
     await filled(store)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
     await store.close()
     with raw_database(path) as db:
         for sql in alterations:
             altered = db.execute(sql + " RETURNING 1").fetchone()
             assert altered is not None
-    return await (await open_store()).verify()
+    return await (await open_store()).maintenance.verify()
 
 
 async def test_untouched_store_is_sound(open_store: Opener, path: Path) -> None:
@@ -157,4 +158,4 @@ async def test_siblings_of_one_write_form_runs(open_store: Opener) -> None:
     entries = [new_tree(user(str(n)), Sibling(n // 2) if n else None) for n in range(30)]
     await append(store, *entries)
 
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()

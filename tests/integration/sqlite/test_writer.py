@@ -72,7 +72,7 @@ async def test_follow_up_commits_share_next_fsync(
             is_busy.set()
             is_free.wait()
 
-        database = store._database  # pyright: ignore[reportPrivateUsage] - to keep its thread busy
+        database = store._handle.opened  # pyright: ignore[reportPrivateUsage] - to keep its thread busy
         busy = asyncio.ensure_future(database.write(keep_busy, "normal"))
         await asyncio.to_thread(is_busy.wait)  # or it would take some of what follows with it
 
@@ -150,14 +150,14 @@ async def test_unexpected_failure_fails_alone(store: SqliteStore) -> None:
     def bug(_tables: Any) -> None:
         raise ZeroDivisionError
 
-    database = store._database  # pyright: ignore[reportPrivateUsage] - to put a bug on its thread
+    database = store._handle.opened  # pyright: ignore[reportPrivateUsage] - to put a bug on its thread
     outcomes = await asyncio.gather(
         say(store, "a"), database.write(bug, "normal"), say(store, "b"), return_exceptions=True
     )
 
     assert isinstance(outcomes[1], ZeroDivisionError)
     assert [entry.seq for entry in await store.entries(S)] == [0, 1]
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_multi_stream_commit_is_rolled_back_if_last_write_fails(
@@ -174,7 +174,7 @@ async def test_multi_stream_commit_is_rolled_back_if_last_write_fails(
 
     await say(store, "after")
     await create(store, new)
-    assert (await store.verify()).problems == ()
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_caller_cancelled_before_its_turn_appends_nothing(store: SqliteStore) -> None:
@@ -188,7 +188,7 @@ async def test_caller_cancelled_before_its_turn_appends_nothing(store: SqliteSto
 
     entries = await store.entries(S)
     assert entries[-1].message == user("after")
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_log_is_checkpointed_during_writes(store: SqliteStore, path: Path) -> None:

@@ -71,7 +71,7 @@ async def test_in_pieces_a_file_becomes_what_it_becomes_whole() -> None:
             first, last = await whole.state(once.session), await pieces.state(once.session)
             assert last.info.status == "active"
             assert (last.info.messages, last.info.title) == (first.info.messages, first.info.title)
-            assert (await pieces.verify()).is_ok
+            assert (await pieces.maintenance.verify()).is_ok
             again = await imported(pieces, content, bounds=PIECES)
             assert (again.entries, again.is_new) == (0, False)
             assert await pieces.entries(once.session) == ours

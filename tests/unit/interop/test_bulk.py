@@ -11,7 +11,8 @@ from perdure.interop import bulk
 from perdure.interop.bulk import Told, import_files, in_order, size_of
 from perdure.interop.reports import FileOutcome
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, CommitResult, SessionStore
+from perdure.stores.protocol import Commit, CommitResult
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import empty_store, every_file, imported
 
@@ -42,7 +43,7 @@ async def test_every_file_has_its_outcome_in_the_order_given(folder: list[Path])
     failed = [outcome for outcome in found if outcome.error is not None]
     assert [folder.index(outcome.path) for outcome in failed] == [2, len(folder) - 1]
     assert all(isinstance(outcome.error, FormatError) for outcome in failed)
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_many_at_a_time_make_what_one_after_the_other_makes(folder: list[Path]) -> None:

@@ -86,10 +86,10 @@ async def test_what_was_erased_is_said(format: ExportFormat) -> None:
         )
     )
     request = EraseRequest(id="e", scope="session", by="me", at=1, name=session, forks="keep")
-    await store.erase(request)
+    await store.retention.erase(request)
     with pytest.raises(Erased):
         await export_session(store, session, format)
-    await store.erase(msgspec.structs.replace(request, id="e2", forks="erase"))
+    await store.retention.erase(msgspec.structs.replace(request, id="e2", forks="erase"))
     with pytest.raises(Erased):
         await export_session(store, StreamId("fork"), format)
 
@@ -105,7 +105,7 @@ async def test_a_summary_that_was_erased_in_a_fork_is_counted(format: ExportForm
     header = StreamHeader(StreamId("fork"), 1, fork=point)
     await store.commit(Commit(writes=(Write(stream=header.id, create=header),), at=1))
     request = EraseRequest(id="e", scope="session", by="me", at=1, name=SESSION, forks="keep")
-    await store.erase(request)
+    await store.retention.erase(request)
 
     exported = await export_session(store, header.id, format)
 

@@ -19,7 +19,8 @@ from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, CommitResult, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Write
+from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.samples import case
 from tests.fakes.session_lines import record_line
@@ -151,7 +152,7 @@ async def test_every_file_makes_a_sound_store() -> None:
     store = empty_store()
     for content in every_file():
         await imported(store, content)
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_a_path_names_the_source(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_a_history_that_grows_line_by_line_is_what_it_is_in_the_end(
     assert change.report is not None
     stream = change.report.session
     assert await desk.texts(stream) == await whole.texts(stream)
-    assert (await desk.store.verify()).is_ok
+    assert (await desk.store.maintenance.verify()).is_ok
 
 
 async def test_a_new_file_and_a_grown_one_are_told_of(desk: Desk) -> None:

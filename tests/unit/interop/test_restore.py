@@ -75,7 +75,7 @@ async def test_a_session_comes_back_the_same_to_the_last_byte() -> None:
             assert await other.aliases(stream) == await store.aliases(stream)
             assert (await other.state(stream)).leaf == (await store.state(stream)).leaf
             assert (await export_session(other, stream)).content == exported.content
-            assert (await other.verify()).is_ok
+            assert (await other.maintenance.verify()).is_ok
 
 
 async def test_turns_come_back_too() -> None:
@@ -184,7 +184,7 @@ async def test_a_log_in_pieces_is_the_same_log() -> None:
             assert (await export_session(other, stream)).content == exported.content
             assert (await other.state(stream)).leaf == (await store.state(stream)).leaf
             assert (await imported(other, exported.content, bounds=PIECES)).entries == 0
-            assert (await other.verify()).is_ok
+            assert (await other.maintenance.verify()).is_ok
 
 
 async def test_an_import_that_died_at_any_commit_is_finished_by_the_same_import() -> None:
@@ -238,7 +238,7 @@ async def test_a_log_in_pieces_can_take_another_id() -> None:
     await say(other, "something else")
     assert await restored(other, bundle, 1) == ("s.2", len(bundle.entries), True)
     assert await restored(other, bundle, 1) == ("s.2", 0, False)
-    assert (await other.verify()).is_ok
+    assert (await other.maintenance.verify()).is_ok
 
 
 async def test_a_fork_is_known_again_where_it_is_and_moves_elsewhere_whole() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.client.maintenance.copy import copy_of, require_copying
+from perdure.client.maintenance.copy import copy_of
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import StreamState
@@ -17,9 +17,7 @@ async def test_copy_with_nothing_new_reads_no_stream(monkeypatch: pytest.MonkeyP
     for number in range(20):
         await create(source, StreamId(f"s{number}"))
         await say(source, "hello", stream=StreamId(f"s{number}"))
-    await copy_of(require_copying(source), require_copying(target)).run(
-        await source.segment_states()
-    )
+    await copy_of(source, target).run(await source.maintenance.segment_states())
     await say(source, "more", stream=StreamId("s3"))
     read: list[str] = []
     state = target.state
@@ -29,9 +27,7 @@ async def test_copy_with_nothing_new_reads_no_stream(monkeypatch: pytest.MonkeyP
         return await state(stream)
 
     monkeypatch.setattr(target, "state", counted)
-    report = await copy_of(require_copying(source), require_copying(target)).run(
-        await source.segment_states()
-    )
+    report = await copy_of(source, target).run(await source.maintenance.segment_states())
 
     assert set(read) == {"s3"}
     assert [each.outcome for each in report.streams].count("present") == 19

@@ -83,7 +83,7 @@ async def test_the_stored_log_is_the_drafts_log(
     assert await store.aliases(S) == {"foreign": "s/0"}
     stored = await store.state(S)
     assert stored == msgspec.structs.replace(state, hash=stored.hash)
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 async def test_the_log_reaches_the_store_in_one_commit(

@@ -20,7 +20,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.tree import branch_to, tree_json, tree_of
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.apps.terminal import contexts, reports

@@ -32,7 +32,7 @@ from perdure.session.ledger import Interrupted
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage
 from perdure.session.notes import Invocation, SessionExported
 from perdure.session.tree import TreeNode, index_of, nodes_of
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 BRANCH_LINES = 40
 """Lines that the branch is fitted into."""

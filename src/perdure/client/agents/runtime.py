@@ -39,7 +39,8 @@ from perdure.session.codec import new_side
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Scope, narrower
 

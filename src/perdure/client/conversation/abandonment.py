@@ -12,7 +12,7 @@ from perdure.engine.turns.recovery import expire, give_up
 from perdure.errors import LeaseHeld
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 
 async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:

@@ -28,7 +28,8 @@ from perdure.session.media_storage.handles import settled_data, settled_message
 from perdure.session.messages import InFlightMessage, Message, decode_message
 from perdure.session.notes import Note, SideBody
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 from perdure.stores.validation import TIMES, check_contents, is_text
 
 if TYPE_CHECKING:

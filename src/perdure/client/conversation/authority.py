@@ -27,7 +27,7 @@ from perdure.session.notes import (
     in_workspace,
 )
 from perdure.stores.marks import TURN_KINDS, marks_of
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 Withheld = Literal["imported", "unknown"]
 """Why something is not in force: it was imported, or this user's perdure did not write it."""

@@ -13,7 +13,7 @@ from perdure.session.flows.run import FEEDBACK_ROLE, FlowState
 from perdure.session.flows.start_arguments import role_ids_in
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 Action = Literal["resume", "branch", "end", "abandon"]
 """What only the flow may do in the session of a role that still has work."""

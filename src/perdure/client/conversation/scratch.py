@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from perdure.client.processes import this_process
 from perdure.session.ids import StreamId
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import SessionStore
 from perdure.stores.retention.erase import Certificate
+from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.tools.paths import scratch

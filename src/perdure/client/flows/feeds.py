@@ -26,7 +26,8 @@ from perdure.session.flows.feed import (
 from perdure.session.flows.kinds import FlowCompleted
 from perdure.session.ids import StreamId
 from perdure.session.ledger import TurnStarted
-from perdure.stores.protocol import LogReader, SessionStore
+from perdure.stores.protocol import LogReader
+from perdure.stores.session_store import SessionStore
 
 
 class Feeds:

@@ -40,7 +40,8 @@ from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted, SideBody
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.lazy_session import StoredSession
-from perdure.stores.protocol import EMPTY, SessionStore
+from perdure.stores.protocol import EMPTY
+from perdure.stores.session_store import SessionStore
 from perdure.tools.commands import NeedsShell, canonical, is_allowed, words_of
 from perdure.tools.permissions import Permissions
 

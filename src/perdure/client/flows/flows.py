@@ -69,8 +69,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
-from perdure.stores.protocol import Commit, SessionStore, Write
-from perdure.stores.retention.erase import is_erased
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore, is_erased
 from perdure.tools.paths.project_files import require_writable
 from perdure.workflow.document import Workflow
 from perdure.workflow.reader import LocatedWorkflow

@@ -26,7 +26,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.errors import ConfigError, EntryNotFound, FlowRefusal, InvalidWorkflow, ToolError
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import blob_hash, stream_id
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from perdure.tools.builtin.edits import replace
 from perdure.tools.paths.jail import Jail
 from perdure.tools.paths.own_places import floors_of

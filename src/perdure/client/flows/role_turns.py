@@ -67,7 +67,8 @@ from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.messages import MESSAGE, user
 from perdure.session.notes import AgentBound, SessionStarted
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 
 Setup = tuple[str, RoleConfiguration | None]
 """What the turns of a role depend on besides its session's beginning: place, and configuration."""

@@ -21,7 +21,7 @@ from perdure.engine.turns.environment import SummaryFrame, ToCompact
 from perdure.errors import ConfigError, EntryNotFound
 from perdure.session.flows.graph import FlowNode
 from perdure.session.flows.run import FlowState
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 
 class SummaryFrames:

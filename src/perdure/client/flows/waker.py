@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from perdure.stores.wakeups import change
 
 LOOK_EVERY_S = 0.01

@@ -12,7 +12,8 @@ from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.notes import ALLOW_FLOW, CLOSING, Answer, Question, QuestionWithdrawn
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 
 
 async def answer_question(

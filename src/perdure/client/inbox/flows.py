@@ -29,7 +29,8 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE
 from perdure.session.notes import Question
-from perdure.stores.protocol import Commit, SessionStore
+from perdure.stores.protocol import Commit
+from perdure.stores.session_store import SessionStore
 
 
 async def questions(

@@ -20,7 +20,8 @@ from perdure.session.flows.kinds import ConsentChanged
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import Answer, Question
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 
 NOTE = "allowed for the flow"
 """Of the answers that follow from a consent."""

@@ -15,7 +15,8 @@ from perdure.engine.flows.rules.handoffs import approved_contents, restage
 from perdure.errors import EntryNotFound, FlowRefusal, HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.flows.run import FlowState
-from perdure.stores.protocol import Commit, SessionStore
+from perdure.stores.protocol import Commit
+from perdure.stores.session_store import SessionStore
 
 
 async def require_as_staged(

@@ -15,7 +15,7 @@ from perdure.errors import (
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import EntryId, StreamId, entry_place
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.errors import NotImported
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 
 @runtime_checkable

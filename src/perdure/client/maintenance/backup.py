@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.client.clock import SystemClock
 from perdure.client.keys import configured_key
-from perdure.client.maintenance.copy import copy_of, require_copying, untold
+from perdure.client.maintenance.copy import copy_of, untold
 from perdure.client.maintenance.whole_store import Report, place_of, present_keys
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
@@ -29,6 +29,7 @@ from perdure.errors import (
     StoreNotEncrypted,
     StoreReadOnly,
     StoreUnavailable,
+    Unsupported,
 )
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.key import StoreKey
@@ -44,7 +45,7 @@ from perdure.stores.maintenance.manifest import (
     heads_of,
 )
 from perdure.stores.regular_files import check_folder
-from perdure.stores.retention.backups import Backup, BackupRegistry
+from perdure.stores.retention.backups import Backup
 
 SQLITE = "sqlite:///"
 _PARTIAL = ".partial"
@@ -88,10 +89,9 @@ async def back_up(
 
 async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
     """Keep in the store where its backup is; one that cannot be written does not know it."""
-    with suppress(StoreReadOnly, StoreFull):
+    with suppress(StoreReadOnly, StoreFull, Unsupported):
         async with open_store(address, namespace=namespace, key=key) as store:
-            if isinstance(store.backend, BackupRegistry):
-                await store.backend.remember_backup(backup)
+            await store.backend.retention.remember_backup(backup)
 
 
 async def _snapshot(
@@ -124,10 +124,8 @@ async def _collect(
         open_store(address, namespace=namespace) as source,
         open_store(SQLITE + str(file), namespace=namespace, key=key, durability="normal") as there,
     ):
-        giving = require_copying(source.backend)
-        done = await copy_of(giving, require_copying(there.backend), report).run(
-            await giving.segment_states()
-        )
+        moment = await source.backend.maintenance.segment_states()
+        done = await copy_of(source.backend, there.backend, report).run(moment)
     check_copied(done, address)
 
 

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from perdure.client.clock import system_random
 from perdure.client.store import Store
-from perdure.errors import Unsupported
 from perdure.interop.bundle import bundle_of
 from perdure.session.ids import StreamId
-from perdure.stores.maintenance.copy import (
-    CopyableStore,
-    CopyReport,
-    Progress,
-    StoreCopy,
-    Whole,
-    with_origins,
-)
-from perdure.stores.maintenance.segments import SegmentService
-from perdure.stores.protocol import SessionStore
+from perdure.stores.maintenance.copy import CopyReport, Progress, StoreCopy, Whole, with_origins
+from perdure.stores.session_store import SessionStore
 
 
 async def copy_sessions(
@@ -41,8 +31,8 @@ async def copy_sessions(
     Raises: SessionNotFound for `sessions`; Unsupported; what reading or writing does.
     A session that is damaged, or is another one in the target, is said in the report instead.
     """
-    giving, taking = require_copying(source.backend), require_copying(target.backend)
-    moment = await giving.segment_states()
+    giving, taking = source.backend, target.backend
+    moment = await giving.maintenance.segment_states()
     if sessions is not None:
         chosen = [(await giving.state(StreamId(id))).header.id for id in sessions]
         moment = with_origins(moment, chosen)
@@ -50,7 +40,7 @@ async def copy_sessions(
 
 
 def copy_of(
-    source: CopyableStore, target: CopyableStore, on_progress: Progress | None = None
+    source: SessionStore, target: SessionStore, on_progress: Progress | None = None
 ) -> StoreCopy:
     """A copy from a backend to another."""
 
@@ -65,17 +55,6 @@ def copy_of(
         random=system_random,
         on_progress=on_progress or untold,
     )
-
-
-def require_copying(backend: SessionStore) -> CopyableStore:
-    """`backend` as one that can be copied from and to. Raises: Unsupported."""
-    if not _can_copy(backend):
-        raise Unsupported("copying", backend.address.partition(":")[0])
-    return backend
-
-
-def _can_copy(backend: SessionStore) -> TypeGuard[CopyableStore]:
-    return isinstance(backend, SegmentService)
 
 
 def untold(_done: int, _total: int) -> None:

@@ -15,7 +15,6 @@ import msgspec
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import configured_key
 from perdure.client.maintenance.backup import SQLITE, upkeep_of_sqlite
-from perdure.client.maintenance.copy import require_copying
 from perdure.client.maintenance.whole_store import Report, place_of, present_keys, untold
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
@@ -32,11 +31,12 @@ from perdure.errors import (
     Unsupported,
 )
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.copy import NAME_OF_CONTENT, CopyableStore
+from perdure.stores.maintenance.copy import NAME_OF_CONTENT
 from perdure.stores.maintenance.repair import NamespaceRepair, in_order, parents_in
-from perdure.stores.maintenance.salvage import SalvagedNamespace, SalvageService
+from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import StreamSegment
-from perdure.stores.protocol import Problem, SessionStore
+from perdure.stores.protocol import Problem
+from perdure.stores.session_store import SessionStore
 from perdure.stores.verification import is_content_lost
 
 _HOLDING = ("sqlite", "postgres", "postgresql")
@@ -137,12 +137,12 @@ async def _elsewhere(
     kind = address.partition(":")[0]
     async with open_store(address, namespace=namespace) as source:
         backend = source.backend
-        if not isinstance(backend, SalvageService):
+        if kind == "memory":
             raise Unsupported("repair", kind)
         if to is None:
             reason = "is repaired into another store: name that store"
             raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
-        if (await backend.verify(on_progress)).is_ok:
+        if (await backend.maintenance.verify(on_progress)).is_ok:
             return RepairReport(
                 store=backend.address,
                 is_damaged=False,
@@ -152,21 +152,19 @@ async def _elsewhere(
                 changed=(),
                 aside=None,
             )
-        found = await backend.salvage_namespace()
+        found = await backend.maintenance.salvage_namespace()
         async with open_store(to, namespace=namespace, key=key) as target:
-            return await _write_repaired(
-                found, backend, require_copying(target.backend), on_progress
-            )
+            return await _write_repaired(found, backend, target.backend, on_progress)
 
 
 async def _write_repaired(
     found: SalvagedNamespace,
     source: SessionStore,
-    target: CopyableStore,
+    target: SessionStore,
     on_progress: Report | None,
 ) -> RepairReport:
     """Write what is left into `target`, an origin before its forks, and check it."""
-    if await target.segment_states():
+    if await target.maintenance.segment_states():
         raise StoreExists(target.address)
     named = {*parents_in(row for each in found.streams for row in each.rows.values())}
     headers = [each.header for each in found.streams if each.header is not None]
@@ -180,11 +178,11 @@ async def _write_repaired(
         losses += mended.losses
         changed += [] if mended.is_same else [stream]
         try:
-            await target.receive(sealed, [each async for each in contents.of(sealed)])
+            await target.maintenance.receive(sealed, [each async for each in contents.of(sealed)])
         except PerdureError as error:
             losses.append(Problem(stream, None, f"it could not be saved ({error})"))
         report(done, len(found.streams))
-    problems = (await target.verify(on_progress)).problems
+    problems = (await target.maintenance.verify(on_progress)).problems
     for problem in problems:
         if not is_content_lost(problem):
             raise StoreCorrupt(target.address, f"it was not repaired whole: {problem.problem}")

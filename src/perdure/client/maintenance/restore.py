@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.maintenance.backup import SQLITE, check_copied, upkeep_of_sqlite
-from perdure.client.maintenance.copy import copy_of, require_copying, untold
+from perdure.client.maintenance.copy import copy_of, untold
 from perdure.client.maintenance.whole_store import Report
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
@@ -216,9 +216,7 @@ async def _copied(
         open_store(backup, namespace=namespace, key=fetched.key) as source,
         open_store(address, namespace=namespace, key=key) as target,
     ):
-        done = await copy_of(require_copying(source.backend), require_copying(target.backend)).run(
-            moment
-        )
+        done = await copy_of(source.backend, target.backend).run(moment)
     check_copied(done, address)
     return done
 

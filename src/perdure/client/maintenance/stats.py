@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from perdure.client.maintenance.copy import require_copying
 from perdure.client.store import Store
-from perdure.errors import SessionNotFound
-from perdure.stores.maintenance.copy import NAME_OF_CONTENT, CopyableStore
+from perdure.errors import SessionNotFound, Unsupported
+from perdure.stores.maintenance.copy import NAME_OF_CONTENT
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState
 from perdure.stores.maintenance.stats import (
     DAY_MS,
     DAYS,
     Growth,
     NamespaceFigures,
-    StatsService,
     StoreFigures,
     StreamSize,
     figures_of,
 )
 from perdure.stores.protocol import EMPTY
+from perdure.stores.session_store import SessionStore
 
 
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
@@ -29,16 +28,15 @@ async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     read whole; the others count.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
-    if isinstance(store.backend, StatsService):
-        return await store.backend.measure(since)
-    giving = require_copying(store.backend)
-    return StoreFigures(giving.address, (await _read_whole(giving, since),))
+    with suppress(Unsupported):
+        return await store.backend.maintenance.measure(since)
+    return StoreFigures(store.backend.address, (await _read_whole(store.backend, since),))
 
 
-async def _read_whole(store: CopyableStore, since: int) -> NamespaceFigures:
+async def _read_whole(store: SessionStore, since: int) -> NamespaceFigures:
     growth, names = Growth(since), set[str]()
     sizes: list[StreamSize] = []
-    for each in await store.segment_states():
+    for each in await store.maintenance.segment_states():
         with suppress(SessionNotFound):  # removed meanwhile
             sizes.append(await _size(store, each, growth, names))
     facts = await store.info()
@@ -47,11 +45,11 @@ async def _read_whole(store: CopyableStore, since: int) -> NamespaceFigures:
 
 
 async def _size(
-    store: CopyableStore, standing: SegmentState, growth: Growth, names: set[str]
+    store: SessionStore, standing: SegmentState, growth: Growth, names: set[str]
 ) -> StreamSize:
     stream, after, total = standing.stream, EMPTY, 0
     while after < standing.head:
-        share = await store.read_segment(
+        share = await store.maintenance.read_segment(
             stream, after=after, upto=standing.head, limit=SOME_COMMITS
         )
         for commit in share.commits:

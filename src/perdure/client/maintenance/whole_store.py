@@ -18,7 +18,7 @@ from perdure.client.open import default_address
 from perdure.client.store import Store
 from perdure.errors import KeyMissing, KeyWrong, Unsupported
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.protocol import MigrationPlan, VacuumReport, VacuumService
+from perdure.stores.maintenance.protocol import MigrationPlan, VacuumReport
 
 Report = Callable[[int, int], None]
 """Told how many bytes of how many are written; on a thread."""
@@ -92,10 +92,7 @@ async def vacuum(store: Store) -> VacuumReport:
 
     Raises: Unsupported where there is no such thing.
     """
-    backend = store.backend
-    if not isinstance(backend, VacuumService):
-        raise Unsupported("vacuum", backend.address.partition(":")[0])
-    return await backend.vacuum()
+    return await store.backend.maintenance.vacuum()
 
 
 async def planned_migration(

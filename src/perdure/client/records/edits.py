@@ -12,7 +12,7 @@ from perdure.client.records.tool_calls import calls_of_session
 from perdure.context.files import CHANGING, PATH_ARGUMENTS
 from perdure.session.ids import StreamId
 from perdure.session.records import FileEdit, ToolCallRecord
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 _PATCHING = frozenset({"apply_patch", "applypatch", "patch"})
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)

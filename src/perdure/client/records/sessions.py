@@ -10,7 +10,8 @@ from perdure.errors import SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import ORIGINS, SessionInfo, Sought, is_found, is_sought
-from perdure.stores.protocol import SessionScope, SessionStore
+from perdure.stores.protocol import SessionScope
+from perdure.stores.session_store import SessionStore
 
 _FIRST = 64
 _GROWTH = 4

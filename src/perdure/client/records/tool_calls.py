@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId
 from perdure.session.ledger import ToolFinished, ToolStarted
 from perdure.session.messages import Message, ToolResultPart
 from perdure.session.records import ToolCallRecord
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 
 class ToolCallFold:

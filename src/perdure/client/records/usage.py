@@ -15,7 +15,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.ledger import ModelCalled, ModelFinished, TurnStarted
 from perdure.session.messages import Message, Usage
 from perdure.session.records import ActivityGroup, ActivityTotal, UsageGroup, UsageTotal
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 _QUARTER_MS = 900_000
 """A quarter of an hour: every time zone's days and hours begin at one."""

@@ -19,7 +19,8 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
 from perdure.stores.marks import marks_of
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
 """What becomes of a flow, from where it stands. Raises where nothing may."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.errors import ConfigError, SessionNotFound
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 
 async def lost_roles(store: SessionStore, state: FlowState) -> dict[str, str]:

@@ -15,7 +15,7 @@ from perdure.session.entries import Entry
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.marks import TrustState
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 MOST_ENTRIES = 200_000
 """Entries of the logs whose states are kept together: what a state takes grows with its log."""

@@ -24,7 +24,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import Delegated
 from perdure.session.messages import Usage
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import ToolCall, ToolOutput

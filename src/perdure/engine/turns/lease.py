@@ -18,7 +18,8 @@ import msgspec
 from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
-from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, SessionStore, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
+from perdure.stores.session_store import SessionStore
 
 T = TypeVar("T")
 

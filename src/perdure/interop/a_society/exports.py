@@ -30,7 +30,8 @@ from perdure.session.flows.role_session import role_session
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.marks import marks_of
-from perdure.stores.protocol import LogReader, SessionStore
+from perdure.stores.protocol import LogReader
+from perdure.stores.session_store import SessionStore
 
 _WRITTEN = ("record.yaml", "improvement.yaml")
 """Files of a record that the flow itself writes."""

@@ -20,7 +20,8 @@ from perdure.session.flows.role_session import RoleSession
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.notes import NodeEntered, RoleImported, SessionStarted
-from perdure.stores.protocol import Commit, SessionStore, Write
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
 
 
 async def import_flow(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -29,11 +29,11 @@ from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_h
 from perdure.stores.maintenance.segments import (
     SOME_COMMITS,
     SealedCommit,
-    SegmentService,
     SegmentState,
     StreamSegment,
 )
-from perdure.stores.protocol import EMPTY, SessionStore, StreamState
+from perdure.stores.protocol import EMPTY, StreamState
+from perdure.stores.session_store import SessionStore
 from perdure.stores.verification import StoredEntry, contents_shown
 
 SOME_ENTRIES = 500
@@ -88,10 +88,6 @@ class Whole(msgspec.Struct, frozen=True):
     aliases: Mapping[str, EntryId]
 
 
-class CopyableStore(SessionStore, SegmentService, Protocol):
-    """A store that can be copied from and to."""
-
-
 Progress = Callable[[int, int], None]
 """Told how many of how many entries are in the target."""
 
@@ -101,8 +97,8 @@ class StoreCopy:
 
     def __init__(
         self,
-        source: CopyableStore,
-        target: CopyableStore,
+        source: SessionStore,
+        target: SessionStore,
         *,
         whole_of: Callable[[StreamId], Awaitable[Whole]],
         random: RandomSource,
@@ -125,7 +121,8 @@ class StoreCopy:
         self._total = sum(each.head + 1 for each in moment)
         copied: list[CopiedStream] = []
         there = {
-            each.stream: (each.head, each.hash) for each in await self._target.segment_states()
+            each.stream: (each.head, each.hash)
+            for each in await self._target.maintenance.segment_states()
         }
         for standing in moment:
             begun = self._done
@@ -208,7 +205,7 @@ class StoreCopy:
             share = await self._part(stream, after, standing.head, is_continued=before is not None)
             if not share.commits and not is_first:
                 raise CorruptLog(stream, after + 1, "no commit holds it")
-            await self._target.receive(share, await self._contents(share.entries()))
+            await self._target.maintenance.receive(share, await self._contents(share.entries()))
             after = share.commits[-1].last if share.commits else after
             is_first, chain = False, share.hash
             self._tell(begun + after + 1)
@@ -221,7 +218,7 @@ class StoreCopy:
         self, stream: StreamId, after: int, upto: int, *, is_continued: bool
     ) -> StreamSegment:
         try:
-            return await self._source.read_segment(
+            return await self._source.maintenance.read_segment(
                 stream, after=after, upto=upto, limit=SOME_COMMITS
             )
         except CorruptLog as error:
@@ -239,7 +236,9 @@ class StoreCopy:
         else:
             try:
                 found = (
-                    await self._target.read_segment(stream, after=head, upto=head, limit=1)
+                    await self._target.maintenance.read_segment(
+                        stream, after=head, upto=head, limit=1
+                    )
                 ).before
             except CorruptLog as error:
                 raise CopyConflict(stream, head) from error
@@ -255,7 +254,7 @@ class StoreCopy:
             return "the target cannot point to another session: what the fork shares was copied"
         after = EMPTY
         while after < standing.head and (can.erase is False or not self._source.capabilities.erase):
-            share = await self._source.read_segment(
+            share = await self._source.maintenance.read_segment(
                 standing.stream, after=after, upto=standing.head, limit=SOME_COMMITS
             )
             for row in share.entries():
@@ -282,7 +281,7 @@ class StoreCopy:
         epoch = (await self._source.state(stream)).epoch
         share = sealed_anew(whole, len(have), chain, self._random, epoch=epoch)
         if share.commits or before is None:
-            await self._target.receive(share, await self._contents(share.entries()))
+            await self._target.maintenance.receive(share, await self._contents(share.entries()))
         here = await self._target.state(stream)
         if here.hash != share.hash:
             raise CopyConflict(stream, here.head)

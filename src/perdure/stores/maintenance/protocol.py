@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 import msgspec
 
 
@@ -18,19 +16,6 @@ class VacuumReport(msgspec.Struct, frozen=True):
     blob_bytes: int
     freed_bytes: int
     keys: int = 0
-
-
-@runtime_checkable
-class VacuumService(Protocol):
-    """A store whose file can become smaller."""
-
-    async def vacuum(self) -> VacuumReport:
-        """Remove contents that nothing in the namespace refers to, and give free space back.
-
-        A content is referred to when its name is anywhere in a body, a header or a partial answer
-        of the namespace, whatever it says there. Others may write meanwhile.
-        """
-        ...
 
 
 class MigrationPlan(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -16,15 +15,3 @@ class SalvagedNamespace(msgspec.Struct, frozen=True):
 
     streams: Sequence[SalvagedStream]
     losses: Sequence[Problem] = ()
-
-
-@runtime_checkable
-class SalvageService(Protocol):
-    """A store that can be read however damaged it is."""
-
-    async def salvage_namespace(self) -> SalvagedNamespace:
-        """What is left of the namespace, as of one moment; nothing of it is changed.
-
-        Shape: in memory as a whole.
-        """
-        ...

@@ -8,7 +8,6 @@ salt gone, digest left) passes on as erased. Pure: backends read and write, noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -84,37 +83,6 @@ class SegmentState(msgspec.Struct, frozen=True):
     head: int
     hash: bytes
     origin: StreamId | None = None
-
-
-@runtime_checkable
-class SegmentService(Protocol):
-    """A store that gives and takes streams as they are stored. All four backends do."""
-
-    async def segment_states(self) -> list[SegmentState]:
-        """Every stream of the namespace, as all of them stood at one moment.
-
-        Shape: an origin comes before its forks; else in the order they were made.
-        """
-        ...
-
-    async def read_segment(
-        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
-    ) -> StreamSegment:
-        """The first `limit` commits behind seq `after` that end at seq `upto` or before.
-
-        Raises: SessionNotFound; CorruptLog where `after` is inside a commit.
-        """
-        ...
-
-    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
-        """Append what `sealed` holds as it is, with the contents it names; make its stream first.
-
-        Durable: as a commit; all of it or nothing.
-        Raises: CopyConflict when the stream here does not stand where `sealed` begins; CorruptLog
-        when it does not fit its own hashes; SessionNotFound when a fork's origin is not here;
-        Unsupported for a fork, and for what is erased, where there is no such thing.
-        """
-        ...
 
 
 def check(sealed: StreamSegment) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -79,15 +78,6 @@ class StoreFigures(msgspec.Struct, frozen=True):
     address: str
     namespaces: tuple[NamespaceFigures, ...]
     file: FileFigures | None = None
-
-
-@runtime_checkable
-class StatsService(Protocol):
-    """A store that measures itself."""
-
-    async def measure(self, since: int) -> StoreFigures:
-        """Figures of the namespace of this handle; growth from the time `since` on."""
-        ...
 
 
 def figures_of(

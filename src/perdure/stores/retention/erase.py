@@ -7,14 +7,13 @@ and hashes, and nothing of what was erased.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import msgspec
 
-from perdure.errors import Erased, HeadConflict, SessionNotFound
+from perdure.errors import Erased, HeadConflict
 from perdure.session.ids import EntryId, StreamId
-from perdure.stores.protocol import EMPTY, SessionStore, StreamState
+from perdure.stores.protocol import EMPTY, StreamState
 
 EraseScope = Literal["session", "entries", "subject", "namespace"]
 ForkPolicy = Literal["refuse", "keep", "erase"]
@@ -164,47 +163,6 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     def bytes(self) -> int:
         """The bytes of their bodies."""
         return sum(session.bytes for session in self.sessions)
-
-
-@runtime_checkable
-class EraseService(Protocol):
-    """A store out of which content can be taken for good."""
-
-    async def erase(self, request: EraseRequest) -> Certificate:
-        """Take what `request` names out of the store, with all that was made of it.
-
-        Erased are the bodies of its entries with their salts, titles and headers, foreign ids,
-        parts of answers, idempotency keys, what search knows of it, summaries that cover it (in
-        kept forks too), its child sessions, and contents that nothing else refers to. The digests
-        stay, so `verify` still finds every hash right. Nothing is appended to an erased session
-        any more: a commit, a lease and a fork raise Erased, a turn that runs is fenced.
-        A backend without the capability ``erase`` removes sessions whole instead.
-
-        With forks "keep", entries that a fork sees stay, and labels on them; the certificate says
-        which, and for whom. An erased session named again gives the certificate of then, or erases
-        what was kept, once no fork needs it.
-
-        Durable: one operation. Its intent is committed before anything is removed; killed at any
-        moment, it has not begun, or it is finished when the store is opened next (before anything
-        else is done with it) or by the next `erase`. On return nothing of it is in the store's
-        files, as far as `Certificate.copies` does not say otherwise.
-        Raises: SessionNotFound; SessionHasForks; StoreReadOnly, StoreFull, StoreUnavailable.
-        """
-        ...
-
-    async def erasures(self) -> list[Certificate]:
-        """The certificates of the namespace, the oldest first, those under way included."""
-        ...
-
-
-async def is_erased(store: SessionStore, stream: StreamId) -> bool:
-    """Return whether `stream` was erased whole, also where the store keeps nothing of it."""
-    with suppress(SessionNotFound):
-        return (await store.state(stream)).info.status == "erased"
-    if store.capabilities.erase or not isinstance(store, EraseService):
-        return False
-    sessions = (each for done in await store.erasures() for each in done.sessions)
-    return any(each.is_whole and each.session == stream for each in sessions)
 
 
 class Relation(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ session at a time while others write.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import msgspec
 
@@ -88,54 +88,6 @@ class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     keys: int = 0
     freed_bytes: int = 0
-
-
-@runtime_checkable
-class RetentionService(Protocol):
-    """A store that can let go of whole sessions while others use it."""
-
-    async def retention(self) -> Retention:
-        """The policy of the namespace; an empty one while none was set."""
-        ...
-
-    async def set_retention(self, policy: Retention) -> None:
-        """`policy` is that of the namespace from now on. Nothing is removed by that.
-
-        Durable: on return.
-        """
-        ...
-
-    async def is_due(self, policy: Retention) -> bool:
-        """Whether `policy` might remove a session now. False is certain, and needs no scan."""
-        ...
-
-    async def holdings(self) -> list[Holding]:
-        """Every session of the namespace, as `expiring` wants them. Reads the whole namespace."""
-        ...
-
-    async def holder(self, stream: StreamId) -> Hold | None:
-        """Return what keeps `stream` from being removed now; None when nothing does.
-
-        Raises: SessionNotFound.
-        """
-        ...
-
-    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        """Remove a session with every row of it; False when something holds it now.
-
-        With `is_erased` only if it was erased, so that its id can be given to another session.
-        Durable: one operation; killed in between, the next who opens the store finishes it. No
-        position of its entries is given out again.
-        """
-        ...
-
-    async def forget_keys(self, before: int) -> int:
-        """Forget the idempotency keys of commits made before `before`; how many."""
-        ...
-
-    async def give_back(self) -> int:
-        """Give space that is free back to the file system, in steps; bytes."""
-        ...
 
 
 def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> RetentionPlan:

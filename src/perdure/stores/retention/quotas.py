@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 import msgspec
 
 
@@ -44,24 +42,3 @@ class Usage(msgspec.Struct, frozen=True):
             if limit is not None and getattr(more, what) and getattr(self, what) > limit:
                 return what
         return None
-
-
-@runtime_checkable
-class QuotaService(Protocol):
-    """A store whose namespaces can have quotas."""
-
-    async def quota(self) -> tuple[Quota, Usage]:
-        """The quota of the namespace, an empty one while none was set, and what it holds.
-
-        Exact, also after a kill.
-        """
-        ...
-
-    async def set_quota(self, quota: Quota) -> None:
-        """`quota` is that of the namespace from now on; an empty one is none.
-
-        From then on a commit that would go over it raises QuotaExceeded, in every process; without
-        one a commit does nothing for it. What is over it already stays.
-        Durable: on return. Reads the whole namespace.
-        """
-        ...

@@ -27,7 +27,7 @@ async def main(path: Path) -> None:
         sys.stdout.write(f"{error.code}\n")
     await say(store, "small")
     sys.stdout.write("appended\n")
-    verification = await store.verify()
+    verification = await store.maintenance.verify()
     is_whole = verification.is_ok and verification.entries == appended + 1
     sys.stdout.write("ok" if is_whole else str(verification))
     await store.close()

@@ -31,7 +31,7 @@ async def main(path: Path) -> None:
         say_line(error.code)
         return
     say_line(len(await store.entries(S)))
-    say_line((await store.verify()).is_ok)
+    say_line((await store.maintenance.verify()).is_ok)
     try:
         await say(store, "no")
     except PerdureError as error:

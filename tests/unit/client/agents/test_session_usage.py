@@ -13,7 +13,6 @@ from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
 from perdure.session.notes import SessionEnded
 from perdure.stores.protocol import StreamState
-from perdure.stores.retention.policy import RetentionService
 from perdure.tools.decorator import tool
 from perdure.tools.spec import Subject, ToolSpec
 from tests.fakes.players import Hold, Theatre, asks, words
@@ -133,8 +132,7 @@ async def test_a_session_that_is_removed_while_idle_ones_are_closed_is_passed_ov
 
     async def then_removed(upto: int) -> list[StreamId]:
         found = await idle_sessions(upto)
-        assert isinstance(backend, RetentionService)
-        assert await backend.remove(StreamId("goes"))
+        assert await backend.retention.remove(StreamId("goes"))
         return found
 
     monkeypatch.setattr(backend, "idle_sessions", then_removed)

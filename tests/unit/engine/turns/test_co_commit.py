@@ -114,7 +114,7 @@ async def test_a_companion_is_asked_again_when_its_stream_moved_meanwhile() -> N
     assert companion.asked == 3
     assert [entry.seq for entry in companion.appended] == [2, 3]  # what was refused is not told
     assert await notes(stage) == ["made", "somebody else", "turn_started", "turn_finished"]
-    assert (await stage.memory.verify()).is_ok
+    assert (await stage.memory.maintenance.verify()).is_ok
 
 
 async def test_no_companion_is_asked_before_the_session_is_led() -> None:

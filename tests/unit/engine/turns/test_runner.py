@@ -66,7 +66,7 @@ async def test_foreign_entries_during_turn_recompute_step() -> None:
     gate.leave.set()
     assert chat.turn is not None
     assert (await chat.turn).text == "done"
-    assert (await stage.memory.verify()).is_ok
+    assert (await stage.memory.maintenance.verify()).is_ok
     assert gate.runs == 1
 
 

@@ -15,7 +15,7 @@ from perdure.session.codec import body_of
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.ledger import ModelCalled, TurnStarted
 from perdure.session.messages import user
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from tests.fakes.chats import Stage, calls, says
 
 

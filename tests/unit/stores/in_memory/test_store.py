@@ -33,7 +33,7 @@ async def test_verify_names_the_entry_whose_body_was_changed() -> None:
     changed = msgspec.structs.replace(rows[1].entry, body=new_tree(user("B")).body)
     rows[1] = msgspec.structs.replace(rows[1], entry=changed)
 
-    verification = await store.verify()
+    verification = await store.maintenance.verify()
 
     assert not verification.is_ok
     assert [(problem.stream, problem.seq) for problem in verification.problems] == [("s", 1)]
@@ -47,7 +47,7 @@ async def test_a_damaged_blob_is_refused_and_named() -> None:
     with pytest.raises(CorruptLog):
         await store.blob(digest)
 
-    (problem,) = (await store.verify()).problems
+    (problem,) = (await store.maintenance.verify()).problems
     assert digest in problem.problem
 
 

@@ -85,7 +85,7 @@ async def forest(chance: random.Random) -> tuple[MemoryStore, list[Relation]]:
         request = EraseRequest(
             id=stream, scope="session", by="x", at=START_MS, name=stream, forks="keep"
         )
-        await store.erase(request)
+        await store.retention.erase(request)
     for stream in streams[1:]:
         fork = (await store.state(stream)).header.fork
         assert fork is not None

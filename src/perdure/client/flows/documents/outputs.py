@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.engine.flows.documents.document_flow import workflow_of
 from perdure.engine.flows.documents.turn_end import digest_of
 from perdure.session.flows.run import FlowState
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 from perdure.workflow.document import InputNode, OutputNode
 
 

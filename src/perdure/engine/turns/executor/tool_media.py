@@ -15,7 +15,7 @@ from perdure.session.kinds import MESSAGE
 from perdure.session.ledger import ToolFinished
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, ToolCallPart, ToolResultPart
-from perdure.stores.protocol import SessionStore
+from perdure.stores.session_store import SessionStore
 
 _WHO = "read_media"
 

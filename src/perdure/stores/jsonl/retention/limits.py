@@ -8,15 +8,13 @@ of before a moment are forgotten is written down.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
 
 from perdure.errors import QuotaExceeded, SessionNotFound
-from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.notes import CLOSING, Question
@@ -24,13 +22,9 @@ from perdure.stores.access.lease_term import is_running
 from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side, lease_of
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.retention.content_gc import remove_unreferenced, sizes_of
-from perdure.stores.jsonl.retention.erase import Eraser, backups, remember_backup
+from perdure.stores.jsonl.retention.content_gc import sizes_of
 from perdure.stores.jsonl.session_index import FileState, SessionIndex
-from perdure.stores.maintenance.protocol import VacuumReport
-from perdure.stores.retention.backups import Backup
-from perdure.stores.retention.erase import EraseRequest
-from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
+from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
 
 KIND = "limits"
@@ -167,82 +161,3 @@ class Limits:
 
     def _keep(self, name: str, content: bytes) -> None:
         self.folder.replace(KIND, name, content, is_synced=True)
-
-
-class RetentionMethods(ABC):
-    """`RetentionService` and `QuotaService`, for a handle that runs work on its thread."""
-
-    _limits: Limits
-    _eraser: Eraser
-    _clock: Clock
-    _random: RandomSource
-
-    @abstractmethod
-    async def _run(self, work: Callable[[], T]) -> T: ...
-
-    async def retention(self) -> Retention:
-        """What ``RetentionService.retention`` promises."""
-        return await self._run(self._limits.policy)
-
-    async def set_retention(self, policy: Retention) -> None:
-        """What ``RetentionService.set_retention`` promises."""
-        await self._run(lambda: self._limits.set_policy(policy))
-
-    async def is_due(self, policy: Retention) -> bool:
-        """What ``RetentionService.is_due`` promises."""
-        return not policy.is_empty
-
-    async def holdings(self) -> list[Holding]:
-        """What ``RetentionService.holdings`` promises."""
-        now = self._clock.now_ms()
-        return await self._run(lambda: self._limits.holdings(now))
-
-    async def holder(self, stream: StreamId) -> Hold | None:
-        """What ``RetentionService.holder`` promises."""
-        return await self._run(lambda: self._limits.holder(stream, self._clock.now_ms()))
-
-    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        """What ``RetentionService.remove`` promises; nothing stays of an erased session."""
-        if is_erased:
-            return False
-        now = self._clock.now_ms()
-        request = EraseRequest(
-            id=self._random(16).hex(), scope="session", by="retention", at=now, name=stream
-        )
-        return await self._run(
-            lambda: self._eraser.remove(request, lambda: self._limits.holder(stream, now) is None)
-        )
-
-    async def forget_keys(self, before: int) -> int:
-        """What ``RetentionService.forget_keys`` promises."""
-        return await self._run(lambda: self._limits.forget_keys(before))
-
-    async def give_back(self) -> int:
-        """Nothing is left to give back: a file that is gone takes no space."""
-        return await self._run(int)
-
-    async def vacuum(self) -> VacuumReport:
-        """What ``VacuumService.vacuum`` promises."""
-
-        def work() -> VacuumReport:
-            sizes = remove_unreferenced(self._limits.shelf)
-            keys = self._limits.forget_keys(self._clock.now_ms() - KEY_WINDOW_MS)
-            return VacuumReport(len(sizes), sum(sizes), sum(sizes), keys)
-
-        return await self._run(work)
-
-    async def remember_backup(self, backup: Backup) -> None:
-        """What ``BackupRegistry.remember_backup`` promises."""
-        await self._run(lambda: remember_backup(self._limits.folder, backup))
-
-    async def backups(self) -> list[Backup]:
-        """What ``BackupRegistry.backups`` promises."""
-        return await self._run(lambda: backups(self._limits.folder))
-
-    async def quota(self) -> tuple[Quota, Usage]:
-        """What ``QuotaService.quota`` promises."""
-        return await self._run(lambda: (self._limits.quota(), self._limits.usage()))
-
-    async def set_quota(self, quota: Quota) -> None:
-        """What ``QuotaService.set_quota`` promises."""
-        await self._run(lambda: self._limits.set_quota(quota))

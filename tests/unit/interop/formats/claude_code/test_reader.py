@@ -246,7 +246,7 @@ async def test_an_agents_session_may_come_before_the_one_that_started_it() -> No
     parent = (await imported(store, claude_file("agents.jsonl"))).session
     assert (await store.state(agent)).header.parent == parent
     assert [each.id for each in await store.sessions()] == [parent]
-    assert (await store.verify()).is_ok
+    assert (await store.maintenance.verify()).is_ok
 
 
 # -- files written by hand, damaged files

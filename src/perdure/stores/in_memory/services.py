@@ -1,0 +1,183 @@
+"""The services of a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
+
+from perdure.errors import Unsupported
+from perdure.session.ids import StreamId
+from perdure.session.kinds import OPAQUE
+from perdure.session.search.query import sought_in
+from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
+from perdure.stores.access.call_lock import one_at_a_time
+from perdure.stores.in_memory import limits as stream_limits
+from perdure.stores.in_memory import segments
+from perdure.stores.in_memory.erase import erase
+from perdure.stores.in_memory.handle import MemoryHandle
+from perdure.stores.in_memory.search import is_shown, is_there, texts_in
+from perdure.stores.in_memory.streams import (
+    problems_in,
+)
+from perdure.stores.maintenance.protocol import VacuumReport
+from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
+from perdure.stores.maintenance.stats import StoreFigures
+from perdure.stores.protocol import (
+    OnProgress,
+    Verification,
+)
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.retention.policy import Hold, Holding, Retention
+from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.scan import fitting, hits_among
+from perdure.stores.verification import (
+    Steps,
+    blob_problems,
+    content_steps,
+)
+
+
+@one_at_a_time
+class MemorySearch:
+    """`SearchService`: there is no index; each search reads the whole log."""
+
+    def __init__(self, handle: MemoryHandle) -> None:
+        self.lock, self.process = handle.lock, handle.process
+        self._handle = handle
+
+    async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
+        heap, sought = self._handle.heap, sought_in(query.text)
+        read = islice(fitting(texts_in(heap), query, sought), MOST_RANKED)
+        fits = [fit for fit in await asyncio.to_thread(list, read) if is_there(heap, fit[0])]
+        shown = {found.position for found, _ in fits if is_shown(heap, found)}
+        return await asyncio.to_thread(
+            hits_among, fits, query, sought, lambda found: found.position in shown
+        )
+
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
+        return sum(1 for _ in texts_in(self._handle.heap))
+
+    async def index(self, on_progress: OnProgress | None = None) -> None:
+        self._handle.check_open()
+
+
+@one_at_a_time
+class MemoryRetention:
+    """`RetentionService`."""
+
+    def __init__(self, handle: MemoryHandle) -> None:
+        self.lock, self.process = handle.lock, handle.process
+        self._handle = handle
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        earlier = self._handle.memory.erasures.setdefault(self._handle.namespace, [])
+        certificate = erase(
+            self._handle.heap, self._handle.namespace, request, earlier, self._handle.memory.random
+        )
+        self._handle.limits.count(self._handle.heap)
+        self._handle.memory.watches.wake(
+            (self._handle.namespace, StreamId(each.session)) for each in certificate.sessions
+        )
+        return certificate
+
+    async def erasures(self) -> list[Certificate]:
+        self._handle.check_open()
+        return list(self._handle.memory.erasures.get(self._handle.namespace, ()))
+
+    async def remember_backup(self, backup: Backup) -> None:
+        raise Unsupported("backups", "memory")
+
+    async def backups(self) -> list[Backup]:
+        self._handle.check_open()
+        return []
+
+    async def policy(self) -> Retention:
+        self._handle.check_open()
+        return self._handle.limits.policy
+
+    async def set_policy(self, policy: Retention) -> None:
+        self._handle.check_open()
+        self._handle.limits.policy = policy
+
+    async def is_due(self, policy: Retention) -> bool:
+        self._handle.check_open()
+        return not policy.is_empty
+
+    async def holdings(self) -> list[Holding]:
+        return stream_limits.holdings(self._handle.heap, self._handle.memory.clock.now_ms())
+
+    async def holder(self, stream: StreamId) -> Hold | None:
+        return stream_limits.holder(self._handle.heap, stream, self._handle.memory.clock.now_ms())
+
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+        if is_erased and self._handle.stream(stream).state.info.status != "erased":
+            return False
+        is_gone = stream_limits.remove(
+            self._handle.heap, stream, self._handle.memory.clock.now_ms()
+        )
+        self._handle.limits.count(self._handle.heap)
+        self._handle.memory.watches.wake([(self._handle.namespace, stream)])
+        return is_gone
+
+    async def forget_keys(self, before: int) -> int:
+        return stream_limits.forget_keys(self._handle.heap, before)
+
+    async def give_back(self) -> int:
+        self._handle.check_open()
+        return 0
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        return self._handle.limits.quota, stream_limits.usage_of(self._handle.heap)
+
+    async def set_quota(self, quota: Quota) -> None:
+        self._handle.check_open()
+        self._handle.limits.quota = quota
+        self._handle.limits.count(self._handle.heap)
+
+
+@one_at_a_time
+class MemoryMaintenance:
+    """`MaintenanceService`."""
+
+    def __init__(self, handle: MemoryHandle) -> None:
+        self.lock, self.process = handle.lock, handle.process
+        self._handle = handle
+
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
+        heap = self._handle.heap
+        problems = [each for held in heap.streams.values() for each in problems_in(heap, held)]
+        entries = [entry for entry in heap.log if entry is not None]
+        sizes = (len(content) for content in heap.blobs.values())
+        steps = Steps(on_progress, len(entries) + sum(map(content_steps, sizes)))
+        steps.add(len(entries))
+        for digest, content in heap.blobs.items():
+            problems += blob_problems(digest, content)
+            steps.add(content_steps(len(content)))
+        erased = sum(entry.is_erased and entry.kind != OPAQUE for entry in entries)
+        steps.end()
+        return Verification(len(heap.streams), len(entries), tuple(problems), erased)
+
+    async def vacuum(self) -> VacuumReport:
+        raise Unsupported("vacuum", "memory")
+
+    async def segment_states(self) -> list[SegmentState]:
+        return segments.segment_states(self._handle.heap)
+
+    async def read_segment(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> StreamSegment:
+        return segments.read_segment(self._handle.heap, stream, after=after, upto=upto, limit=limit)
+
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
+        segments.receive(self._handle.heap, sealed, contents)
+        self._handle.limits.count(self._handle.heap)
+        self._handle.memory.watches.wake([(self._handle.namespace, sealed.header.id)])
+
+    async def salvage_namespace(self) -> SalvagedNamespace:
+        raise Unsupported("salvage", "memory")
+
+    async def measure(self, since: int) -> StoreFigures:
+        raise Unsupported("measure", "memory")  # `store stats` reads the store

@@ -1,0 +1,244 @@
+"""`SessionStore`: the log of one namespace, and the services of a store beside it.
+
+``stores.protocol`` describes the log; this module adds search, retention and maintenance. Every
+backend has all three. A backend raises `Unsupported` for single calls that it cannot do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.maintenance.protocol import VacuumReport
+from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
+from perdure.stores.maintenance.stats import StoreFigures
+from perdure.stores.marks import Marks
+from perdure.stores.protocol import (
+    Capabilities,
+    LogReader,
+    LogWriter,
+    NamespaceReader,
+    OnProgress,
+    StoreInfo,
+    Verification,
+)
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.retention.policy import Hold, Holding, Retention
+from perdure.stores.retention.quotas import Quota, Usage
+
+
+class SearchService(Protocol):
+    """Full-text search over the namespace. Other namespaces do not affect the scores."""
+
+    async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
+        """Return the matches of `query` in every branch of every session, best first.
+
+        Covers everything committed before the call. ``session.search.searchable`` defines what can
+        be found, ``session.search.query`` what matches; all backends return the same hits and
+        scores. `on_progress` is called while a search without an index reads the store.
+        Raises: InvalidQuery; SearchIndexDamaged.
+        """
+        ...
+
+    async def index(self, on_progress: OnProgress | None = None) -> None:
+        """Update the index, as the next search would.
+
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable. Searches still work after such an error.
+        """
+        ...
+
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
+        """Rebuild the index from the log; return the number of searchable texts."""
+        ...
+
+
+class RetentionService(Protocol):
+    """Erasure, retention policies, quotas and the list of backups."""
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        """Erase what `request` names, with everything derived from it.
+
+        Erased are the bodies of its entries with their salts, titles and headers, foreign ids,
+        partial answers, idempotency keys, its texts in the search index, summaries that cover it
+        (in kept forks too), its child sessions, and contents that nothing else refers to. The
+        digests stay, so `verify` still checks every hash. An erased session accepts no commit,
+        lease or fork: they raise Erased, and its open turn is fenced. A backend without the
+        capability ``erase`` removes sessions completely instead.
+
+        With forks "keep", entries that a fork sees stay, with their labels; the certificate lists
+        them and their forks. Erasing an erased session again returns its certificate, or erases
+        what was kept once no fork needs it.
+
+        Durable: one operation. Its intent is committed before anything is removed. After a kill it
+        has not begun, or the next opening of the store or the next `erase` completes it. On return
+        the store's files contain nothing of it, except what `Certificate.copies` lists.
+        Raises: SessionNotFound; SessionHasForks; StoreReadOnly, StoreFull, StoreUnavailable.
+        """
+        ...
+
+    async def erasures(self) -> list[Certificate]:
+        """Return the certificates of the namespace, oldest first, including incomplete erasures."""
+        ...
+
+    async def remember_backup(self, backup: Backup) -> None:
+        """Record `backup`; it replaces an earlier one at the same path.
+
+        Durable: on return. Raises: Unsupported.
+        """
+        ...
+
+    async def backups(self) -> list[Backup]:
+        """Return the recorded backups, oldest first. Some may have been deleted since."""
+        ...
+
+    async def policy(self) -> Retention:
+        """Return the retention policy of the namespace; an empty one if none was set."""
+        ...
+
+    async def set_policy(self, policy: Retention) -> None:
+        """Set the retention policy; this removes nothing yet. Durable: on return."""
+        ...
+
+    async def is_due(self, policy: Retention) -> bool:
+        """Return whether `policy` might remove a session now. False is certain, without a scan."""
+        ...
+
+    async def holdings(self) -> list[Holding]:
+        """Return every session of the namespace, for `expiring`. Reads the whole namespace."""
+        ...
+
+    async def holder(self, stream: StreamId) -> Hold | None:
+        """Return what prevents the removal of `stream` now; None if nothing does.
+
+        Raises: SessionNotFound.
+        """
+        ...
+
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+        """Remove a session with all its rows; return False if something prevents it now.
+
+        With `is_erased` only if it was erased, so that its id can be used again.
+        Durable: one operation; after a kill the next opening of the store completes it. Positions
+        of its entries are never reused.
+        """
+        ...
+
+    async def forget_keys(self, before: int) -> int:
+        """Delete the idempotency keys of commits before `before`; return their number."""
+        ...
+
+    async def give_back(self) -> int:
+        """Return free space to the file system, in steps; return the bytes."""
+        ...
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        """Return the quota of the namespace, empty if none was set, and its usage.
+
+        Exact, also after a kill.
+        """
+        ...
+
+    async def set_quota(self, quota: Quota) -> None:
+        """Set the quota of the namespace; an empty one removes it.
+
+        From then on, in every process, a commit that would exceed it raises QuotaExceeded. What
+        exceeds it already stays. Durable: on return. Reads the whole namespace.
+        """
+        ...
+
+
+class MaintenanceService(Protocol):
+    """Verification, copying, salvage, figures and clean-up."""
+
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
+        """Check every hash, parent, count and span. May call `on_progress` on another thread."""
+        ...
+
+    async def vacuum(self) -> VacuumReport:
+        """Remove contents that nothing refers to, and return free space. Raises: Unsupported."""
+        ...
+
+    async def segment_states(self) -> list[SegmentState]:
+        """Return every stream of the namespace at one moment.
+
+        Shape: an origin before its forks; otherwise in the order of creation.
+        """
+        ...
+
+    async def read_segment(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> StreamSegment:
+        """Return the first `limit` commits after seq `after` that end at or before seq `upto`.
+
+        Raises: SessionNotFound; CorruptLog if `after` is inside a commit.
+        """
+        ...
+
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
+        """Append the commits of `sealed` unchanged, with their contents; create the stream first.
+
+        Durable: as a commit, atomic.
+        Raises: CopyConflict if the stream is not where `sealed` begins; CorruptLog if it does not
+        match its own hashes; SessionNotFound if a fork's origin is missing; Unsupported for a fork
+        or an erased entry, if the backend has none.
+        """
+        ...
+
+    async def salvage_namespace(self) -> SalvagedNamespace:
+        """Return what can still be read of a damaged namespace, at one moment, without changes.
+
+        Shape: in memory as a whole. Raises: Unsupported.
+        """
+        ...
+
+    async def measure(self, since: int) -> StoreFigures:
+        """Return the figures of ``store stats``; `since` is in Unix milliseconds."""
+        ...
+
+
+class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
+    """One namespace of a store. Call its methods from any task of one event loop."""
+
+    address: str
+    namespace: str
+    capabilities: Capabilities
+    marks: Marks
+
+    @property
+    def search(self) -> SearchService:
+        """Full-text search."""
+        ...
+
+    @property
+    def retention(self) -> RetentionService:
+        """Erasure, retention and quotas."""
+        ...
+
+    @property
+    def maintenance(self) -> MaintenanceService:
+        """Verification, copying and clean-up."""
+        ...
+
+    async def info(self) -> StoreInfo:
+        """Return facts and figures of the store."""
+        ...
+
+    async def close(self) -> None:
+        """Finish pending commits and close the store. Safe to call twice."""
+        ...
+
+
+async def is_erased(store: SessionStore, stream: StreamId) -> bool:
+    """Return whether `stream` was erased whole, also where the store keeps nothing of it."""
+    with suppress(SessionNotFound):
+        return (await store.state(stream)).info.status == "erased"
+    if store.capabilities.erase:
+        return False
+    sessions = (each for done in await store.retention.erasures() for each in done.sessions)
+    return any(each.is_whole and each.session == stream for each in sessions)

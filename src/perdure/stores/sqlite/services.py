@@ -1,0 +1,201 @@
+"""The services of an SQLite store; each call delegates to the module that does the work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from perdure.errors import StoreFull, StoreReadOnly, Unsupported
+from perdure.session.ids import StreamId
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.access.lazy_modules import Later
+from perdure.stores.maintenance.protocol import VacuumReport
+from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
+from perdure.stores.maintenance.stats import StoreFigures
+from perdure.stores.protocol import (
+    OnProgress,
+    Verification,
+)
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
+from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.sqlite.handle import SqliteHandle
+from perdure.stores.sqlite.payload.contents import pack_contents
+
+if TYPE_CHECKING:
+    from perdure.session.search import query as wording
+    from perdure.stores.sqlite import verify
+    from perdure.stores.sqlite.maintenance import content_gc, segments, stats
+    from perdure.stores.sqlite.retention import erase as erasure
+    from perdure.stores.sqlite.retention import erase_records, quotas
+    from perdure.stores.sqlite.retention import policy as retention_policy
+    from perdure.stores.sqlite.search import service as search_service
+else:
+    wording = Later("perdure.session.search.query")
+    verify = Later("perdure.stores.sqlite.verify")
+    quotas = Later("perdure.stores.sqlite.retention.quotas")
+    erase_records = Later("perdure.stores.sqlite.retention.erase_records")
+    retention_policy = Later("perdure.stores.sqlite.retention.policy")
+    erasure = Later("perdure.stores.sqlite.retention.erase")
+    search_service = Later("perdure.stores.sqlite.search.service")
+    content_gc = Later("perdure.stores.sqlite.maintenance.content_gc")
+    stats = Later("perdure.stores.sqlite.maintenance.stats")
+    segments = Later("perdure.stores.sqlite.maintenance.segments")
+
+
+class SqliteSearch:
+    """`SearchService`: an index that is updated in steps before each search."""
+
+    def __init__(self, handle: SqliteHandle) -> None:
+        self._handle = handle
+
+    async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
+        sought = wording.sought_in(query.text)
+        # If the file is read-only or full, the search reads unindexed entries itself.
+        with suppress(StoreReadOnly, StoreFull):
+            await self.index()
+        return await self._handle.read(search_service.hits, query, sought)
+
+    async def index(self, on_progress: OnProgress | None = None) -> None:
+        await search_service.index(self._handle.database(), self._handle.namespace, on_progress)
+
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
+        return await search_service.reindex(
+            self._handle.database(), self._handle.namespace, on_progress
+        )
+
+
+class SqliteRetention:
+    """`RetentionService`: in steps; others can write between them."""
+
+    def __init__(self, handle: SqliteHandle) -> None:
+        self._handle = handle
+
+    async def erase(self, request: EraseRequest) -> Certificate:
+        return await erasure.erase(
+            self._handle.database(),
+            self._handle.namespace,
+            request,
+            durability=self._handle.durability,
+            clock=self._handle.clock,
+            random=self._handle.random,
+        )
+
+    async def erasures(self) -> list[Certificate]:
+        return await self._handle.read(erase_records.certificates_of)
+
+    async def remember_backup(self, backup: Backup) -> None:
+        await self._handle.write(lambda tables: erase_records.remember_backup(tables, backup))
+
+    async def backups(self) -> list[Backup]:
+        return await self._handle.read(lambda tables, _: erase_records.backups_of(tables))
+
+    async def policy(self) -> Retention:
+        return await self._handle.read(retention_policy.policy_of)
+
+    async def set_policy(self, policy: Retention) -> None:
+        await self._handle.write(
+            lambda tables: retention_policy.set_policy(tables, self._handle.namespace, policy)
+        )
+
+    async def is_due(self, policy: Retention) -> bool:
+        return await self._handle.read(retention_policy.is_due, policy, self._handle.clock.now_ms())
+
+    async def holdings(self) -> list[Holding]:
+        return await self._handle.read(retention_policy.holdings, self._handle.clock.now_ms())
+
+    async def holder(self, stream: StreamId) -> Hold | None:
+        return await self._handle.read(retention_policy.holder, stream, self._handle.clock.now_ms())
+
+    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+        at, id_ = self._handle.clock.now_ms(), self._handle.random(16).hex()
+        request = EraseRequest(id=id_, scope="session", by="retention", at=at, name=stream)
+        return await erasure.remove(
+            self._handle.database(),
+            self._handle.namespace,
+            request,
+            is_erased=is_erased,
+            durability=self._handle.durability,
+            clock=self._handle.clock,
+            random=self._handle.random,
+        )
+
+    async def forget_keys(self, before: int) -> int:
+        return await self._handle.write(
+            lambda tables: retention_policy.forget_keys(tables, self._handle.namespace, before)
+        )
+
+    async def give_back(self) -> int:
+        freed = 0
+        while step := await self._handle.write(content_gc.give_back):
+            freed += step
+        return freed
+
+    async def quota(self) -> tuple[Quota, Usage]:
+        return await self._handle.read(quotas.quota_of)
+
+    async def set_quota(self, quota: Quota) -> None:
+        await self._handle.write(
+            lambda tables: quotas.set_quota(tables, self._handle.namespace, quota),
+            is_composite=True,
+        )
+
+
+class SqliteMaintenance:
+    """`MaintenanceService`: each call but `vacuum` is one transaction."""
+
+    def __init__(self, handle: SqliteHandle) -> None:
+        self._handle = handle
+
+    async def verify(self, on_progress: OnProgress | None = None) -> Verification:
+        return await self._handle.read(verify.verification, on_progress)
+
+    async def vacuum(self) -> VacuumReport:
+        database = self._handle.database()
+        found = await self._handle.read(content_gc.find_unreferenced)
+        blobs = blob_bytes = 0
+        for part in content_gc.in_batches(found.blobs):
+            removed = await database.write(
+                partial(content_gc.remove, found, part), self._handle.durability
+            )
+            blobs, blob_bytes = blobs + len(removed), blob_bytes + sum(removed)
+        keys = await self._handle.write(
+            lambda tables: retention_policy.forget_keys(
+                tables, self._handle.namespace, self._handle.clock.now_ms() - KEY_WINDOW_MS
+            )
+        )
+        freed = 0
+        while step := await database.write(content_gc.give_back, self._handle.durability):
+            freed += step
+        return VacuumReport(blobs, blob_bytes, freed, keys)
+
+    async def segment_states(self) -> list[SegmentState]:
+        return await self._handle.read(segments.segment_states)
+
+    async def read_segment(
+        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
+    ) -> StreamSegment:
+        return await self._handle.read(
+            segments.read_segment, stream, after=after, upto=upto, limit=limit
+        )
+
+    async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
+        kept = await asyncio.to_thread(pack_contents, contents)
+        await self._handle.write(
+            lambda tables: segments.receive(tables, self._handle.namespace, sealed, kept),
+            is_composite=True,
+        )
+
+    async def measure(self, since: int) -> StoreFigures:
+        path = self._handle.database().path
+        return await self._handle.read(
+            lambda tables, _: stats.measure(tables, path, since, self._handle.namespace)
+        )
+
+    async def salvage_namespace(self) -> SalvagedNamespace:
+        raise Unsupported("salvage", "sqlite")  # `repair` reads the pages of the file instead
