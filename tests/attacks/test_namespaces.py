@@ -60,9 +60,9 @@ FILES = {
     "sharing": "makes a handle of another namespace, for who holds the memory itself",
     "close": "is called by the fixture",
     "changes": "wakes, and says nothing of what changed",
-    "give_back": "gives free pages of the file back",
-    "remember_backup": "a backup of a file holds all namespaces: its place is the file's",
-    "backups": "a backup of a file holds all namespaces: its place is the file's",
+    "retention.give_back": "gives free pages of the file back",
+    "retention.remember_backup": "a backup of a file holds all namespaces: its place is the file's",
+    "retention.backups": "a backup of a file holds all namespaces: its place is the file's",
     "position": "a number",
 }
 """Methods about the file, and why they are not in the matrix."""
@@ -145,13 +145,13 @@ CALLS: dict[str, list[Call]] = {
         lambda s, id: s.entry(id, of(id)),
         lambda s, id: s.entry(StreamId("own"), of(id)),
     ],
-    "erase": [
-        lambda s, id: s.erase(msgspec.structs.replace(ASKED, name=id)),
-        lambda s, _: s.erase(
+    "retention.erase": [
+        lambda s, id: s.retention.erase(msgspec.structs.replace(ASKED, name=id)),
+        lambda s, _: s.retention.erase(
             EraseRequest(id="e2", scope="subject", by="us", at=START_MS, name=WORD)
         ),
     ],
-    "erasures": [lambda s, _: s.erasures()],
+    "retention.erasures": [lambda s, _: s.retention.erasures()],
     "feed": [lambda s, _: s.feed(0)],
     "find": [lambda s, id: s.find(id), lambda s, id: s.find(id[:3])],
     "session_at": [lambda s, id: s.session_at(file_below(s.address, id))],
@@ -160,20 +160,20 @@ CALLS: dict[str, list[Call]] = {
         lambda s, id: s.find_entry(StreamId("own"), of(id)),
         lambda s, _: s.find_entry(StreamId("own"), f"alias-{WORD}"),
     ],
-    "forget_keys": [lambda s, _: s.forget_keys(START_MS * 2)],
-    "holdings": [lambda s, _: s.holdings()],
-    "holder": [lambda s, id: s.holder(id)],
+    "retention.forget_keys": [lambda s, _: s.retention.forget_keys(START_MS * 2)],
+    "retention.holdings": [lambda s, _: s.retention.holdings()],
+    "retention.holder": [lambda s, id: s.retention.holder(id)],
     "idle_sessions": [lambda s, _: s.idle_sessions(START_MS * 2)],
     "open_turns": [lambda s, _: s.open_turns()],
-    "index": [lambda s, _: s.index()],
+    "search.index": [lambda s, _: s.search.index()],
     "info": [lambda s, _: s.info()],
-    "is_due": [
-        lambda s, _: s.is_due(Retention(max_age_s=1)),
-        lambda s, _: s.is_due(Retention(max_idle_s=1)),
-        lambda s, _: s.is_due(Retention(max_sessions=1)),
-        lambda s, _: s.is_due(Retention(max_bytes=1)),
+    "retention.is_due": [
+        lambda s, _: s.retention.is_due(Retention(max_age_s=1)),
+        lambda s, _: s.retention.is_due(Retention(max_idle_s=1)),
+        lambda s, _: s.retention.is_due(Retention(max_sessions=1)),
+        lambda s, _: s.retention.is_due(Retention(max_bytes=1)),
     ],
-    "measure": [lambda s, _: s.measure(0)],
+    "maintenance.measure": [lambda s, _: s.maintenance.measure(0)],
     "newest": [lambda s, id: s.newest(id, limit=9)],
     "notes": [lambda s, id: s.notes(id, ("label", "session_info", "question", "queued"))],
     "notes_of_all": [
@@ -183,24 +183,24 @@ CALLS: dict[str, list[Call]] = {
     "open_questions_of_all": [lambda s, _: s.open_questions_of_all()],
     "partial": [lambda s, id: s.partial(id)],
     "put_partial": [lambda s, id: s.put_partial(_lease(id), 5, b"ours")],
-    "quota": [lambda s, _: s.quota()],
-    "receive": [],
-    "reindex": [lambda s, _: s.reindex()],
+    "retention.quota": [lambda s, _: s.retention.quota()],
+    "maintenance.receive": [],
+    "search.reindex": [lambda s, _: s.search.reindex()],
     "release_lease": [lambda s, id: s.release_lease(_lease(id))],
-    "remove": [lambda s, id: s.remove(id)],
+    "retention.remove": [lambda s, id: s.retention.remove(id)],
     "renew_lease": [lambda s, id: s.renew_lease(_lease(id), 1_000)],
     "resolve": [
         lambda s, id: s.resolve(id, of(id)),
         lambda s, id: s.resolve(StreamId("own"), of(id)),
         lambda s, _: s.resolve(StreamId("own"), f"alias-{WORD}"),
     ],
-    "retention": [lambda s, _: s.retention()],
-    "salvage_namespace": [lambda s, _: s.salvage_namespace()],
-    "scan": [lambda s, _: s.scan(SearchQuery(text=WORD))],
-    "read_segment": [lambda s, id: s.read_segment(id, after=-1, upto=9)],
-    "search": [
-        lambda s, _: s.search(SearchQuery(text=WORD)),
-        lambda s, id: s.search(SearchQuery(text=WORD, sessions=(id,))),
+    "retention.policy": [lambda s, _: s.retention.policy()],
+    "maintenance.salvage_namespace": [lambda s, _: s.maintenance.salvage_namespace()],
+    "search.scan": [lambda s, _: s.search.hits(SearchQuery(text=WORD))],
+    "maintenance.read_segment": [lambda s, id: s.maintenance.read_segment(id, after=-1, upto=9)],
+    "search.hits": [
+        lambda s, _: s.search.hits(SearchQuery(text=WORD)),
+        lambda s, id: s.search.hits(SearchQuery(text=WORD, sessions=(id,))),
     ],
     "visible_ids": [
         lambda s, id: s.visible_ids(id, [of(id)]),
@@ -211,13 +211,13 @@ CALLS: dict[str, list[Call]] = {
         lambda s, _: s.sessions(limit=None, scope="all", query=WORD),
         lambda s, _: s.sessions(limit=None, scope="all", cwd=f"/home/{WORD}"),
     ],
-    "set_quota": [lambda s, _: s.set_quota(Quota(max_sessions=3))],
-    "set_retention": [lambda s, _: s.set_retention(Retention(max_sessions=3))],
-    "segment_states": [lambda s, _: s.segment_states()],
+    "retention.set_quota": [lambda s, _: s.retention.set_quota(Quota(max_sessions=3))],
+    "retention.set_policy": [lambda s, _: s.retention.set_policy(Retention(max_sessions=3))],
+    "maintenance.segment_states": [lambda s, _: s.maintenance.segment_states()],
     "state": [lambda s, id: s.state(id)],
     "tree": [lambda s, id: s.tree(id)],
-    "vacuum": [lambda s, _: s.vacuum()],
-    "verify": [lambda s, _: s.verify()],
+    "maintenance.vacuum": [lambda s, _: s.maintenance.vacuum()],
+    "maintenance.verify": [lambda s, _: s.maintenance.verify()],
 }
 LAST = ("vacuum", "forget_keys", "erase", "set_quota", "set_retention", "reindex")
 
@@ -240,11 +240,11 @@ class Two:
         await self.theirs.commit(Commit(writes=(Write(stream=FIRST, entries=notes),), at=START_MS))
         gone = StreamHeader(StreamId(f"gone-{WORD}"), START_MS, subject=WORD)
         await self.theirs.commit(Commit(writes=(Write(stream=gone.id, create=gone),), at=START_MS))
-        await self.theirs.erase(
+        await self.theirs.retention.erase(
             EraseRequest(id="e1", scope="session", by=WORD, at=START_MS, name=gone.id)
         )
-        await self.theirs.set_quota(Quota(max_sessions=777))
-        await self.theirs.set_retention(Retention(max_sessions=778))
+        await self.theirs.retention.set_quota(Quota(max_sessions=777))
+        await self.theirs.retention.set_policy(Retention(max_sessions=778))
         for id in ("own", "open"):  # one of them has the id of a session of the other namespace
             header = StreamHeader(StreamId(id), START_MS, title="ours")
             entries = (new_tree(user("ours")), new_side(SessionInfoChanged(title="ours")))
@@ -282,7 +282,10 @@ async def told(call: Call, store: Any, stream: StreamId) -> str:
 async def leaks_of(two: Two, tried: list[str]) -> list[str]:
     """Return the calls of `two.ours` that reveal something of the other namespace."""
     methods = {
-        name for name, _ in inspect.getmembers(two.ours, callable) if not name.startswith("_")
+        f"{service}.{name}" if service else name
+        for service in ("", "search", "retention", "maintenance")
+        for name, _ in inspect.getmembers(getattr(two.ours, service, two.ours), callable)
+        if not name.startswith("_")
     }
     unknown = methods - set(CALLS) - set(FILES)
     assert not unknown, f"say in CALLS how these are tried: {sorted(unknown)}"
@@ -324,11 +327,11 @@ async def test_call_with_ids_of_another_namespace_finds_and_changes_nothing(two:
     assert len(tried) >= 50
     assert await two.theirs.feed(0) == before
     assert (await two.theirs.partial(OPEN), await two.theirs.state(OPEN)) == kept
-    assert len(await two.theirs.search(SearchQuery(text=WORD))) > 5
-    assert (await two.theirs.quota())[0] == Quota(max_sessions=777)
-    assert await two.theirs.retention() == Retention(max_sessions=778)
-    assert len(await two.theirs.erasures()) == 1
-    assert (await two.theirs.verify()).is_ok
+    assert len(await two.theirs.search.hits(SearchQuery(text=WORD))) > 5
+    assert (await two.theirs.retention.quota())[0] == Quota(max_sessions=777)
+    assert await two.theirs.retention.policy() == Retention(max_sessions=778)
+    assert len(await two.theirs.retention.erasures()) == 1
+    assert (await two.theirs.maintenance.verify()).is_ok
     for content in (original(WORD), picture(WORD)):
         assert await two.theirs.blob(blob_hash(content)) == content
 

@@ -16,7 +16,7 @@ from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MediaPart, Message, TextPart
 from perdure.session.search.values import SearchQuery
-from perdure.stores.maintenance.copy import CopyReport
+from perdure.stores.copy import CopyReport
 from perdure.stores.maintenance.segments import SegmentState
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.erase import EraseRequest

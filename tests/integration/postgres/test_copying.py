@@ -10,7 +10,7 @@ import pytest
 from perdure.client.maintenance.copy import copy_of
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
-from perdure.stores.maintenance.copy import CopyReport
+from perdure.stores.copy import CopyReport
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import S, append, create, said

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import cast
-
-import pytest
-
-from perdure import Unsupported, user
+from perdure import user
 from perdure.client.clock import Outside
 from perdure.client.open import connect_store
 from perdure.client.retention import (
@@ -17,29 +12,9 @@ from perdure.client.retention import (
     set_quota,
     set_retention,
 )
-from perdure.client.store import Store
 from perdure.stores.retention.policy import Retention
 from perdure.stores.retention.quotas import Quota
 from tests.fakes.clock import ManualClock, SeededRandom
-
-
-class OwnBackend:
-    """A backend of somebody else's, which keeps to no policies."""
-
-    address = "own:///somewhere"
-
-
-async def test_a_store_that_cannot_says_so() -> None:
-    store = cast("Store", SimpleNamespace(backend=OwnBackend()))
-    for call in (
-        retention(store),
-        set_retention(store, Retention()),
-        apply_retention(store),
-        quota(store),
-        set_quota(store, Quota()),
-    ):
-        with pytest.raises(Unsupported, match="own"):
-            await call
 
 
 async def test_a_policy_is_set_rehearsed_and_carried_out(tmp_path: object) -> None:

@@ -23,7 +23,7 @@ from perdure.client.open import open as open_store
 from perdure.client.open import trust_folder
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
-from perdure.stores.maintenance.copy import CopyReport
+from perdure.stores.copy import CopyReport
 
 
 async def copy(

@@ -31,9 +31,9 @@ from perdure.errors import (
     StoreUnavailable,
     Unsupported,
 )
+from perdure.stores.copy import CopyReport
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.copy import CopyReport
 from perdure.stores.maintenance.file_lock import alone_at
 from perdure.stores.maintenance.manifest import (
     FORMAT,

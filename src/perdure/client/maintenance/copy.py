@@ -8,7 +8,7 @@ from perdure.client.clock import system_random
 from perdure.client.store import Store
 from perdure.interop.bundle import bundle_of
 from perdure.session.ids import StreamId
-from perdure.stores.maintenance.copy import CopyReport, Progress, StoreCopy, Whole, with_origins
+from perdure.stores.copy import CopyReport, Progress, StoreCopy, Whole, with_origins
 from perdure.stores.session_store import SessionStore
 
 

@@ -30,8 +30,8 @@ from perdure.errors import (
     StoreExists,
     Unsupported,
 )
+from perdure.stores.copy import NAME_OF_CONTENT
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.copy import NAME_OF_CONTENT
 from perdure.stores.maintenance.repair import NamespaceRepair, in_order, parents_in
 from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import StreamSegment

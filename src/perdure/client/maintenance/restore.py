@@ -28,8 +28,8 @@ from perdure.errors import (
     StoreUnavailable,
     Unsupported,
 )
+from perdure.stores.copy import CopyReport
 from perdure.stores.key import StoreKey
-from perdure.stores.maintenance.copy import CopyReport
 from perdure.stores.maintenance.file_lock import alone_at
 from perdure.stores.maintenance.manifest import (
     STORE_NAME,

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound, Unsupported
-from perdure.stores.maintenance.copy import NAME_OF_CONTENT
+from perdure.stores.copy import NAME_OF_CONTENT
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState
 from perdure.stores.maintenance.stats import (
     DAY_MS,

@@ -1,23 +1,34 @@
-"""The services of a store in memory."""
+"""The handle on a namespace of a store in memory, and the services that share it."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
-from perdure.errors import Unsupported
+from perdure.errors import (
+    StoreUnavailable,
+    Unsupported,
+)
+from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.stores.access.call_lock import one_at_a_time
+from perdure.stores.access.lease_term import lease_end
+from perdure.stores.access.process import OwnProcess
 from perdure.stores.in_memory import limits as stream_limits
 from perdure.stores.in_memory import segments
 from perdure.stores.in_memory.erase import erase
-from perdure.stores.in_memory.handle import MemoryHandle
 from perdure.stores.in_memory.search import is_shown, is_there, texts_in
 from perdure.stores.in_memory.streams import (
+    Heap,
+    HeldStream,
+    held_in,
     problems_in,
 )
 from perdure.stores.maintenance.protocol import VacuumReport
@@ -38,6 +49,55 @@ from perdure.stores.verification import (
     blob_problems,
     content_steps,
 )
+from perdure.stores.wakeups import Changes, Watches
+
+ADDRESS = "memory:"
+
+
+@dataclass(slots=True)
+class Memory:
+    """What handles share: by namespace a heap, limits, certificates, and what a commit wakes."""
+
+    clock: Clock
+    random: RandomSource
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    process: OwnProcess = field(default_factory=lambda: OwnProcess(ADDRESS))
+    heaps: dict[str, Heap] = field(default_factory=dict[str, Heap])
+    limits: dict[str, stream_limits.Limits] = field(default_factory=dict[str, stream_limits.Limits])
+    erasures: dict[str, list[Certificate]] = field(default_factory=dict[str, "list[Certificate]"])
+    watches: Watches = field(default_factory=Watches)
+
+
+class MemoryHandle:
+    """A namespace of a memory, until it is closed."""
+
+    def __init__(self, namespace: str, memory: Memory) -> None:
+        self.namespace = namespace
+        self.lock, self.process = memory.lock, memory.process
+        self.memory = memory
+        self.data = memory.heaps.setdefault(namespace, Heap())
+        self.limits = memory.limits.setdefault(namespace, stream_limits.Limits())
+        self.watches: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self.is_closed = False
+
+    def check_open(self) -> None:
+        """Raises: StoreUnavailable if the handle was closed."""
+        if self.is_closed:
+            raise StoreUnavailable(ADDRESS, "it was closed")
+
+    @property
+    def heap(self) -> Heap:
+        """Return the data of the namespace. Raises: StoreUnavailable if the handle was closed."""
+        self.check_open()
+        return self.data
+
+    def stream(self, stream: StreamId) -> HeldStream:
+        """Return the data of `stream`. Raises: SessionNotFound."""
+        return held_in(self.heap, stream)
+
+    def lease_end(self, ttl_ms: int) -> int:
+        """Return when a lease of `ttl_ms` that starts now ends. Units: Unix milliseconds."""
+        return lease_end(self.memory.clock.now_ms(), ttl_ms)
 
 
 @one_at_a_time

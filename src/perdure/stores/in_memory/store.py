@@ -38,8 +38,14 @@ from perdure.stores.access.call_lock import one_at_a_time
 from perdure.stores.access.lease_term import holder_at
 from perdure.stores.append_rules import is_current, with_lease
 from perdure.stores.in_memory.append import append, lead
-from perdure.stores.in_memory.handle import ADDRESS, Memory, MemoryHandle
-from perdure.stores.in_memory.services import MemoryMaintenance, MemoryRetention, MemorySearch
+from perdure.stores.in_memory.services import (
+    ADDRESS,
+    Memory,
+    MemoryHandle,
+    MemoryMaintenance,
+    MemoryRetention,
+    MemorySearch,
+)
 from perdure.stores.in_memory.streams import (
     HeldStream,
     around_in,

@@ -47,10 +47,9 @@ from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.append import BACKEND
 from perdure.stores.jsonl.contents import content_named, entries_of
 from perdure.stores.jsonl.disk import sidefiles
-from perdure.stores.jsonl.handle import JsonlHandle
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.maintenance import stats
-from perdure.stores.jsonl.services import JsonlMaintenance, JsonlRetention, JsonlSearch
+from perdure.stores.jsonl.services import JsonlHandle, JsonlMaintenance, JsonlRetention, JsonlSearch
 from perdure.stores.jsonl.session_index import state_at
 from perdure.stores.marks import TRUSTED
 from perdure.stores.protocol import (

@@ -1,4 +1,4 @@
-"""The services of a PostgreSQL store; each call delegates to the module that does the work."""
+"""The handle on a namespace of a PostgreSQL store, and the services that share it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from perdure.errors import SessionNotFound, StoreFull, StoreReadOnly
+from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
@@ -15,8 +16,10 @@ from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.postgres import verify
-from perdure.stores.postgres.handle import PostgresHandle
+from perdure.stores.postgres.append import Appender
+from perdure.stores.postgres.database import Database
 from perdure.stores.postgres.maintenance import salvage, segments, stats
+from perdure.stores.postgres.notifications import Watcher
 from perdure.stores.postgres.retention import content_gc, quotas
 from perdure.stores.postgres.retention import erase as erasure
 from perdure.stores.postgres.retention import policy as retention_policy
@@ -30,6 +33,24 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
+
+
+class PostgresHandle:
+    """A namespace of a database. Leases use `clock` if given, otherwise the server's clock."""
+
+    def __init__(
+        self, database: Database, namespace: str, clock: Clock | None, random: RandomSource
+    ) -> None:
+        self.namespace = namespace
+        self.db = database
+        self.clock = clock
+        self.random = random
+        self.appender = Appender(database)
+        self.watcher = Watcher(database, random)
+
+    def now(self) -> int | None:
+        """Return the time of `clock`; None for the server's. Units: Unix milliseconds."""
+        return None if self.clock is None else self.clock.now_ms()
 
 
 class PostgresSearch:

@@ -24,9 +24,13 @@ from perdure.stores.marks import TRUSTED
 from perdure.stores.postgres import leases, reads, usage
 from perdure.stores.postgres.append import Request
 from perdure.stores.postgres.database import CONNECTIONS, Database, conninfo_of
-from perdure.stores.postgres.handle import PostgresHandle
 from perdure.stores.postgres.rows import is_text
-from perdure.stores.postgres.services import PostgresMaintenance, PostgresRetention, PostgresSearch
+from perdure.stores.postgres.services import (
+    PostgresHandle,
+    PostgresMaintenance,
+    PostgresRetention,
+    PostgresSearch,
+)
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,

@@ -9,7 +9,7 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import durability_of
-from perdure.stores.sqlite.handle import SCHEME
+from perdure.stores.sqlite.services import SCHEME
 from perdure.stores.sqlite.store import SqliteStore
 
 

@@ -1,22 +1,26 @@
-"""The services of an SQLite store; each call delegates to the module that does the work."""
+"""The handle on a namespace of an SQLite store, and the services that share it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from perdure.errors import StoreFull, StoreReadOnly, Unsupported
+from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unsupported
+from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lazy_modules import Later
+from perdure.stores.access.lease_term import lease_end
 from perdure.stores.maintenance.protocol import VacuumReport
 from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.protocol import (
+    Durability,
     OnProgress,
     Verification,
 )
@@ -24,8 +28,10 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
-from perdure.stores.sqlite.handle import SqliteHandle
+from perdure.stores.sqlite.database import Database
 from perdure.stores.sqlite.payload.contents import pack_contents
+from perdure.stores.sqlite.rows import Tables
+from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
     from perdure.session.search import query as wording
@@ -46,6 +52,67 @@ else:
     content_gc = Later("perdure.stores.sqlite.maintenance.content_gc")
     stats = Later("perdure.stores.sqlite.maintenance.stats")
     segments = Later("perdure.stores.sqlite.maintenance.segments")
+
+
+SCHEME = "sqlite:///"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqliteHandle:
+    """A namespace of a database, until it is closed: what the store and its services share."""
+
+    def __init__(
+        self,
+        database: Database,
+        namespace: str,
+        durability: Durability,
+        clock: Clock,
+        random: RandomSource,
+    ) -> None:
+        self.address = SCHEME + str(database.path)
+        self.namespace = namespace
+        self.durability: Durability = durability
+        self.opened = database
+        self.clock = clock
+        self.random = random
+        self.watches: weakref.WeakSet[Changes] = weakref.WeakSet()
+        self.is_closed = False
+
+    def database(self) -> Database:
+        """Return the open database. Raises: StoreUnavailable if closed, or in a forked process."""
+        self.opened.process.check()
+        if self.is_closed:
+            raise StoreUnavailable(self.address, "it was closed")
+        return self.opened
+
+    async def read(
+        self, read: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `read` with the tables and the namespace on a reader's thread."""
+        database, namespace = self.database(), self.namespace
+        return await database.read(
+            lambda tables: read(tables, namespace, *args, **kwargs),
+            is_durable=self.durability == "full",
+        )
+
+    async def write(self, work: Callable[[Tables], T], *, is_composite: bool = False) -> T:
+        """Run `work` in a transaction of the writer, at the durability of the store."""
+        database = self.database()
+        return await database.write(work, self.durability, is_composite=is_composite)
+
+    def lease_end(self, ttl_ms: int) -> int:
+        """Return when a lease of `ttl_ms` that starts now ends. Units: Unix milliseconds."""
+        return lease_end(self.clock.now_ms(), ttl_ms)
+
+    async def write_passing(self, work: Callable[[Tables], T]) -> T:
+        """Run `work` in a transaction that survives a killed process, but maybe not a power cut.
+
+        A power cut also kills the owners of leases; a lease precedes any durable data written under
+        it in the write-ahead log.
+        """
+        return await self.database().write(work, "normal")
 
 
 class SqliteSearch:
