@@ -205,7 +205,7 @@ async def test_a_session_that_goes_before_it_got_its_positions_gets_none(
         extend(feed, stream, *arguments, **named)
 
     monkeypatch.setattr(Feed, "extend", late)
-    await getattr(store, name)()
+    await (store.position() if name == "position" else store.search.index())
     (folder / f"later_{GONE}.jsonl").write_bytes(content.splitlines(keepends=True)[0])
 
     assert has_gone

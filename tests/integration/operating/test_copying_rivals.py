@@ -69,7 +69,7 @@ async def test_two_copies_at_once_both_come_to_an_end(
             assert (await copy_sessions(source, again)).is_whole
 
         taking = as_sealing(target.backend)
-        monkeypatch.setattr(taking, "receive", first(rival, taking.maintenance.receive))
+        monkeypatch.setattr(taking.maintenance, "receive", first(rival, taking.maintenance.receive))
         report = await copy_sessions(source, target)
 
         assert report.is_whole, report
@@ -91,7 +91,9 @@ async def test_a_session_that_is_removed_while_a_copy_is_made_is_left_out(
             await remove(source, "s0")
 
         giving = as_sealing(source.backend)
-        monkeypatch.setattr(giving, "read_segment", first(rival, giving.maintenance.read_segment))
+        monkeypatch.setattr(
+            giving.maintenance, "read_segment", first(rival, giving.maintenance.read_segment)
+        )
         report = await copy_sessions(source, target)
 
         assert report.is_whole, report
@@ -111,7 +113,7 @@ async def test_a_retention_goes_on_where_another_was_faster(
         async def rival() -> None:
             assert await real(StreamId("s0"))
 
-        monkeypatch.setattr(backend, "remove", first(rival, real))
+        monkeypatch.setattr(backend.retention, "remove", first(rival, real))
         done = await apply_retention(store, Retention(max_sessions=1))
 
         assert (len(done.plan.expiring), done.sessions) == (2, 1)
@@ -128,7 +130,9 @@ async def test_figures_leave_out_what_is_removed_while_they_are_taken(
             await remove(store, "s1")
 
         giving = as_sealing(store.backend)
-        monkeypatch.setattr(giving, "read_segment", first(rival, giving.maintenance.read_segment))
+        monkeypatch.setattr(
+            giving.maintenance, "read_segment", first(rival, giving.maintenance.read_segment)
+        )
         (found,) = (await figures(store)).namespaces
         assert found.entries == 6
 
@@ -153,8 +157,12 @@ async def test_copy_with_nothing_new_asks_each_store_once(
             return call
 
         for backend in (giving.backend, taking.backend):
-            for name in ("segment_states", "state", "read_segment", "receive", "entries", "blob"):
-                monkeypatch.setattr(backend, name, counted(name, getattr(backend, name)))
+            for owner, names in (
+                (backend, ("state", "entries", "blob")),
+                (backend.maintenance, ("segment_states", "read_segment", "receive")),
+            ):
+                for name in names:
+                    monkeypatch.setattr(owner, name, counted(name, getattr(owner, name)))
         again = await copy_sessions(giving, taking)
 
     assert before.added_entries > 0

@@ -54,9 +54,7 @@ from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
     from perdure.stores.sqlite.retention import erase as erasure
-    from perdure.stores.sqlite.retention import erase_records
 else:
-    erase_records = Later("perdure.stores.sqlite.retention.erase_records")
     erasure = Later("perdure.stores.sqlite.retention.erase")
 
 AT_ONCE_BYTES = 2**17
