@@ -19,7 +19,7 @@ from perdure.tools.permissions import SCOPES, Permissions
 words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), max_size=40)
 agents = st.builds(
     Agent,
-    id=st.from_regex(r"[a-z0-9]+(-[a-z0-9]+)*", fullmatch=True),
+    id=st.from_regex(r"[a-z0-9]+(-[a-z0-9]+)*", fullmatch=True).filter(lambda id: len(id) <= 100),
     name=st.none() | words.filter(bool),
     model=st.sampled_from(["scripted:echo", "openai:gpt", "ollama:qwen:7b"]),
     instructions=words | st.sampled_from(["a\nb\n", "#no", "- x", "yes", "a: b", "\ttab", " s "]),
