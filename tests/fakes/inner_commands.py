@@ -56,10 +56,20 @@ def run_here(
             os.environ.clear()
             os.environ.update(environment)
             time.tzset()
+            _choose_keyring()
             code = _run()
         out.seek(0)
         err.seek(0)
         return Ended(code, out.read(), err.read().decode())
+
+
+def _choose_keyring() -> None:
+    """Have the package ``keyring``, if it is loaded, choose by the environment as in a new process.
+
+    Source: ``keyring.core`` keeps its first choice for the whole process.
+    """
+    if (core := sys.modules.get("keyring.core")) is not None:
+        core.init_backend()
 
 
 def _run() -> int:
@@ -121,3 +131,4 @@ def _own_world(words: Sequence[str], folder: Path) -> Generator[None]:
         os.environ.clear()
         os.environ.update(environment)
         time.tzset()
+        _choose_keyring()
