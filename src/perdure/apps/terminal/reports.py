@@ -12,8 +12,7 @@ from perdure.apps.terminal.output import count_of, local_time
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
-from perdure.client.agents.agent import tool_names
-from perdure.client.conversation.agent_binding import BINDING_KINDS, context_settings_in
+from perdure.client.conversation.agent_binding import BINDING_KINDS, context_settings_in, tool_names
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.lineage import Child, children_of, invocation_of
 from perdure.client.reads import OpenQuestion

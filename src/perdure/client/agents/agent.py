@@ -275,14 +275,6 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
     fallbacks: tuple[Fallback, ...] = ()
 
 
-def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
-    """The names of the tools that the agent of `snapshot` had; anybody may have written it."""
-    tools = snapshot.get("tools")
-    listed = cast("list[object]", tools) if isinstance(tools, list) else []
-    named = [cast("dict[str, object]", tool) for tool in listed if isinstance(tool, dict)]
-    return tuple(name for tool in named if isinstance(name := tool.get("name"), str))
-
-
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
     """The agent that `snapshot` describes, with those of its tools that `tools` still has.
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.chat_workspace import ChatWorkspace
 from perdure.client.agents.delegation.restriction import resumed_agent
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn import Turn
-from perdure.client.conversation.agent_binding import Binding
+from perdure.client.conversation.agent_binding import Binding, tool_names
 from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.session import Session
 from perdure.engine.turns.config import Budget

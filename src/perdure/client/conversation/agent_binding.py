@@ -5,7 +5,8 @@ What an agent is able to do with that, `client.agents` knows; nothing here runs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -108,3 +109,11 @@ def context_settings_in(notes: Sequence[Entry]) -> ContextSettings:
         return msgspec.convert(bound.agent if bound is not None else {}, ContextSettings)
     except msgspec.ValidationError:
         return ContextSettings()
+
+
+def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names of the tools of the agent in `snapshot`, which may be received."""
+    tools = snapshot.get("tools")
+    listed = cast("list[object]", tools) if isinstance(tools, list) else []
+    named = [cast("dict[str, object]", tool) for tool in listed if isinstance(tool, dict)]
+    return tuple(name for tool in named if isinstance(name := tool.get("name"), str))

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import msgspec
 
-from perdure.client.agents.agent import tool_names
 from perdure.client.amounts import amount
+from perdure.client.conversation.agent_binding import tool_names
 from perdure.client.conversation.authority import authority_of
 from perdure.client.flows.execution import Execution, no_session
 from perdure.client.flows.feeds import RoleFeed

@@ -14,10 +14,11 @@ from functools import partial
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.restriction import local_agent, resumed_agent
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn_config import InFlow
+from perdure.client.conversation.agent_binding import tool_names
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import Workspace, in_folder, kept_workspace
 from perdure.client.flows.consent import consent_judge

@@ -16,8 +16,9 @@ import msgspec
 from perdure.apps.flow.roles import RoleOptions
 from perdure.apps.settings.agents import agents_here, chosen_agent
 from perdure.apps.settings.layers import Configuration
-from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.restriction import within
+from perdure.client.conversation.agent_binding import tool_names
 from perdure.client.flows.documents.agents import bound_agents
 from perdure.engine.flows.documents.document_flow import agent_refs
 from perdure.errors import ConfigError

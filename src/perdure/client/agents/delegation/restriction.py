@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.conversation.agent_binding import tool_names
 from perdure.engine.turns.config import Budget
 from perdure.errors import ConfigError
 from perdure.secrets.pasted_keys import PastePolicy

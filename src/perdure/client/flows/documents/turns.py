@@ -13,9 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.client.agents.agent import Agent, agent_of, tool_names
+from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.restriction import resumed_agent, within
 from perdure.client.agents.turn_config import InFlow
+from perdure.client.conversation.agent_binding import tool_names
 from perdure.client.conversation.workspace import Workspace, in_folder
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.documents.start import file_reader
