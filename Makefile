@@ -101,7 +101,7 @@ check: $(INSTALLED)
 style: $(INSTALLED)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
-	$(BIN)/python scripts/check_shape.py
+	$(BIN)/python -m scripts.check_shape
 	$(BIN)/python -m scripts.check_documents
 	$(BIN)/python scripts/check_commits.py
 	$(BIN)/python scripts/make_command_docs.py --check

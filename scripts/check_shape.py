@@ -1,6 +1,6 @@
 """Check the shape of the repository: sizes, places, names, reasons, and what a file may not hold.
 
-Run it from anywhere: `python scripts/check_shape.py [ROOT]`. It prints each violation as
+Run it in the repository: `python -m scripts.check_shape [ROOT]`. It prints each violation as
 `path:line: rule: what is wrong` and exits with 1 if there was one. It reads the files git knows
 or would add (so it sees a new file before it is committed) and imports none of them.
 
@@ -18,10 +18,12 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+
+from scripts.class_methods import Classes, Module
 
 PACKAGE = PurePosixPath("src/perdure")
 CODE_FOLDERS = ("src", "scripts", "benchmarks", "examples", "tests")
@@ -264,13 +266,7 @@ def file_sizes(repository: Repository) -> Iterator[Violation]:
 def definition_sizes(repository: Repository) -> Iterator[Violation]:
     """A function or class outside the tests is too long, or a class does too much."""
     sources = [each for each in repository.written if each.path.parts[0] != "tests"]
-    classes = {
-        node.name: node
-        for source in sources
-        if source.tree is not None
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef)
-    }
+    classes = Classes([Module(each.path, each.tree) for each in sources])
     for source in sources:
         if source.tree is None:
             continue
@@ -304,26 +300,9 @@ def help_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> i
     return len(lines) - min(starts, default=len(lines))
 
 
-def public_methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]:
-    """Return the names of the public methods of a class, with those it inherits from `classes`."""
-    names = {
-        child.name
-        for child in node.body
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-        and not child.name.startswith("_")
-    }
-    for base in node.bases:
-        parent = classes.get(base.id) if isinstance(base, ast.Name) else None
-        if parent is not None and parent is not node:
-            names |= public_methods(parent, classes)
-    return names
-
-
-def too_many_methods(
-    source: Source, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]
-) -> Iterator[Violation]:
+def too_many_methods(source: Source, node: ast.ClassDef, classes: Classes) -> Iterator[Violation]:
     """A violation if the class has too many public methods, inherited ones included."""
-    names = public_methods(node, classes)
+    names = classes.public_methods(Module(source.path, source.tree), node)
     if len(names) > CLASS_PUBLIC_METHODS:
         message = f"`{node.name}` has {len(names)} public methods, at most {CLASS_PUBLIC_METHODS}"
         yield source.at(node.lineno, "class-methods", message)

@@ -56,6 +56,11 @@ def class_of(methods: int) -> str:
     return "class Wide:\n" + "".join(f"    def m{i}(self) -> None: ...\n" for i in range(methods))
 
 
+def derived(base: str) -> str:
+    methods = "".join(f"    def n{i}(self) -> None: ...\n" for i in range(8))
+    return f"class Derived({base}):\n{methods}"
+
+
 def modules(count: int) -> dict[str, str]:
     planted = {f"{PACKAGE}/events/m{i}.py": "" for i in range(count)}
     return planted | {f"tests/unit/events/test_m{i}.py": "" for i in range(count)}
@@ -90,6 +95,30 @@ PLANTED = {
     ),
     "a long class": ({TREE: "class Long:\n" + "    x = 1\n" * 250}, TREE, 1, "class-size"),
     "a class of 16 methods": ({TREE: class_of(16)}, TREE, 1, "class-methods"),
+    "a class of 16 methods with its base": (
+        {TREE: class_of(8) + derived("Wide")},
+        TREE,
+        10,
+        "class-methods",
+    ),
+    "a class of 16 methods with its generic base": (
+        {TREE: class_of(8) + derived("Wide[int]")},
+        TREE,
+        10,
+        "class-methods",
+    ),
+    "a class of 16 methods with the base of another module": (
+        {
+            f"{PACKAGE}/session/near.py": "class Wide: ...\n",
+            f"{PACKAGE}/session/wide.py": class_of(8),
+            "tests/unit/session/test_near.py": "",
+            "tests/unit/session/test_wide.py": "",
+            TREE: "from perdure.session import wide\n" + derived("wide.Wide"),
+        },
+        TREE,
+        2,
+        "class-methods",
+    ),
     "a folder of 17 modules": (modules(17), f"{PACKAGE}/events", 1, "folder-size"),
     "a folder too deep": (
         {f"{PACKAGE}/a/b/c/d/e.py": "", "tests/unit/a/b/c/d/test_e.py": ""},
