@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.conversation.workspace import Workspace
+from perdure.client.inbox.answer import answer_question
 from perdure.errors import AlreadyAnswered, QuestionClosed
-from perdure.session.notes import Answer, QuestionWithdrawn
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.notes import Answer, Question, QuestionWithdrawn
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import MODEL, Stage, calls, says, until
+from tests.fakes.clock import ManualClock, SeededRandom
 
 WRITE = '{"path": "a.txt", "content": "x"}'
 """The arguments of a call that needs approval."""
@@ -75,3 +84,20 @@ async def test_two_answers_at_once_leave_one_entry(tmp_path: Path) -> None:
     assert sum(isinstance(each, AlreadyAnswered) for each in given) in (1, 2)
     await turn
     assert (await stage.kinds()).count(Answer.kind) == 1
+
+
+async def test_answer_after_expiry_is_refused_and_not_stored() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock, random=SeededRandom(1))
+    now = clock.now_ms()
+    asked = Question("approval", "May I?", ("allow", "deny"), expires_at=now + 1_000)
+    opening = StreamHeader(StreamId("s"), now)
+    write = Write(stream=opening.id, create=opening, entries=(new_side(asked),))
+    ((question,),) = (await store.commit(Commit(writes=(write,), at=now))).entries
+    clock.advance(1.0)
+
+    with pytest.raises(QuestionClosed) as refused:
+        await answer_question(store, clock, question, asked, Answer("allow", by="me"))
+
+    assert refused.value.reason == "expired"
+    assert len(await store.entries(opening.id)) == 1
