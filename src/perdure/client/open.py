@@ -1,7 +1,7 @@
 """`perdure.open`: from an address to a `Store`.
 
-Backends are found in a table by the address's scheme and loaded by name, so a program only loads
-the one it uses and this package does not depend on any.
+A table maps the scheme of the address to a backend, which is loaded by name: a program loads only
+the one it uses, and this package depends on none.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ LockTimeout = Annotated[float, Meta(gt=0)]
 
 _SQLITE = "sqlite:///"
 _OPTIONS = re.compile(r"\?\w+=")
-"""What ends a file's name as options end an address; a ``?`` alone may be part of a name."""
+"""Options at the end of an address; a ``?`` alone may be part of a file name."""
 
 _WITH_SCHEMA = frozenset({"postgres", "postgresql", "sqlite"})
 """Schemes of stores whose schema may be older than this program."""
 
 _KEYED = frozenset({"sqlite"})
-"""Schemes of what can be encrypted: their openers take a `key` too."""
+"""Schemes that support encryption: their openers also take a `key`."""
 
 
 class Opener(Protocol):
-    """How a backend is opened."""
+    """A function that opens a backend."""
 
     async def __call__(
         self,
@@ -71,15 +71,15 @@ class Opener(Protocol):
         random: RandomSource,
         lock_timeout_s: float,
     ) -> SessionStore:
-        """The namespace of the store at `address`, made if it is not there."""
+        """Open the namespace of the store at `address`; create it if it is missing."""
         ...
 
 
 class StoreOpening:
-    """A store that is about to be opened; made by `open`.
+    """A store to be opened; returned by `open`.
 
     ``async with`` opens the store and closes it at the end of the block. ``await`` opens the store
-    and returns it; call `Store.close` when the program needs it no longer. Each use opens it anew.
+    and returns it; call `Store.close` afterwards. Each use opens it again.
     """
 
     def __init__(self, opener: Callable[[], Coroutine[Any, Any, Store]]) -> None:
@@ -124,21 +124,21 @@ def open(
     is_trusted: bool = True,
     lock_timeout_s: LockTimeout = LOCK_TIMEOUT_S,
 ) -> StoreOpening:
-    """The store at `address` for the length of an ``async with``, or until it is closed.
+    """Open the store at `address`, for an ``async with`` block or until it is closed.
 
     ``async with perdure.open(…) as store`` closes the store at the end of the block; after
     ``store = await perdure.open(…)`` the program calls ``await store.close()``.
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
     ``postgresql://user@host/database`` or ``memory:``; None is `default_address` of this process.
-    `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` looks for one.
+    `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` searches for one.
     With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
     user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
     A call waits at most `lock_timeout_s` for a lock that another process holds, then it raises
     StoreUnavailable, which names that process. Units: seconds.
-    Raises: NotAsyncio where no event loop of asyncio runs; ConfigError for another address;
+    Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
     NotAStore, StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing,
-    KeyWrong, StoreNotEncrypted if the store cannot be opened, which is then unchanged; Unsupported
-    for a `key` where nothing can be encrypted; ValueError when it is none.
+    KeyWrong, StoreNotEncrypted if the store cannot be opened (it is unchanged); Unsupported for a
+    `key` if the backend has no encryption; ValueError for an invalid key.
     """
 
     async def store() -> Store:
@@ -179,9 +179,9 @@ def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> Store
 
 
 def check_address(address: str) -> str:
-    """`address`, if it can be one of a store.
+    """Return `address` if it is valid for a store.
 
-    Raises: ConfigError when it is of no kind there is, or names no file, or one with options.
+    Raises: ConfigError for an unknown scheme, a missing file name, or options of SQLite.
     """
     scheme, colon, _ = address.partition(":")
     if not colon or scheme not in _BACKENDS:
@@ -250,7 +250,7 @@ async def connect_store(
 
 
 async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: Any) -> SessionStore:
-    """Call `opener`; if the schema is the last unreleased one, again to read it only."""
+    """Call `opener`; if the schema is the last unreleased one, call it again read-only."""
     try:
         return await opener(**key)
     except StoreTooOld as error:
@@ -260,14 +260,14 @@ async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: An
 
 
 def trust_folder() -> TrustFolder:
-    """Where this user's trust is kept. Raises: ConfigError when there is no home folder."""
+    """Return the folder of this user's trust keys. Raises: ConfigError without a home folder."""
     return TrustFolder(data_folder(os.environ, sys.platform) / "perdure" / "trust")
 
 
 def _marks(*, is_trusted: bool) -> Marks:
     try:
         return trust_folder().marks(is_trusted=is_trusted)
-    except ConfigError:  # then only this process recognizes what it writes
+    except ConfigError:  # then only this process recognizes its own writes
         key = os.urandom(KEY_BYTES)
         return Marks(lambda: key, is_trusted=is_trusted)
 
@@ -286,7 +286,7 @@ def _opener_of(scheme: str) -> Opener:
 async def _opened_with_key(
     opener: Callable[..., Awaitable[SessionStore]], address: str, key: StoreKey | None
 ) -> SessionStore:
-    """What `opener` opens with `key`; without one the keyring is asked, if the store wants one."""
+    """Open with `key`; without one, try the keys of the keyring if the store needs one."""
     try:
         return await opener(key=key)
     except KeyMissing:
@@ -300,10 +300,10 @@ async def _opened_with_key(
 
 
 def default_address(environment: Mapping[str, str], platform: str) -> str:
-    """The store of somebody who names none: ``$PERDURE_STORE``, else a file of the user's.
+    """Return the default store: ``$PERDURE_STORE``, or a file in the user data directory.
 
     `platform` is that of ``sys.platform``.
-    Raises: ConfigError when the environment names no folder of the user's.
+    Raises: ConfigError without a home folder.
     """
     named = environment.get("PERDURE_STORE")
     if named:
@@ -312,7 +312,7 @@ def default_address(environment: Mapping[str, str], platform: str) -> str:
 
 
 def data_folder(environment: Mapping[str, str], platform: str) -> Path:
-    """The folder for data of the user's programs. Raises: ConfigError without a home folder."""
+    """Return the user data directory. Raises: ConfigError without a home folder."""
     chosen = environment.get("LOCALAPPDATA" if platform == "win32" else "XDG_DATA_HOME")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen)

@@ -1,4 +1,4 @@
-"""What can be asked of a session: its branch, tree, context, log, events, labels, questions."""
+"""Read operations of `Session`: branch, tree, entries, events, labels."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _PAGE = 500
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
-    """A question nobody has answered yet. Units: `at` is Unix milliseconds.
+    """An unanswered question. Units: `at` is Unix milliseconds.
 
-    `flow` is there for what a flow itself waits for, and `target` the node or role that does. A
-    question without `choices` is answered in words.
+    If a flow asks, `flow` is its id and `target` the waiting node or role. A question without
+    `choices` takes a free text answer.
     """
 
     id: EntryId
@@ -67,7 +67,7 @@ def open_questions(asked: Iterable[Entry], at: int) -> list[OpenQuestion]:
 
 @takes_all_declared
 class SessionReader:
-    """The reading half of a `Session`. Every read sees the log as it is then, a draft's too."""
+    """Read operations of `Session`. Every read sees the current log, also of a draft."""
 
     def __init__(
         self,
@@ -93,32 +93,32 @@ class SessionReader:
 
     @property
     def head(self) -> int:
-        """The last seq this handle has seen; -1 while there is no entry."""
+        """The last seq that this handle has seen; -1 without entries."""
         return self._state.head
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry the conversation continued from when this handle last looked."""
+        """The entry that the conversation continues from, as of the last read."""
         return self._state.leaf
 
     @property
     def is_draft(self) -> bool:
-        """Whether nothing of the session is in the store yet."""
+        """Whether the session is not stored yet."""
         return self._backing.is_draft
 
     @property
     def title(self) -> str | None:
-        """The title when this handle last looked."""
+        """The title, as of the last read."""
         return self._state.info.title
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """The metadata it was created with."""
+        """The metadata given at creation."""
         return self._state.header.metadata or {}
 
     @property
     def subject(self) -> str | None:
-        """The subject it was created with: whom it is about or with."""
+        """The subject given at creation: the person the session is about or with."""
         return self._state.header.subject
 
     @property
@@ -183,7 +183,7 @@ class SessionReader:
         return [*(entry for entry in branch if entry.id not in known), *entries]
 
     async def messages(self, last: int | None = None) -> list[Message]:
-        """The newest `last` messages of the branch (all by default), oldest first.
+        """Return the newest `last` messages of the branch (default: all), oldest first.
 
         Raises: ValueError when `last` is negative, or greater than any store can count; Erased.
         """
@@ -242,12 +242,12 @@ class SessionReader:
                 yield entry
 
     def watch(self, after: int | None = None) -> Watch:
-        """Its events after seq `after` (default: after `head`), and then those that follow.
+        """Watch the events after seq `after` (default: after `head`), including future ones.
 
-        Shape: durable events without gap or repetition, whoever appends; live ones, and snapshots
-        of calls that are open, of what runs in this process. Ends when the store is closed.
-        Raises: ValueError when `after` is less than -1; at the first step WrongArgument, which is
-        one, when no entry has got that far: the place is in another log, or in a later state of it.
+        Shape: durable events of all processes without gap or repetition; live events and snapshots
+        of open calls only of this process. Ends when the store is closed.
+        Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
+        ValueError) when `after` is past the newest entry: it belongs to another log.
         """
         amount("after", after, least=EMPTY)
         head = self.head
@@ -255,19 +255,19 @@ class SessionReader:
         return watch_session(self._backing, self._bus, self.id, after, head)
 
     async def labels(self) -> dict[EntryId, str]:
-        """Entry -> label, for every entry of this session that has one."""
+        """Return entry -> label for every labelled entry of this session."""
         labels = labels_of(await self._backing.log.notes(self.id, (Label.kind,)))
         if self._state.header.fork is None:
             return labels
-        # The origin's notes speak of branches too that a fork of one path does not share.
+        # The origin's notes also concern branches that a fork of one path does not share.
         others = [entry for entry in labels if entry_place(entry)[0] != self.id]
         unseen = set(others).difference(await self._backing.log.visible_ids(self.id, others))
         return {entry: label for entry, label in labels.items() if entry not in unseen}
 
     async def find(self, prefix: str) -> EntryId:
-        """Resolve a typed entry: an id, a seq (of an origin: ``↑3``), a foreign id, or a prefix.
+        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id or a prefix to an entry.
 
-        Every other call takes whole ids. Digits alone are a seq, never a prefix.
+        All other calls take whole ids. Digits alone are a seq, never a prefix.
         Raises: EntryNotFound, AmbiguousId.
         """
         number = prefix.removeprefix(SHARED)
@@ -280,12 +280,12 @@ class SessionReader:
         return await self._shared(number)
 
     async def _look(self) -> StreamState:
-        """Where the session stands now; the handle remembers it."""
+        """Read and cache the current state of the session."""
         self._state = await self._backing.log.state(self.id)
         return self._state
 
     async def _newest(self, limit: int | None = None, kind: str | None = None) -> list[Entry]:
-        """The newest `limit` entries of `kind` on the branch; the handle remembers its leaf."""
+        """Return the newest `limit` entries of `kind` on the branch; cache the state."""
         log = self._backing.log
         if isinstance(log, SnapshotReader):
             self._state, entries = await log.newest(self.id, limit=limit, kind=kind)
@@ -296,9 +296,9 @@ class SessionReader:
     async def _see(
         self, appended: Sequence[Entry], bodies: Sequence[Message | TreeBody | Note] = ()
     ) -> None:
-        """Remember where the session stands after `appended`, read again only if others wrote.
+        """Update the cached state after `appended`; read it again only if others wrote.
 
-        `bodies` are those of `appended`, where they are known.
+        `bodies` are those of `appended`, if known.
         """
         if not appended or appended[0].seq != self.head + 1:
             await self._look()
@@ -322,7 +322,7 @@ class SessionReader:
         return await self._backing.log.resolve(self.id, reference)
 
     async def _shared(self, number: str) -> EntryId:
-        """The entry that the nearest origin of this fork has under `number`, if it is shared."""
+        """Return the shared entry `number` of the nearest origin of this fork."""
         log, fork = self._backing.log, self._state.header.fork
         while fork is not None and number_of(number) is not None:
             try:

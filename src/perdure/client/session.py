@@ -1,7 +1,7 @@
-"""The handle of one session: everything that changes it, on top of everything that reads it.
+"""The handle of one session: its operations that write; `SessionReader` has those that read.
 
-Each call is one commit. A handle holds no lock and no cache but what it last saw (`head`, `leaf`):
-any number of handles, tasks and processes may use the same session. Running turns is not here.
+Each call is one commit. A handle has no lock and caches only the last seen `head` and `leaf`: any
+number of handles, tasks and processes may use the same session. `Chat` runs turns.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ else:
 
 @takes_all_declared
 class Session(Appender):
-    """A session: append to it, move around in it, name things, fork it, end it.
+    """A session: append entries, branch, label, fork and end it.
 
-    A conversation entry that is appended while somebody runs a turn is kept as a ``queued`` entry
-    (`Entry.lane` is then "side"), and joins the conversation at the turn's next step.
+    A conversation entry appended during a turn is stored as a ``queued`` entry (`Entry.lane` is
+    then "side"). It joins the conversation at the turn's next step.
     """
 
     def __repr__(self) -> str:
@@ -84,16 +84,15 @@ class Session(Appender):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
     ) -> Entry | None:
-        """Let the conversation continue from `entry` (None: from before the root).
+        """Continue the conversation from `entry` (None: from before the root).
 
-        With `expected_leaf` the leaf moves only if it is that entry in the same commit, so entries
-        that another writer appended are never left behind. Repeating a call with its
+        With `expected_leaf` the leaf moves only if it is still that entry, checked in the same
+        commit, so entries of another writer are never left behind. Repeating a call with its
         `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: also without a following entry. Shape: None when it continued from there anyway.
+        Durable: also without a following entry. Shape: None when `entry` is already the leaf.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
         LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
-        not completed. A hook may have a summary of the left
-        branch told instead.
+        not completed. A hook may add a summary of the abandoned branch instead.
         """
         state = await self._look()
         await self._require_no_role(state, "branch")
@@ -139,7 +138,7 @@ class Session(Appender):
     async def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit its origin's.
 
-        Questions that came with an import or an unknown store are not listed: no turn waits.
+        Questions from an import or an unknown store are not listed: no turn waits for them.
         """
         unclosed = await self._backing.log.open_questions(self.id)
         found = open_questions(unclosed, self._outside.clock.now_ms())
@@ -232,9 +231,9 @@ class Session(Appender):
         )
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): the context shows what it hid.
+        """Undo `compaction` (default: the one in effect): its entries return to the context.
 
-        Shape: None when it was undone already.
+        Shape: None when it was already undone.
         Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
         if compaction is None:
@@ -252,7 +251,7 @@ class Session(Appender):
     async def end(self, reason: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        Shape: None when it was closed already.
+        Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
@@ -287,10 +286,10 @@ class Session(Appender):
     async def answer(
         self, question: EntryRef, choice: str, *, by: str, note: str | None = None
     ) -> Entry:
-        """Answer a question of this session; the first answer counts, whoever gives it.
+        """Answer a question of this session. The first answer wins.
 
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is no
-        question of this session or `choice` is none of its choices; AlreadyAnswered after another
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
+        question of this session or `choice` is not offered; AlreadyAnswered after another
         answer; QuestionClosed once the question expired or its turn ended.
         """
         found = await self._backing.log.entry(self.id, await self._resolve(question))
@@ -318,14 +317,14 @@ class Session(Appender):
         dialect: Dialect = "perdure",
         replace: bool = False,
     ) -> Exported:
-        """Export the session; with `path`, into that file.
+        """Export the session, to the file `path` if given.
 
         "perdure" holds everything, and `Store.import_files` restores it. Markdown and workflows
         hold one branch, the others all; `leaf` selects the branch that ends there, and with
         `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is that
-        of a workflow. `Exported.warnings` says what the format could not hold. A draft is stored
+        of a workflow. `Exported.warnings` lists what the format cannot represent. A draft is stored
         first.
-        Durable: the file is whole when this returns, and readable only by its owner.
+        Durable: the file is complete when this returns. Only its owner can read it.
         Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
         WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
         """
@@ -367,10 +366,10 @@ class Session(Appender):
     ) -> Certificate:
         """Permanently erase the bodies of single entries of the session; their positions stay.
 
-        Labels, records of tool calls, summaries and search texts that repeat them go too, with
-        media that nothing else shows and the kept original of an import. Contexts skip them.
-        `forks` says what happens where forks share an entry: "refuse", "keep" it there, or "erase"
-        it for them too. `by` as for `erase`; docs/guides/erasure.md says more.
+        Also erases labels, tool call records, summaries and search texts that repeat them, media
+        without another reference, and the stored original of an import. Contexts skip the entries.
+        `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
+        "erase" erases them for forks too. `by` as for `erase`; see docs/guides/erasure.md.
         Durable: as `Store.erase`.
         Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
         part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
@@ -416,7 +415,7 @@ class Session(Appender):
     async def _move(
         self, summary: BranchSummary, expected: ExpectedLeaf, key: str | None, head: int
     ) -> Entry:
-        """Let the conversation go on from where `summary` says, with the summary told there."""
+        """Append `summary` at its `from_id`, and continue the conversation from there."""
         (entry,) = await self.append_many(
             [summary], parent=summary.from_id, expected_leaf=expected, idempotency_key=key
         )
@@ -424,13 +423,13 @@ class Session(Appender):
         return entry
 
     async def _tell_moved(self, moved: Entry, head: int) -> None:
-        """Run the hooks of a move, unless it is one of before `head`: a repeated call's."""
+        """Run the hooks of a move; skip a move up to `head`, which a repeated call returned."""
         if moved.seq > head:
             await self._hooks.tell(points.TreeMoved(self.id, moved))
 
 
 async def ask_hooks(hooks: Hooks, point: points.HookPoint) -> object:
-    """What the hooks of `point` answer, None for nothing.
+    """Return the answer of the hooks of `point`; None without an answer.
 
     Raises: HookBlocked.
     """

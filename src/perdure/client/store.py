@@ -1,4 +1,4 @@
-"""The handle of a store: makes, finds, lists and watches sessions."""
+"""The handle of a store: create, find, list and watch sessions."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ else:
 class Store:
     """One namespace of a store. Made by `perdure.open`; closes with its ``async with``.
 
-    `backend`, `outside` and `bus` are what runtimes and tools are built on; programs do not need
-    them. Every session opened here shares `bus`, so live events reach every watcher of this Store.
+    Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. Every
+    session opened here shares `bus`, so live events reach every watcher of this Store.
     """
 
     def __init__(self, backend: SessionStore, outside: Outside, bus: LiveBus | None = None) -> None:
@@ -130,7 +130,7 @@ class Store:
         """Create a session; with `lazy` a draft, unstored until its first assistant message.
 
         With `reuse_erased` the `id` may be that of an erased session, unless forks still show
-        entries of it; the certificate of its erasure stays.
+        its entries; the certificate of the erasure stays.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
@@ -150,7 +150,7 @@ class Store:
         above = 0
         if id is not None:
             above = await free_id(self.backend, header.id, is_reused=reuse_erased)
-        if reuse_erased:  # a killed call may have removed the session, but the clock went on
+        if reuse_erased:  # a killed call may have removed the session and its epoch
             above = max(above, header.created_at)
         write = Write(stream=header.id, create=header, above_epoch=above)
         if lazy:
@@ -192,11 +192,11 @@ class Store:
     async def open(self, session: str | Path) -> Session:
         """Return the session with the whole id `session`, or that of a session file.
 
-        A string is always an id. A `pathlib.Path` is a file of a `jsonl:` store, or one that was
-        imported into this store: its session as far as it was imported. A link to such a file opens
-        its session, unless the link lies in the folder of the store.
-        Raises: SessionNotFound, which NotImported is, also for a missing file; Erased; FormatError
-        for an unreadable file.
+        A string is always an id. A `pathlib.Path` names a file of a `jsonl:` store, or a file that
+        was imported into this store (up to what was imported). A link to such a file opens its
+        session, unless the link lies in the folder of the store.
+        Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
+        FormatError for an unreadable file.
         """
         is_file = isinstance(session, Path)
         id = (await find_file(self.backend, session)).session if is_file else StreamId(session)
@@ -207,18 +207,18 @@ class Store:
         return Session(backing, state, self.outside, self.bus, self.hooks)
 
     async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
-        """Resolve a typed id: return the whole id that is `prefix`, or the only one it begins.
+        """Return the id that equals `prefix`, or the only id that begins with it.
 
-        Every other call takes whole ids. Sessions and flows match; with `only` just flows. An
+        All other calls take whole ids. Sessions and flows match; with `only`, flows alone. An
         erased session matches if no other id begins with `prefix`.
-        Raises: SessionNotFound, which FlowNotFound is; AmbiguousId.
+        Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
         """
         if only == "flow":
             return await find_flow(self.backend, prefix)
         return await find_stream(self.backend, prefix)
 
     async def entry(self, reference: str) -> Entry:
-        """Return the entry of any session with the whole id, or the alias, `reference`.
+        """Return the entry with the id or alias `reference`, from any session.
 
         Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
         """
@@ -230,7 +230,7 @@ class Store:
         *,
         idempotency_key: str | None = None,
     ) -> CommittedSessions:
-        """Append to several sessions in one commit, all or nothing.
+        """Append to several sessions atomically, in one commit.
 
         Each write is a session, its items and its options, which are those of
         `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
@@ -243,9 +243,9 @@ class Store:
         return await commit_sessions(self.backend, self.outside, writes, idempotency_key)
 
     async def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
-        """Return the content that `handle` names, of any entry of the namespace.
+        """Return the bytes of the media `handle`, from any entry of the namespace.
 
-        Raises: EntryNotFound when the store does not hold it; CorruptLog when it is damaged;
+        Raises: EntryNotFound when it is not in the store; CorruptLog when it is damaged;
         WrongArgument for a text that is no handle (``media://sha256-…``).
         """
         text = handle if isinstance(handle, str) else handle.handle
@@ -262,7 +262,7 @@ class Store:
         return self.backend.capabilities
 
     async def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
-        """Open the session with the newest activity, of `cwd` or of all; create a draft if none."""
+        """Open the most recently active session (of `cwd`, if given), or create a draft."""
         folder = absolute(cwd)
         newest = await self.backend.sessions(limit=1, cwd=folder)
         if newest:
@@ -283,17 +283,17 @@ class Store:
         id_prefix: str | None = None,
         after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
-        """List sessions, newest activity first; of a folder, or with `query` in name or id.
+        """List sessions, newest activity first. `query` must occur in the name or id.
 
-        `subject` selects those about it, `metadata` those that have each of its values, `source`
-        imports of one program ("claude-code"), `status` one state, `id_prefix` ids that begin so.
-        `after` continues behind a session of an earlier list, or its `cursor`. The status
+        Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `source` (imports of
+        one program, such as "claude-code"), `status` and `id_prefix`.
+        `after` continues after a session of an earlier list, or after its `cursor`. The status
         "interrupted" selects sessions with an open turn that no process runs: its process died, or
-        it was suspended. Reads the sessions with an open turn only.
-        `subject`, `metadata` and `source` have no index: with them the call reads
-        sessions, newest first, until `limit` of them fit, or all.
-        Raises: ValueError when `limit` is negative, or greater than any store can count;
-        WrongArgument for an `after` that is no cursor.
+        it was suspended. It reads only sessions with an open turn.
+        `subject`, `metadata` and `source` have no index: the call reads sessions, newest first,
+        until `limit` of them match.
+        Raises: ValueError when `limit` is negative or too large for a store;
+        WrongArgument for an invalid `after`.
         """
         amount("limit", limit)
         require_subject(subject)
@@ -329,11 +329,11 @@ class Store:
     ) -> list[Hit]:
         """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
 
-        Each filter that is given must fit: one of `roles`, of `sessions` (whole ids), of `tools`;
-        not before `since` and before `until` (local time where they name no zone); on its session's
-        current branch or not. Without an index `on_progress` gets (done, entries).
+        A hit must match every given filter: one of `roles`, of `sessions` (whole ids), of `tools`;
+        at or after `since` and before `until` (local time without a zone); on its session's
+        current branch or not. Without an index, `on_progress` gets (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
-        `limit` is negative, or greater than any store can count.
+        `limit` is negative or too large for a store.
         """
         amount("limit", limit)
         query = SearchQuery(
@@ -357,16 +357,16 @@ class Store:
         again: bool = False,
         on_progress: Callable[[Path, int], None] | None = None,
     ) -> ImportedFiles:
-        """Import session files of perdure and other programs, and those below folders.
+        """Import session files of perdure and other programs; folders are scanned.
 
-        Each file is imported by itself: `ImportedFiles.errors` says which failed and why. Importing
-        again adds only what is new; an erased session stays erased unless `again` is set, which
-        imports it under a new id. `subject` is that of new sessions. `on_progress` gets (file,
-        bytes read), from any thread. docs/formats.md says what each format holds.
-        Durable: what the report names, when this returns.
+        Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
+        again adds only new entries. An erased session stays erased unless `again` is set, which
+        imports it under a new id. New sessions get `subject`. `on_progress` gets (file, bytes
+        read), from any thread. docs/formats.md lists what each format contains.
+        Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
-        if isinstance(paths, str):  # a text is a sequence of texts
+        if isinstance(paths, str):  # a str is a sequence of str
             raise WrongArgument("import_files takes a list of paths", argument="paths")
         require_subject(subject)
         return await transfers.imported_files(
@@ -388,12 +388,12 @@ class Store:
         query: str | None = None,
         replace: bool = False,
     ) -> list[ExportedFile]:
-        """Export every session, of every origin, into `folder`: a file each, named after its id.
+        """Export every session into `folder`, one file each, named after its id.
 
-        `import_files` of the folder restores them where `format` is "perdure". `query` selects
-        sessions by name or id; flows are left out. One that cannot be written does not stop the
-        others: `ExportedFile.error` says why. `redact` and `replace` as in `Session.export`.
-        Raises: FormatError when the folder cannot be made.
+        Sessions of every origin are included, flows are not; `query` selects by name or id. With
+        `format` "perdure", `import_files` of the folder restores them. A failed session does not
+        stop the others: see `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
+        Raises: FormatError when the folder cannot be created.
         """
         selection = transfers.ExportSelection(redact=tuple(redact))
         return await transfers.exported_store(
@@ -403,7 +403,7 @@ class Store:
     async def questions(self) -> list[OpenQuestion]:
         """List the open questions of all sessions and flows, oldest first; `id` is the entry.
 
-        Questions that came with an import or an unknown store are not listed: no turn waits.
+        Questions from an import or an unknown store are not listed: no turn waits for them.
         """
         unclosed = await self.backend.open_questions_of_all()
         asked = open_questions(unclosed, self.outside.clock.now_ms())
@@ -419,11 +419,11 @@ class Store:
     ) -> Entry:
         """Answer the question with the whole id `question`, in any session or flow.
 
-        `answer` is one of its choices; where it has none, a reply in words. The first answer
-        counts, whoever gives it. Durable: when this returns.
+        `answer` is one of its choices, or free text if it has none. The first answer wins.
+        Durable: when this returns.
         Raises: QuestionNotFound; AlreadyAnswered after another answer; QuestionClosed
-        once it expired or its turn ended; FlowRefusal when a flow does not wait for it any more;
-        InvalidEntry when it is no question, or `answer` is none of its choices.
+        once it expired or its turn ended; FlowRefusal when a flow no longer waits for it;
+        InvalidEntry when it is not a question, or `answer` is not one of its choices.
         """
         asking = stream_asking(question)
         if asking is None:
@@ -444,11 +444,11 @@ class Store:
         failed: bool | None = None,
         last: int | None = 100,
     ) -> list[ToolCallRecord]:
-        """Return the newest `last` tool calls, oldest first: of one session, or of all.
+        """Return the newest `last` tool calls of one session or of all, oldest first.
 
-        `tool` is the name of the tool. `failed` True keeps calls that failed, False those that
-        succeeded, None also those without an outcome. Imported sessions are included. A fork has
-        the calls of its own log. Reads sessions, newest activity first, until `last` are found.
+        `tool` is the name of the tool. `failed` True selects failed calls, False successful
+        ones, None all, also those without an outcome. Imported sessions are included. A fork has
+        only the calls of its own log. Reads sessions, newest activity first, until it has `last`.
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         amount("last", last)
@@ -465,10 +465,10 @@ class Store:
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day or session.
 
-        A project is a session's folder. Days are those of `zone` and come in order; other groups
-        come most tokens first. Calls before `since` and from `until` on are left out, to a quarter
-        of an hour. The first call reads the sessions active since `since`; later calls of this
-        handle read what was appended since.
+        A project is a session's folder. Days are in `zone` and sorted by time; other groups are
+        sorted by tokens, most first. Calls before `since`, and at or after `until`, are excluded
+        (resolution: 15 minutes). The first call reads the sessions active since `since`; later
+        calls of this handle read only new entries.
         """
         return await self._tally.usage(by, _ms_or_none(since), _ms_or_none(until), zone)
 
@@ -480,14 +480,14 @@ class Store:
         until: datetime | None = None,
         zone: tzinfo = UTC,
     ) -> list[ActivityTotal]:
-        """Count messages, turns, tool calls and tokens by day or hour, in order of time.
+        """Count messages, turns, tool calls and tokens by day or hour, oldest first.
 
-        Days and hours without activity are left out. Reads what `usage` reads.
+        Periods without activity are omitted. Reads the same sessions as `usage`.
         """
         return await self._tally.activity(by, _ms_or_none(since), _ms_or_none(until), zone)
 
     async def edits(self, *, session: str | None = None, last: int | None = 50) -> list[FileEdit]:
-        """Return the `last` files that tool calls changed last, newest change first.
+        """Return the `last` files most recently changed by tool calls, newest first.
 
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
@@ -502,21 +502,22 @@ class Store:
         return self._tallies
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""
+        """Update the index of `search`, as the next search would. Raises: as `reindex`."""
         await self.backend.search.index(on_progress)
 
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
-        """Build the index of `search` anew from the log; how many texts can now be found.
+        """Rebuild the index of `search` from the log; return the number of searchable texts.
 
-        Raises: StoreReadOnly, StoreFull; StoreUnavailable, also by a stopped indexer; Unsupported.
+        Raises: StoreReadOnly; StoreFull; StoreUnavailable, also if the indexer stopped;
+        Unsupported.
         """
         return await self.backend.search.reindex(on_progress)
 
     def watch(self, after: int | None = None) -> Watch:
-        """The events of every session after position `after` (default: from now on; 0: all).
+        """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from. One past the
-        newest is waited for and logged: what had it may be removed. Raises: ValueError below 0.
+        Shape: as `Session.watch`; continue later from ``Watch.cursor``. A position past the newest
+        logs a warning and waits: its entry may be removed. Raises: ValueError below 0.
         """
         amount("after", after)
         return watch_namespace(self.backend, self.bus, after)
@@ -533,15 +534,14 @@ class Store:
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
-        `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
-        share with it, or "erase" them too; with a subject, or everything, they are always erased.
-        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed. With
-        `expected_head` a session is erased only if that is still its head.
+        `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
+        share, "erase" erases them too. With a subject, or everything, forks are always erased.
+        `by` names the requester in the certificate; docs/guides/erasure.md lists what is removed.
+        With `expected_head` a session is erased only if its head is unchanged.
 
-        Durable: one operation, which a kill at any moment does not leave half done: the next who
-        opens the store goes on with it.
-        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless one
-        of `session`, `subject` and `everything` is given, and only one.
+        Durable: when this returns. If the process dies, the next open of the store completes it.
+        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
+        exactly one of `session`, `subject` and `everything` is given.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("say what to erase: a session, a subject, or everything")
@@ -562,7 +562,7 @@ class Store:
         return await erase_namespace(self.backend, self.outside, by)
 
     async def erasures(self) -> list[Certificate]:
-        """The certificates of what was erased, the oldest first.
+        """Return the certificates of all erasures, oldest first.
 
         Raises: Unsupported.
         """
@@ -573,11 +573,11 @@ class Store:
         return await verify_backend(self.backend, on_progress)
 
     async def info(self) -> StoreInfo:
-        """Facts and figures."""
+        """Return the format, sizes and counts of the store and its namespace."""
         return await self.backend.info()
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the store. May be called twice."""
+        """Finish pending operations and close the store. May be called twice."""
         await self.backend.close()
 
     async def __aenter__(self) -> Self:

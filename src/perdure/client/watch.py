@@ -1,8 +1,8 @@
-"""Watching: the events of a log without gap or repetition, with the live ones in their places.
+"""Watch a log: durable events without gap or repetition, merged with live events.
 
-Durable events are read from the log, by seq or by position; a wake-up of the store only says that
-it is time to read again. Live events come from the `LiveBus` of this process. They are told after
-the entry that opened their call and before the one that closes it, as they happened.
+Durable events are read from the log, by seq or by position; a wake-up of the store only triggers
+the next read. Live events come from the `LiveBus` of this process. They are emitted after the
+entry that opened their call and before the entry that closes it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OPENS = frozenset((ModelCalled.kind, ToolStarted.kind))
 _CLOSES = frozenset((ModelFinished.kind, ToolFinished.kind, Interrupted.kind))
 
 Read = Callable[[int], Awaitable[Sequence[Positioned]]]
-"""The next entries after a place, at most `_PAGE`."""
+"""Return the next entries after a seq or position, at most `_PAGE`."""
 
 
 class Watch:
@@ -88,15 +88,15 @@ def watch_session(
         is_there = True
         return found
 
-    # Registered now, not at the first step: nothing from here on can be slept through.
+    # Register now, not at the first step, so that no change is missed.
     changes, live = backing.changes(stream), bus.subscribe(stream)
     return Watch(lambda watch: _feed(watch, read, changes, live), after)
 
 
 def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> Watch:
-    """The events of all streams after position `after`; None: after the first step's.
+    """Watch the events of all streams after position `after`; None: from the first step on.
 
-    A position past the newest is waited for, and logged: what stood there may have been removed.
+    A position past the newest logs a warning and waits: its entry may have been removed.
     """
 
     async def page(place: int) -> Sequence[Positioned]:
@@ -133,13 +133,13 @@ _PAST_POSITION = (
 _Asked = dict[tuple[StreamId | None, int], "asyncio.Future[Sequence[Positioned]]"]
 
 _ASKED: WeakKeyDictionary[object, _Asked] = WeakKeyDictionary()
-"""Of each log the pages that watchers have asked for and that are not being read yet."""
+"""Per log, the requested pages whose read has not started."""
 
 
 async def _together(
     log: object, stream: StreamId | None, place: int, page: Read
 ) -> Sequence[Positioned]:
-    """The page behind `place`: read once for all who are woken by the same commit."""
+    """Return the page after `place`; watchers woken by the same commit share one read."""
     asked, key = _ASKED.setdefault(log, {}), (stream, place)
 
     async def read() -> Sequence[Positioned]:
@@ -204,12 +204,12 @@ async def _either(woken: asyncio.Task[bool], live: Subscription) -> None:
 
 
 class _Order:
-    """Live events on their way to their places among the durable ones.
+    """Buffer of live events until they can be merged with the durable ones.
 
     A call's opening is committed before its first live event, and its last live event is published
-    before its end is committed. So what was taken before the log was read has its opening in what
-    was read (`_ready`); what was taken after, has perhaps not (`_late`), but may belong before an
-    end that was read.
+    before its end is committed. So events taken before a read have their opening in that read
+    (`_ready`). Events taken after it may not (`_late`), but can belong before an end that was
+    read.
     """
 
     def __init__(self, watch: Watch) -> None:
@@ -226,16 +226,16 @@ class _Order:
         return any(_call_of(event) not in self._opened for event in taken)
 
     def take(self, events: Sequence[Live]) -> None:
-        """`events` have arrived, and the log is not read yet."""
+        """Buffer `events` that arrived before the log is read."""
         self._ready += [event for event in (*self._late, *events) if self._is_open(event)]
         self._late = []
 
     def take_late(self, events: Sequence[Live]) -> None:
-        """`events` have arrived while the log was read."""
+        """Buffer `events` that arrived during the read."""
         self._late = [event for event in events if self._is_open(event)]
 
     def merge_page(self, page: Sequence[Positioned], *, is_last: bool) -> Iterator[AnyEvent]:
-        """The events of `page` with the live ones; the cursor moves as they are told."""
+        """Merge the events of `page` with live ones; move the cursor with each entry."""
         for positioned in page:
             entry = positioned.entry
             if entry.kind in _CLOSES and entry.about is not None:
@@ -264,7 +264,7 @@ class _Order:
         return self._picked(lambda other: other == call)
 
     def _picked(self, is_meant: Callable[[EntryId], bool]) -> list[Live]:
-        """The events taken whose call is meant; they are taken no more."""
+        """Remove and return the buffered events of the calls that match."""
         taken = (*self._ready, *self._late)
         self._ready = [event for event in self._ready if not is_meant(_call_of(event))]
         self._late = [event for event in self._late if not is_meant(_call_of(event))]

@@ -29,9 +29,9 @@ from perdure.tools.builtin.delegation import INVOKE_AGENT
 
 @takes_all_declared
 class Chat(IdleSession):
-    """One session and the agent that answers in it. Made by `Runtime.start` and `Runtime.resume`.
+    """One session with its agent. Made by `Runtime.start` and `Runtime.resume`.
 
-    One turn runs at a time. `turn` is the newest turn that this handle has run, None before any.
+    One turn runs at a time. `turn` is the newest turn of this handle, None before the first.
     """
 
     def send(
@@ -45,20 +45,19 @@ class Chat(IdleSession):
     ) -> Turn:
         """Send a message and start the turn that answers it.
 
-        The turn works where the session does, also if another handle has moved it.
+        The turn runs in the session's folder, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
-        on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
-        With a file and no selection nothing is selected; the file "" is none. A selection alone
-        makes its file the active one.
+        on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
+        A file without a selection clears the selection; the file "" clears the file. A selection
+        alone makes its file the active one.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
         it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
-        once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
-        process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
-        it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
-        agent refuses them; of a message over 64 kB, the turn raises it. WrongArgument for a
-        selection in another file than `active_file`, and for a variable with a name of the
-        workspace's own (``working_dir``).
+        after it was closed. The turn raises later errors: LeaseHeld when another process runs a
+        turn here, TurnOpen when one was interrupted (`Runtime.resume` continues it), TurnFailed.
+        SecretPasted for a credential in a variable, or in the message if the agent refuses them
+        (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
+        than `active_file`, and for a variable with a reserved name (``working_dir``).
         """
         self._require_idle("send")
         durable, contents = prepare_input(said)
@@ -99,9 +98,9 @@ class Chat(IdleSession):
         return self.turn
 
     async def steer(self, said: Said | InFlightMessage) -> Entry:
-        """Say something to the running turn; the model is told before its next call.
+        """Add a message to the running turn; the model gets it with its next call.
 
-        When the turn has just ended, it becomes an ordinary message. Messages are stored in the
+        If the turn has just ended, it becomes an ordinary message. Messages are stored in the
         order of the calls, also while `send` has not stored its own yet.
         """
         durable, contents = prepare_input(said)
@@ -112,7 +111,7 @@ class Chat(IdleSession):
             return (await self.session.append_many([message], contents=contents))[0]
 
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
-        """Say something that the running turn answers once it would be finished.
+        """Queue a message that the running turn answers before it ends.
 
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
@@ -125,7 +124,7 @@ class Chat(IdleSession):
             return await self._queued(body, contents)
 
     async def abort(self) -> None:
-        """End the running turn, keeping what was said so far; nothing happens when none runs."""
+        """Abort the running turn; its messages so far stay. No effect without a running turn."""
         if self.turn is None or not self.turn.is_running:
             return
         self.turn.abort()
@@ -134,7 +133,7 @@ class Chat(IdleSession):
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers are told ``session:cancelled``, and of a turn that ran nothing after it.
+        Durable: observers get ``session:cancelled``, and no later event of a turn that ran.
         A second call does nothing.
         """
         if self._is_closed:
@@ -147,7 +146,7 @@ class Chat(IdleSession):
             await note_if_idle(self._running.environment, SessionCancelled())
 
     async def suspend(self) -> None:
-        """Stop performing the running turn; it stays open and `Runtime.resume` goes on with it."""
+        """Stop running the turn here; it stays open and `Runtime.resume` continues it."""
         if self.turn is not None and self.turn.is_running:
             await self.turn.stop()
 
@@ -194,7 +193,7 @@ class Chat(IdleSession):
             return done.entries[0][0]
 
     async def _ended(self, turn: Turn) -> None:
-        """Wait until `turn`, which was asked to end, has ended, and what its agent invoked too."""
+        """Wait until `turn`, which is ending, and the agents it invoked have ended."""
         await turn.settled()
         if INVOKE_AGENT in self.agent.registry.names:
             environment = self._running.environment

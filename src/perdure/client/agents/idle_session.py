@@ -1,4 +1,4 @@
-"""What can be done with a chat between two turns: its settings, its context, where it goes on."""
+"""Operations of `Chat` between turns: model, thinking level, compaction, branching."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class IdleSession:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace of the newest turn, as `send` has changed it since."""
+        """The current workspace, including changes by `send`."""
         return self._place.place
 
     @property
@@ -73,17 +73,17 @@ class IdleSession:
 
     @property
     def status(self) -> ChatStatus:
-        """What can be done with this handle: ``closed`` is one that was cancelled or ended."""
+        """The state of this handle; ``closed`` after `cancel` or `end`."""
         return "closed" if self._is_closed else "running" if self.is_running else "idle"
 
     async def spent(self) -> Spending:
-        """What the session has spent on models so far, by the calls in its own log."""
+        """Return the model usage of the session, from the calls in its own log."""
         return await spent_in(self._running.environment.store, self.id)
 
     async def questions(self) -> list[OpenQuestion]:
-        """What the chat waits for, oldest first: also what agents ask whom it has invoked.
+        """List the open questions of the chat and of agents that it invoked, oldest first.
 
-        Each is answered with `Store.answer`, whatever session it is of.
+        Answer each with `Store.answer`, whatever its session.
         """
         own = await self.session.questions()
         environment = self._running.environment
@@ -104,9 +104,9 @@ class IdleSession:
         return await self.session.append(ThinkingChange(level))
 
     async def compact(self, focus: str | None = None) -> Entry | None:
-        """Summarise what can leave the context now. `focus` says what the summary must keep.
+        """Summarise older messages to shorten the context. `focus` says what the summary must keep.
 
-        Shape: the compaction; None when nothing can leave the context.
+        Shape: the compaction; None when there is nothing to summarise.
         Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
         summary came.
         """
@@ -120,17 +120,17 @@ class IdleSession:
         *,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Go on from `entry` (None: from before the root), told what the left branch was.
+        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
-        The agent's model writes the summary; `focus` says what it must keep. Where nothing was
-        said on the branch, the conversation only moves. It moves only from the leaf that was
-        summarised, or from `expected_leaf`: otherwise the call raises LeafConflict.
-        Shape: None when it continued from there anyway.
+        The agent's model writes the summary; `focus` says what it must keep. A branch without
+        messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
+        or not `expected_leaf`.
+        Shape: None when `entry` is already the leaf.
         Raises: as `compact`; as `Session.branch`.
         """
         self._require_idle("branch")
         target = None if entry is None else (await self.session.path(entry))[-1].id
-        await self.session.info()  # the handle looks where the conversation stands
+        await self.session.info()  # refreshes the leaf of the handle
         expected = await self._expected(expected_leaf)
         if self.session.leaf == target:
             return await self.session.branch(target, expected_leaf=expected)
@@ -141,7 +141,7 @@ class IdleSession:
         return await self.session.branch_with_summary(target, summary, expected_leaf=expected)
 
     async def _expected(self, leaf: ExpectedLeaf) -> EntryId | None:
-        """Return where the conversation stands. Raises: LeafConflict unless that is `leaf`."""
+        """Return the current leaf. Raises: LeafConflict unless that is `leaf`."""
         stands = self.session.leaf
         if leaf is msgspec.UNSET:
             return stands

@@ -1,4 +1,4 @@
-"""The runtime: starts sessions under agents, resumes them, and sees running turns to their end."""
+"""The runtime: start and resume sessions under agents, and run their turns."""
 
 from __future__ import annotations
 
@@ -54,21 +54,20 @@ else:
 class Runtime:
     """Runs turns of sessions in one store.
 
-    `agents` are those that sessions may be started under by id, and whose tools resumed sessions
-    get back. `models` is the client of all models (default: by provider, as configured in the
-    environment). `prices` are those of models by name (or ``provider:*``), before any list's.
-    `limits` and `budget` go before those of the agents. `renew_credentials` is asked once a turn
-    for another key of a provider that refused the one there is. `mcp_servers` are those that agents
-    may name; they end with the runtime. `idle_timeout_s` closes sessions nobody has said anything
-    in for so long: on `end_idle`, and when they are resumed. `has_traced_content` has traces hold
-    what was said (None: as $PERDURE_OTEL_CONTENT says). `on_question` is called, beside the turn,
-    with each `OpenQuestion` that a turn here begins to wait for: again if the turn is resumed
-    unanswered. If it raises, a line is logged and the question stays open.
-    `host` is what flows build on.
+    `agents` can be started by id; resumed sessions get their tools. `models` is the client of all
+    models (default: by provider, from the environment). `prices`, by model name (or
+    ``provider:*``), override every price list. `limits` and `budget` override those of the agents.
+    `renew_credentials` is called at most once a turn for another key if a provider rejects the
+    current one. Agents may name `mcp_servers`, which stop with the runtime. `idle_timeout_s` closes
+    sessions without a message for that long, on `end_idle` and when they are resumed.
+    `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT decides).
+    `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
+    and again if the turn is resumed unanswered. If it raises, the error is logged and the question
+    stays open. Flows use `host`.
     Leaving its ``async with`` waits for running turns but never for people: a turn that waits for a
-    person is suspended, as all are when the block fails. Suspended turns stay open in the log with
-    their questions; `resume` continues them.
-    Raises: ConfigError for two agents of one id; WrongArgument for prices of what is no
+    person is suspended. If the block fails, all turns are. Suspended turns stay open in the log
+    with their questions; `resume` continues them.
+    Raises: ConfigError for two agents with one id; WrongArgument for prices of a name that is not
     ``provider:name``.
     """
 
@@ -126,14 +125,13 @@ class Runtime:
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat:
-        """A new session under `agent`, of which it keeps a snapshot for life.
+        """Start a session under `agent`. It stores a snapshot of the agent.
 
-        `subject` names whom the session is about or with, so that `Store.recent` and `Store.erase`
-        find all there is about them; `metadata` is the program's own.
-        `tools` narrows the agent's tools to those named, `allowed_commands` what it may run, and
-        `scope` (or the workspace's) where its file tools may go.
+        `subject` names the person the session is about or with; `Store.recent` and `Store.erase`
+        select by it. `metadata` is for the program. `tools`, `allowed_commands` and `scope` (or the
+        workspace's) restrict the agent's tools, commands and the paths of its file tools.
         Durable: when this returns.
-        Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
+        Raises: ConfigError for an unknown agent or tool, for more permissions than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
         instructions; McpUnavailable; SessionExists; LimitExceeded for the title; WrongArgument for
         an empty subject, text with a NUL, and metadata that is not JSON.
@@ -175,20 +173,20 @@ class Runtime:
     ) -> Chat:
         """Continue a session under the agent it was started under.
 
-        The tools are bound again by name and schema; its caps are those of today: the runtime's, or
-        of the agent that is given or known by its id. The session never gets more than that agent
-        allows, and `tools`, `allowed_commands` and `scope` narrow it further, as at the start. A
-        turn that was interrupted runs on at once, as ``chat.turn``. With a `workspace` the session
-        moves there for good: its folder, file tools and instructions. What `workspace` leaves out
-        (variables, a file, a selection) stays as it was; its scope can only restrict.
-        A session whose agent is not in force here needs one, which is recorded: an import, and what
-        this user's perdure did not write in a store that is not trusted. Its own agent can only
-        narrow that one, an open turn ends as interrupted, and it runs in `workspace` (default: the
-        current folder).
+        Tools are bound again by name and schema. Limits are the current ones of the runtime, or of
+        the agent that is given or known by its id. The session never gets more than that agent
+        allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
+        interrupted turn continues at once, as ``chat.turn``. With a `workspace` the session moves
+        there permanently: its folder, file tools and instructions. Variables, file and selection
+        that `workspace` omits stay unchanged; its scope can only restrict.
+        A session without an agent in force needs one, which is recorded. This applies to imports,
+        and to sessions that this user's perdure did not write in an untrusted store. Their own
+        agent can only restrict the new one, an open turn ends as interrupted, and they run in
+        `workspace` (default: the current folder).
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
-        what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
-        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
+        more permissions than the agent's; McpUnavailable when a server of its tools is missing;
+        LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
         for the role of a flow that is not completed.
         """
         handle = await self._store.open(session)
@@ -215,10 +213,10 @@ class Runtime:
     async def resume_all(
         self, *, on_error: Callable[[str, PerdureError], None] | None = None
     ) -> list[Chat]:
-        """Resume every session whose turn was interrupted, newest activity first.
+        """Resume every session with an interrupted turn, newest activity first.
 
-        Each turn runs on as ``chat.turn``; a turn that waits for an answer waits again. Sessions in
-        which another process, or this runtime, runs the turn are skipped. So are roles of flows and
+        Each turn continues as ``chat.turn``; a turn that waits for an answer waits again. Sessions
+        whose turn runs in another process or in this runtime are skipped. So are roles of flows and
         invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
         a session that cannot be resumed, for example ConfigError when no agent is in force;
         without it a warning is logged. Reads the sessions with an open turn only.
@@ -226,10 +224,10 @@ class Runtime:
         return await resume_interrupted(self._store.backend, self.resume, on_error)
 
     async def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
-        """Give a session what `agent` may do, and its tools, from the next turn on, and record it.
+        """Give a session the permissions and tools of `agent` from the next turn on, and record it.
 
-        The only way to widen what a session may do; its instructions and model stay. `by` is the
-        person who says so.
+        Only this call extends a session's permissions; its instructions and model stay. `by` names
+        the person who decides.
         Durable: when this returns.
         Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
         """
@@ -237,11 +235,11 @@ class Runtime:
         await self._bindings.grant(handle.id, self.host.agent(agent), by)
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
-        """Run `hook` at the point `name` in every session of the store that is used here.
+        """Run `hook` at the point `name` in every session used through this store.
 
-        What it is given, and what it may answer, is in ``docs/guides/hooks.md``.
-        Shape: gives the function that takes it away again.
-        Raises: ValueError for a point that there is not.
+        ``docs/guides/hooks.md`` lists its arguments and answers.
+        Shape: returns a function that removes the hook.
+        Raises: ValueError for an unknown point.
         """
         return self._store.hooks.on(name, hook, is_guard=is_guard)
 
@@ -264,10 +262,10 @@ class Runtime:
         await self._let_go()
 
     async def end_idle(self) -> list[str]:
-        """Close the sessions of the store that have been idle too long; their ids.
+        """Close the sessions that exceed `idle_timeout_s`; return their ids.
 
-        A session in which a turn is open, be it only waiting for an answer, is not idle. Turns
-        whose question has expired are closed first, also those that no process runs.
+        A session with an open turn, even one that waits for an answer, is not idle. Turns whose
+        question has expired are closed first, also those that no process runs.
         """
         ended: list[str] = []
         for session in await ending(self._store, self._idle_timeout_s):

@@ -1,4 +1,4 @@
-"""One turn as its caller sees it: to iterate, to await, or to let run."""
+"""The handle of one turn: await it, iterate over its events, or let it run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ OVER = ("session:turn_completed", "session:cancelled")
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """How a turn ended. `message` is the last answer, None when the turn ended before one came.
+    """How a turn ended. `message` is the last answer, None if there was none.
 
-    Of an answer that an abort cut, `message` is the part that had arrived; without an `entry_id` it
-    is not on the branch (`Agent.on_interrupt`).
+    After an abort, `message` is the part that had arrived; without an `entry_id` it is not on the
+    branch (`Agent.on_interrupt`).
     Units: `usage` sums all model calls of the turn.
     """
 
@@ -45,12 +45,12 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 WhileWaiting = Literal["wait", "raise"]
-"""What awaiting a turn does while the turn waits for a person."""
+"""What an ``await`` of the turn does while the turn waits for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The waits of one session's turns for a person; `questions` lists what they wait for.
+    """The open waits of one session for a person; `questions` lists them.
 
     `head` gives the seq of the session's newest entry.
     """
@@ -71,10 +71,10 @@ TurnWork = Callable[[Signals], Coroutine[Any, Any, TurnState]]
 
 
 class Turn:
-    """A turn that is running, or has ended.
+    """A running or ended turn.
 
-    ``await turn`` gives its `Reply`, or raises TurnFailed, or TurnSuspended once it was stopped
-    here; ``async for event in turn`` gives its events, from its beginning, any number of times.
+    ``await turn`` returns its `Reply`, or raises TurnFailed, or TurnSuspended if it was stopped
+    here. ``async for event in turn`` yields its events from the beginning, any number of times.
     Where `while_waiting` is "raise", both raise Waiting while the turn waits for a person, the
     loop after the newest event.
     Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
@@ -128,18 +128,18 @@ class Turn:
             await watch.aclose()
 
     async def started(self) -> None:
-        """Wait until the turn leads its session.
+        """Wait until the turn has the lease of its session.
 
         Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
         """
         await asyncio.shield(self._signals.begun)
 
     def abort(self) -> None:
-        """End the turn as soon as what it does can be cancelled; once it is over, do nothing."""
+        """Abort the turn at the next point where it can be cancelled; no effect after its end."""
         self._signals.stopping.ask()
 
     def cancel(self) -> None:
-        """End the turn as `abort` does, because its chat is being closed."""
+        """Abort the turn because its chat is being closed."""
         self._signals.stopping.ask(is_cancel=True)
 
     @property
@@ -150,11 +150,11 @@ class Turn:
         return finished is not None and finished.end == "cancelled"
 
     async def settled(self) -> None:
-        """Wait until the turn has ended, however it ends."""
+        """Wait until the turn has ended, with any outcome."""
         await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
-        """Stop performing the turn in this process. It stays open in the log and can be resumed."""
+        """Stop running the turn in this process. It stays open in the log and can be resumed."""
         self._task.cancel()
         await self.settled()
 
@@ -204,14 +204,14 @@ class Turn:
         await asyncio.wait((following, self._task), return_when=asyncio.FIRST_COMPLETED)
 
     async def _waiting(self, waits: Waits) -> Waiting | None:
-        """What to raise while the turn waits for a person; None while it does not."""
+        """Return the error to raise while the turn waits for a person, or None."""
         asked = await waits.questions() if self.is_waiting else []
         if not asked or not self.is_waiting:
             return None
         return Waiting(*asked)
 
     async def _until_over(self, watch: Watch) -> AsyncIterator[AnyEvent]:
-        """The events of `watch` up to the turn's end; what broke the turn off is raised."""
+        """Yield the events of `watch` up to the turn's end. Raises: the error of the turn."""
         while True:
             following = asyncio.ensure_future(anext(watch))
             try:
@@ -219,7 +219,7 @@ class Turn:
                 if not following.done() and self._task.done():
                     self._result()
                 event = await following
-            except StopAsyncIteration:  # the store was closed, which breaks off what still runs
+            except StopAsyncIteration:  # the store was closed, which stops the turn
                 await self.settled()
                 self._result()
                 return
@@ -231,7 +231,7 @@ class Turn:
                 return
 
     def _settle(self, task: asyncio.Task[TurnState]) -> None:
-        # Seen here: a turn that nobody awaits does not end as asyncio's complaint, the log has it.
+        # Retrieve the error: asyncio warns otherwise if the turn is not awaited. The log has it.
         error = TurnSuspended() if task.cancelled() else task.exception()
         begun = self._signals.begun
         if begun.done():
@@ -243,7 +243,7 @@ class Turn:
             begun.exception()
 
     def _result(self) -> TurnState:
-        """The state of the turn, which has ended. Raises: TurnSuspended; what the turn raised."""
+        """Return the state of the ended turn. Raises: TurnSuspended; the error of the turn."""
         if self._task.cancelled():
             raise TurnSuspended
         return self._task.result()

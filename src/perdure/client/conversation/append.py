@@ -1,6 +1,6 @@
-"""The half of a session's handle by which everything gets into its log.
+"""Append operations of `Session`.
 
-Each call is one commit. What is built on it says what is appended; nothing here decides that.
+Each call is one commit.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ else:
     role_sessions = Later("perdure.client.conversation.role_sessions")
 
 Item = Message | InFlightMessage | TreeBody | Note
-"""What is appended: messages, changes of model, extension entries, notes and so on."""
+"""An item to append: a message, change of model, extension entry, note and so on."""
 
 Durable = Message | TreeBody | Note
-"""An `Item` as a log can hold it."""
+"""An `Item` in the form that a log stores."""
 
 Parent = EntryRef | Here | None
-"""Where an entry is appended: an entry, `LEAF`, or None for a new root."""
+"""The parent of a new entry: an entry, `LEAF`, or None for a new root."""
 
 _OF_TOOLS = ("assistant", "tool")
-"""Roles of messages that hold calls of tools, and their results."""
+"""Roles of messages that contain tool calls and tool results."""
 
 ExpectedLeaf = EntryRef | msgspec.UnsetType | None
-"""Where the caller expects the conversation to stand; None: before the root."""
+"""The leaf that the caller expects; None: before the root."""
 
 
 class Appended(list[Entry]):
@@ -65,7 +65,7 @@ class Appended(list[Entry]):
 
 
 class CommittedSessions(list[Appended]):
-    """What a commit to several sessions appended: the entries of each, in the order given.
+    """The entries appended to each session by `Store.commit`, in the given order.
 
     `is_replay`: the idempotency key was known, and these are the entries of the first call.
     """
@@ -86,7 +86,7 @@ class AppendOptions(TypedDict, total=False):
 
 
 class _Prepared(NamedTuple):
-    """A write that is ready to be committed, with its bodies and the contents it names."""
+    """A write ready to commit, with its bodies and referenced contents."""
 
     write: Write
     bodies: Sequence[Durable]
@@ -94,7 +94,7 @@ class _Prepared(NamedTuple):
 
     @property
     def is_quick(self) -> bool:
-        """Whether every store takes it without handing it to a thread."""
+        """Whether every store commits it without a thread."""
         size = sum([len(new.body) for new in self.write.entries])
         return size < _QUICK_BYTES and not self.contents
 
@@ -102,15 +102,15 @@ class _Prepared(NamedTuple):
 _LIMIT = "message_bytes"
 _MESSAGE = "the message"
 _LARGE = 1_048_576
-"""Characters of text from which on a message is made an entry in a thread."""
+"""Messages with more characters are encoded in a thread."""
 
 _QUICK_BYTES = 65_536
-"""Bytes of entries below which every store takes a commit without handing it to a thread."""
+"""Every store commits fewer bytes of entries than this without a thread."""
 
 
 @takes_all_declared_but("items")
 class Appender(ContextReader):
-    """What a `Session` appends with."""
+    """Append operations of `Session`."""
 
     _order = cached_property(lambda _: CallOrder())
 
@@ -121,11 +121,11 @@ class Appender(ContextReader):
         self, item: Item, second: Item, /, *more: Item, parent: Parent = LEAF
     ) -> list[Entry]: ...
     async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
-        """Append `items` as one unit, after `parent` and then one after the other.
+        """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are kept beside the log, and named in it.
-        Durable: all or none, when this returns; a draft's not before its first assistant message.
-        Shape: one item gives its entry, several give a list in the same order.
+        Media given as bytes are stored beside the log; the entry holds a handle.
+        Durable: all or none, when this returns; a draft only with its first assistant message.
+        Shape: the entry of one item, or a list for several, in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
         `InputLimits.message_bytes`.
         """
@@ -145,10 +145,10 @@ class Appender(ContextReader):
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are bytes that handles in `items` name, stored beside the log. Contents that no
-        item names are refused. `aliases` are names for the entries, one for each item (None for
-        none): `entry` finds an entry by its alias. A `Note` among the items is about the item
-        before it, a first one about the session.
+        `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
+        handle are rejected. `aliases` holds a name or None for each item: `entry` finds an entry by
+        its alias. A `Note` among the items is about the item before it; as the first item, it is
+        about the session.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
@@ -186,14 +186,14 @@ class Appender(ContextReader):
     async def flush(self) -> None:
         """Store the session now if it is a draft.
 
-        Raises: SessionExists when its id was taken in the meantime; it then stays a draft.
+        Raises: SessionExists when another session now has its id; it stays a draft.
         """
         await self._backing.flush()
 
     # ------------------------------------------------------------ inside
 
     async def _prepared(self, items: Sequence[Item], options: AppendOptions) -> _Prepared:
-        """`items` as a write to the session. Raises: as `append_many`; nothing is written then."""
+        """Return `items` as a write to the session. Raises: as `append_many`."""
         if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
             kind = type(items).__name__
             raise WrongArgument(f"append_many takes a list of messages, not {kind}")
@@ -257,7 +257,7 @@ class Appender(ContextReader):
         return Appended(appended, is_replay=committed.is_replay)
 
     def _require_session(self, what: str) -> None:
-        """Refuse `what` for a flow. Raises: FlowRefusal."""
+        """Reject the operation `what` if this is a flow. Raises: FlowRefusal."""
         if self._state.header.kind == "flow":
             role_sessions.require_session(self._state.header, what)
 
@@ -267,7 +267,7 @@ class Appender(ContextReader):
         return leaf if leaf is None or leaf is msgspec.UNSET else await self._resolve(leaf)
 
     async def _in_tree(self, reference: EntryRef) -> EntryId:
-        """The entry, if it is part of the conversation."""
+        """Return the entry if it is part of the conversation."""
         found = await self._backing.log.entry(self.id, await self._resolve(reference))
         if found.lane != "tree":
             reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
@@ -321,18 +321,18 @@ async def commit_sessions(
 def prepare_input(
     said: str | Message | InFlightMessage,
 ) -> tuple[str | Message, tuple[bytes, ...]]:
-    """What a person says as a log can hold it, and what is kept beside it.
+    """Return user input in stored form, and the contents to store beside the log.
 
-    Raises: ValueError for more media than a message can hold; LimitExceeded.
+    Raises: ValueError for too many media in one message; LimitExceeded.
     """
     _require_small(said)
     return settled_message(said) if isinstance(said, InFlightMessage) else (said, ())
 
 
 def prepare_items(items: Sequence[Item]) -> tuple[list[Durable], tuple[bytes, ...]]:
-    """`items` as a log can hold them, and what is kept beside it.
+    """Return `items` in stored form, and the contents to store beside the log.
 
-    Raises: ValueError for bytes that cannot be kept.
+    Raises: ValueError for bytes that cannot be stored.
     """
     durable: list[Durable] = []
     contents: dict[bytes, None] = {}
@@ -348,7 +348,7 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
     _require_small(item)
     match item:
         case Message():
-            if isinstance(item.foreign, dict):  # anything else is refused when it is written
+            if isinstance(item.foreign, dict):  # other types are rejected when it is written
                 settled_data(item.foreign)
             return stored_message(item) if item.role in _OF_TOOLS else (item, ())
         case InFlightMessage():
@@ -371,9 +371,9 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
 async def new_entries(
     items: Sequence[Durable], parent: ParentRef, aliases: Sequence[str | None] = ()
 ) -> tuple[NewEntry, ...]:
-    """`items` as entries, one after the other. Large ones are made in a thread, one at a time.
+    """Return `items` as a chain of entries. Large items are encoded in a thread, one at a time.
 
-    Raises: WrongArgument for `aliases` that are not one for each item; as `_new`.
+    Raises: WrongArgument unless `aliases` is empty or has one for each item; as `_new`.
     """
     _check_aliases(aliases, len(items))
     made: list[NewEntry] = []
@@ -394,7 +394,7 @@ async def new_entries(
 
 
 def _is_ready(items: Sequence[Item], options: AppendOptions) -> bool:
-    """Whether `items` are prepared without reading the store, and without a thread."""
+    """Whether preparing `items` needs neither a read of the store nor a thread."""
     if not isinstance(options.get("parent", LEAF), Here | None):
         return False
     if isinstance(options.get("expected_leaf"), Entry | str):
@@ -422,9 +422,9 @@ def _check_aliases(aliases: Sequence[str | None], items: int) -> None:
 
 
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
-    """`item` as an entry.
+    """Return `item` as an entry.
 
-    Raises: WrongArgument for a message that would be stored and never be read again; LimitExceeded.
+    Raises: WrongArgument for a message that cannot be decoded again; LimitExceeded.
     """
     try:
         new = new_tree(item, parent)
@@ -440,17 +440,17 @@ def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
 
 
 def _require_small(item: object) -> None:
-    """Refuse a message of too much text before anything is done with it. Raises: LimitExceeded."""
+    """Reject a message with too much text before any work on it. Raises: LimitExceeded."""
     require_within(_LIMIT, _text_bytes(item), _MESSAGE)
 
 
 def _text_bytes(item: object) -> int:
-    """Bytes of the text in `item`. Parts of a wrong type count 0; `_new` refuses them."""
+    """Return the bytes of text in `item`. Parts of a wrong type count 0; `_new` rejects them."""
     parts: Any = getattr(item, "parts", (item,))
     if not isinstance(parts, list | tuple):
         return 0
     total = 0
-    for part in cast("Iterable[Any]", parts):  # a loop, as every append comes by
+    for part in cast("Iterable[Any]", parts):  # a loop for speed: every append runs this
         text: Any = getattr(part, "text", part)
         if isinstance(text, str):
             total += _bytes_of(text)
@@ -458,30 +458,30 @@ def _text_bytes(item: object) -> int:
 
 
 def _bytes_of(text: str) -> int:
-    """Bytes of `text` in UTF-8; text that cannot be written is refused later."""
+    """Return the size of `text` in UTF-8; invalid text is rejected later."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _is_read_alike(message: Message, body: bytes) -> bool:
-    """Whether `body` is read as `message`, so that no field holds anything undeclared.
+    """Whether `body` decodes to `message`, so that every field has its declared type.
 
-    Reading it takes a tenth of the time that looking at each field takes.
+    Decoding takes a tenth of the time of checking each field.
     """
     try:
         is_alike = decode_message(body) == message
     except (ValueError, RecursionError):
         return False
-    if is_alike and message.usage is not None:  # JSON has greater numbers than a log
+    if is_alike and message.usage is not None:  # JSON allows greater numbers than a log
         check_whole(message.usage, type(message.usage).__name__)
     return is_alike
 
 
 def _check_item(item: object) -> None:
-    """Refuse what is no part of a conversation, or would be stored and never be read again.
+    """Reject an item that is not an `Item` or cannot be decoded again.
 
-    A message is looked at when it is written (`_new`). Raises: WrongArgument.
+    Messages are checked in `_new`. Raises: WrongArgument.
     """
-    # The mistakes everybody makes first; a checker would have told.
+    # Common mistakes, for callers without a type checker.
     if isinstance(item, str):
         raise WrongArgument(f"append messages, not text: user({item[:40]!r})")
     if not isinstance(item, Message | InFlightMessage | TreeBody | Note):

@@ -1,4 +1,4 @@
-"""What can be asked about a session's context: what would be sent, what stays, and what left."""
+"""Read operations of `Session` about its context: entries sent, pinned and removed."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ else:
     windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
-"""Entries that a context within a budget reads at first, and how many times as many next."""
+"""Entries that a context within a budget reads first, and the factor of each next read."""
 
 
 @takes_all_declared
 class ContextReader(SessionReader):
-    """The part of a `Session` that is about its context and its model."""
+    """Read operations of `Session` about its context and model."""
 
     async def context(self, budget_tokens: int | None = None) -> build.Context:
-        """What a model would be sent if the conversation went on now, and why.
+        """Return what a model would be sent now, with the entry of each message.
 
-        Of an agent's session it is what that agent is sent, with its `history` and its
-        `max_messages`. `model` is the one the branch was switched to, else that of the session's
-        agent; without an agent it is that of the last switch or answer.
+        For an agent's session it uses that agent's `history` and `max_messages`. `model` is the
+        last switch on the branch, or the model of the session's agent; without an agent it is that
+        of the last switch or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -78,7 +78,7 @@ class ContextReader(SessionReader):
         shaping: agent_binding.ContextSettings,
         budget_tokens: int | None,
     ) -> build.Context | None:
-        """The context within a budget, read from the end of the window; None if that takes all."""
+        """Build the context from the end of the window; None if it needs the whole window."""
         log, limit = self._backing.log, _FIRST_READ
         pins = await self.pins()
         while True:
@@ -102,7 +102,7 @@ class ContextReader(SessionReader):
             limit *= _READ_MORE
 
     async def _model(self, window: ContextWindow) -> str | None:
-        """The model of the branch that `window` is the end of; of a role, what its flow says."""
+        """Return the model of the branch that ends with `window`; for a role, its flow's choice."""
         state = self._state
         if state.header.origin == "role" and window.state.model_change is None:
             store, clock = self._backing.store, self._outside.clock
@@ -112,7 +112,7 @@ class ContextReader(SessionReader):
         return await agent_binding.model_of(self._backing.log, self.id, window)
 
     async def info(self) -> SessionInfo:
-        """Its row in a list of sessions as it is now, and the model that answers in it."""
+        """Return the current row of the session in `Store.recent`, with its model."""
         state, log = await self._look(), self._backing.log
         if state.info.status == "erased":
             return state.info
@@ -121,14 +121,14 @@ class ContextReader(SessionReader):
         return msgspec.structs.replace(state.info, model=model)
 
     async def pins(self) -> frozenset[EntryId]:
-        """The entries that are pinned, on whatever branch."""
+        """Return the pinned entries of all branches."""
         return pin_notes.pins_of(await self._backing.log.notes(self.id, (Pin.kind,)))
 
     async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
-        """What `compaction` (default: the one in effect) took out of the context, and what stayed.
+        """Return what `compaction` (default: the one in effect) removed from the context and kept.
 
-        Shape: None where no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when it is no compaction.
+        Shape: None when no compaction is in effect.
+        Raises: EntryNotFound; InvalidEntry when it is not a compaction.
         """
         log = self._backing.log
         if compaction is None:

@@ -1,7 +1,7 @@
-"""The feeds of a flow's roles, read from the store as far as they go, and on from there.
+"""The feeds of a flow's roles, read from the store incrementally.
 
-Only entries that are new since a point are read, and a point is a few values, however long the
-logs are: whoever connects again gives the point they had, whoever comes late gives none.
+Each read covers only entries after a point. A point is a few values, however long the logs are: a
+client that reconnects passes its last point, a new client passes none.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Feeds:
     async def read(
         self, role: str, after: FeedPoint | None = None, limit: int | None = None
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-        """The items of `role` that came or changed since `after` (None: all), and the new point.
+        """Return the items of `role` new or changed since `after` (None: all), and the new point.
 
-        With `limit` so many, or one more where it came with them: the rest is read from the new
-        point on. Shape: an item replaces the one of the same id that was read before.
+        With `limit` that many, or slightly more to keep related items together: continue from the
+        new point. Shape: an item replaces an earlier one with the same id.
         """
         point = FeedPoint(role) if after is None else after
         log = (said for _, said in await self._log_of(role, point))
@@ -54,7 +54,7 @@ class Feeds:
     async def page(
         self, role: str, *, after: str | None = None, limit: int | None = None
     ) -> tuple[FeedItem, ...]:
-        """At most `limit` items of `role` that come after the item called `after`, as they are now.
+        """Return at most `limit` items of `role` after the item with the id `after`.
 
         Raises: ValueError when the feed has no such item.
         """
@@ -69,7 +69,7 @@ class Feeds:
     async def log_of_all(
         self, roles: Iterable[str], points: Mapping[str, FeedPoint]
     ) -> list[tuple[str, tuple[Entry, object]]]:
-        """What came since `points` for each of `roles`, all of it in the order of time."""
+        """Return the entries since `points` for each of `roles`, ordered by time."""
         logs = [await self._log_of(role, points.get(role, FeedPoint(role))) for role in roles]
         return sorted((said for log in logs for said in log), key=lambda said: said[1][0].at)
 
@@ -79,7 +79,7 @@ class Feeds:
         said: list[tuple[Entry, object]] = []
         while True:
             said += await self._log(session, _newest(said, point.session_seq))
-            # A commit to both logs that came in between would be read by half.
+            # Otherwise a commit to both logs in between would be read only in part.
             more = await self._log(self._flow, _newest(flow, point.flow_seq))
             if not more:
                 return [(role, each) for each in merge_logs(flow, said)]
@@ -94,16 +94,16 @@ class Feeds:
 
 
 def _newest(log: Sequence[tuple[Entry, object]], before: int) -> int:
-    """The seq of the last of `log`; `before` where there is none."""
+    """Return the seq of the last entry of `log`; `before` if it is empty."""
     return log[-1][0].seq if log else before
 
 
 class RoleFeed:
-    """The feed of one role of a flow, read on from where it was read. Made by `Flow.feed`.
+    """The feed of one role of a flow. Each read continues the last one. Made by `Flow.feed`.
 
-    ``await feed.read()`` gives what came or changed since; ``async for item in feed`` gives that
-    and goes on with what follows, until the flow is completed or the store closed. An item with the
-    id of an earlier one takes its place: more was said, or its outcome is there.
+    ``await feed.read()`` returns new and changed items; ``async for item in feed`` yields them and
+    waits for more until the flow is completed or the store closed. An item with the id of an
+    earlier one replaces it: it has more text, or an outcome.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class RoleFeed:
 
     @property
     def cursor(self) -> str:
-        """How far it was read: given to `Flow.feed`, in any process, it goes on from there."""
+        """The position of this feed; pass it to `Flow.feed`, in any process, to continue."""
         return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """The items that came or changed since the last read; with `limit` a page of them.
+        """Return the items new or changed since the last read; with `limit` a page of them.
 
         Shape: () when there are none.
         Raises: WrongArgument when `limit` is less than 1.
@@ -160,7 +160,7 @@ class RoleFeed:
 
 
 async def _next(changes: AsyncIterator[None]) -> bool:
-    """Whether something has changed; False once the store was closed."""
+    """Wait for a change; return False after the store was closed."""
     try:
         await anext(changes)
     except StopAsyncIteration:
@@ -169,7 +169,7 @@ async def _next(changes: AsyncIterator[None]) -> bool:
 
 
 def _point_of(role: str, cursor: str) -> FeedPoint:
-    """The point that `cursor` is. Raises: WrongArgument when it is none of `role`."""
+    """Return the point of `cursor`. Raises: WrongArgument when it is not of `role`."""
     try:
         point = decode_point(cursor)
     except (ValueError, msgspec.DecodeError) as error:
@@ -184,11 +184,11 @@ def _point_of(role: str, cursor: str) -> FeedPoint:
 def _some_changes(
     point: FeedPoint, log: Iterable[tuple[Entry, object]], session: StreamId, limit: int
 ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-    """As `changes`, up to the entry with which there are `limit` items."""
+    """Like `changes`, but stop when there are `limit` items, or soon after."""
     changed: dict[str, FeedItem] = {}
     is_turn_due = False
     for entry, body in log:
-        # A turn and the claim it begins with stand together: their order shows only there.
+        # Never split a turn from the claim it begins with: only together do they show their order.
         if len(changed) >= limit and not is_turn_due:
             break
         point, items = feed_after(point, entry, body)
@@ -200,13 +200,13 @@ def _some_changes(
 
 
 def encode_point(point: FeedPoint) -> str:
-    """`point` as text that somebody may keep."""
+    """Return `point` as text that a client can store."""
     return msgspec.json.encode(point).decode()
 
 
 def decode_point(text: str) -> FeedPoint:
-    """The point that was written as `text`.
+    """Return the point encoded as `text`.
 
-    Raises: ValueError when it is none.
+    Raises: ValueError when it is invalid.
     """
     return msgspec.json.decode(text, type=FeedPoint)

@@ -1,7 +1,7 @@
-"""The handle of one flow: what stands in its log, what people decide in it, and running it.
+"""The handle of one flow: read its state, record decisions, run it.
 
-Everything people decide is decided on the newest state of the flow and refused there when nobody
-waits for it, so any number of processes may decide at once, whoever runs the flow.
+A decision applies to the newest state of the flow and is rejected if the flow does not wait for
+it. So any number of processes may decide at once, whichever process runs the flow.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from perdure.tools.permissions import Permissions
 class Flow:
     """One flow. Made by `Flows.start` and `Flows.open`.
 
-    `by` names who decides, and is kept with what was decided.
+    `by` names the person who decides; it is stored with each decision.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Flow:
         return self._journal.flow
 
     async def state(self) -> FlowState:
-        """Where the flow stands now, with its graph, its sessions and its roles' settings.
+        """Return the current state, with the graph, the sessions and the settings of roles.
 
         Shape: `state.run` is what ``perdure flow show --json`` prints; see also `waiting`.
         """
         return await self._journal.state()
 
     async def run(self, *, until_completed: bool = False) -> FlowRun:
-        """Run the flow until nothing is left that can be done without a person.
+        """Run the flow until it is completed or needs a person.
 
-        With `until_completed` it continues as people answer, in any process, and returns once the
-        flow is completed. Several processes may run a flow at once. Ending this early (a cancelled
-        task) suspends what runs; it goes on when the flow is run again, here or elsewhere.
+        With `until_completed` it continues after each answer, from any process, and returns when
+        the flow is completed. Several processes may run a flow at once. Cancelling the task
+        suspends running turns; the next run of the flow, in any process, continues them.
         Raises: StoreError.
         """
         return (await self._execution.run(self._journal, until_completed=until_completed)).run
@@ -91,21 +91,20 @@ class Flow:
     ) -> Entry | None:
         """Summarise what a role instance did at its node, for its next turns.
 
-        What the flow knows stays around the summary: role, node, edges, contract, inputs.
-        `focus` says what the summary must keep. `model` writes this summary, by default the role's:
-        the role keeps its own.
-        Shape: the compaction; None when nothing can leave the context.
+        Role, node, edges, contract and inputs stay in the context unchanged. `focus` says what the
+        summary must keep. `model` (default: the role's) writes only this summary.
+        Shape: the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
-        WrongArgument for a `model` that is no ``provider:name``; ConfigError when its provider is
+        WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
         unknown, or the role has no agent; TurnFailed when no usable summary came.
         """
         self._equipment.check_models(() if model is None else (model,), "model")
         return await self._execution.compact(self._journal, role, focus, model)
 
     async def workers(self) -> tuple[str, ...]:
-        """The processes that have a role of the flow at work now, by the names of their leases.
+        """Return the lease owners of the processes that now run a role of the flow.
 
-        A process that is known to be dead is none, nor is one whose lease has run out.
+        Dead processes and expired leases are left out.
         """
         state, now = await self.state(), self._store.outside.clock.now_ms()
         chose = (each.session for each in state.selecting.values())
@@ -118,35 +117,35 @@ class Flow:
         return tuple(found)
 
     async def waiting(self) -> tuple[FlowWait, ...]:
-        """What waits for a person: questions, approvals, choices; also those of its roles' tools.
+        """List what waits for a person: questions, approvals and choices, also of its roles' tools.
 
-        Shape: each says how it can be answered.
+        Shape: each says how to answer it.
         """
         state = await self.state()
         lost = await lost_roles(self._store.backend, state)
         return (*waits_in(state, lost), *await self._question_waits(state))
 
     async def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
-        """Say `text` to the node or role instance `to`; to the only one that waits without it.
+        """Send `text` to the waiting node or role instance `to` (default: the only one).
 
-        Durable: when this returns; whoever runs the flow delivers it.
-        Raises: FlowRefusal when that does not wait, was replied to, or its session was erased.
+        Durable: when this returns; the process that runs the flow delivers it.
+        Raises: FlowRefusal when it does not wait, has a reply already, or was erased.
         """
         lost = await lost_roles(self._store.backend, await self.state())
         return await self._decide(lambda state: people.reply(state, text, by, to, lost))
 
     async def stop(self, target: str, *, by: str = "user") -> FlowState:
-        """Have the turn of a node or role instance end; it then waits for a reply.
+        """Stop the turn of a node or role instance; it then waits for a reply.
 
-        Raises: FlowRefusal when it is not at work.
+        Raises: FlowRefusal when it is not running.
         """
         return await self._decide(lambda state: people.stop(state, by, target))
 
     async def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
-        """Let the handoff of `node` pass as it is staged.
+        """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when none waits, or several do and none is named; when a file of it has
-        changed since, and it is then staged anew.
+        Raises: FlowRefusal when none waits, or several do and `node` is missing; also when one of
+        its files changed, and the handoff is then staged again.
         """
         clock = self._store.outside.clock
         await require_as_staged(self._store.backend, self._journal, clock, node)
@@ -170,10 +169,10 @@ class Flow:
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change what roles may do without asking: the `mode`, or exact commands (MCP tools).
+        """Change what roles may do without approval: the `mode`, or exact commands (MCP tools).
 
-        Grants or revokes every `command`, or none if one of them is refused.
-        Questions that are thereby answered are answered: their turns continue.
+        Grants or revokes every `command`, or none if one of them is rejected.
+        Open questions that this settles are answered: their turns continue.
         Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
         is completed; ConfigError for a command or a tool that no role can use, that the mode
         ignores (no-access), or that is revoked and was not granted.
@@ -211,11 +210,11 @@ class Flow:
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Say what a role instance works with from its next turn on; None: as its agent has it.
+        """Set model, skills and tools of a role instance from its next turn; None: the agent's.
 
-        Raises: FlowRefusal when the workflow has no such role, and for skills once it has begun;
-        ConfigError for a skill the project does not have, for a tool the role does not have, and
-        for a model of a provider that nobody knows here or offered; WrongArgument.
+        Raises: FlowRefusal when the workflow has no such role, and for skills after it has begun;
+        ConfigError for a skill that the project lacks, a tool that the role lacks, and a model of
+        an unknown provider that was not offered; WrongArgument.
         """
         chosen = None if skills is None else tuple(skills)
         named = None if tools is None else tuple(tools)
@@ -234,7 +233,7 @@ class Flow:
         )
 
     async def _tools_of(self, state: FlowState, role: str) -> tuple[str, ...] | None:
-        """The names of the tools that `role` began with; None where it has not begun."""
+        """Return the names of the tools that `role` began with; None before it begins."""
         if role not in state.sessions:
             return None
         notes = await self._store.backend.notes(state.sessions[role], (SessionStarted.kind,))
@@ -242,14 +241,14 @@ class Flow:
         return tool_names(started.agent or {}) if isinstance(started, SessionStarted) else None
 
     async def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
-        """Decide how the roles look back, once the work is closed.
+        """Choose the mode of the improvement phase after the work is closed.
 
         Raises: FlowRefusal when the flow does not wait for that.
         """
         return await self._decide(lambda state: people.choose_improvement(state, mode, by))
 
     async def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
-        """Decide whether feedback is written, once all roles have looked back.
+        """Decide whether feedback is written after the improvement phase.
 
         Raises: FlowRefusal when the flow does not wait for that.
         """
@@ -258,9 +257,9 @@ class Flow:
         )
 
     async def session(self, role: str) -> Session:
-        """The session of a role instance.
+        """Return the session of a role instance.
 
-        Raises: FlowRefusal when it has not worked yet.
+        Raises: FlowRefusal when it has not begun.
         """
         state = await self.state()
         if role not in state.sessions:
@@ -269,17 +268,17 @@ class Flow:
         return session if agent is None or agent.hooks is None else session.asking(agent.hooks)
 
     def feed(self, role: str, after: str | None = None) -> RoleFeed:
-        """What a role instance thought, said, did and handed over, as items for a person.
+        """Return the feed of a role instance: thoughts, messages, tool calls, handoffs.
 
-        From the beginning, or after the `RoleFeed.cursor` that an earlier feed of it had.
-        Raises: WrongArgument for a cursor that is none of this role's.
+        It begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
+        Raises: WrongArgument for a cursor that is not of this role.
         """
         return RoleFeed(self._store.backend, self.id, role, after)
 
     def watch(self, after: int = -1) -> Watch:
-        """The flow's own events after seq `after` (default: all), and then those that follow.
+        """Watch the flow's own events after seq `after` (default: all), including future ones.
 
-        What its roles say is in the events of their sessions.
+        Messages of its roles are in the events of their sessions.
         Raises: as `Session.watch`.
         """
         amount("after", after, least=EMPTY)
@@ -291,7 +290,10 @@ class Flow:
         for session, role in roles.items():
             try:
                 questions = await (await self._store.open(session)).questions()
-            except (SessionNotFound, Erased):  # it asks nothing any more; the flow is still shown
+            except (
+                SessionNotFound,
+                Erased,
+            ):  # it has no questions any more; the flow is still shown
                 continue
             for asked in questions:
                 question = asked.question
@@ -314,7 +316,7 @@ class Flow:
 
 
 def _offered(state: FlowState, role: str) -> Iterator[str]:
-    """The models that whoever runs the flow has offered for `role`, where it waits for that."""
+    """Return the models offered for `role` while it waits for a choice."""
     for waiting in waits_in(state):
         if waiting.role == role and waiting.offers is not None:
             yield from waiting.offers.models

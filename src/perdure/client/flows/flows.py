@@ -1,4 +1,4 @@
-"""The flows of one store: begun from a workflow, found again, listed, run by a runtime."""
+"""The flows of one store: start, open, list and delete them."""
 
 from __future__ import annotations
 
@@ -80,15 +80,14 @@ STANDARD = FeedbackContext("standard")
 
 @takes_all_declared
 class Flows:
-    """The flows of the store of `runtime`, whose agents are their roles.
+    """The flows of the store of `runtime`; its agents are their roles.
 
-    A role instance works under the agent whose id is its own (``developer_2``), else its base
-    role's (``developer``). `on_interrupt` is what becomes of an answer that its process died in,
-    where the agent does not say anything but the default. `offered_models` are those that can be
-    chosen for roles. `default_agent` makes the agent of a base role that has none, such as one
-    that was added while the flow runs; without it the role's node waits for a person. Ends with its
-    ``async with``.
-    Raises: WrongArgument for an offered model that is no ``provider:name``; ConfigError for one
+    A role instance runs under the agent with its own id (``developer_2``), or with that of its base
+    role (``developer``). `on_interrupt` applies to the partial answer of a process that died, if
+    the agent has the default. `offered_models` can be chosen for roles. `default_agent` creates the
+    agent of a base role without one, such as a role added while the flow runs; without it the
+    role's node waits for a person. Closes with its ``async with``.
+    Raises: WrongArgument for an offered model that is not ``provider:name``; ConfigError for one
     whose provider the runtime does not know.
     """
 
@@ -125,22 +124,22 @@ class Flows:
         roles: Mapping[str, RoleConfiguration] | None = None,
         settings: RunSettings | None = None,
     ) -> Flow:
-        """Create a flow of `workflow`: a graph, a workflow document, or the path of either's file.
+        """Create a flow of `workflow`: a graph, a workflow document, or the path of a file.
 
         Nothing runs before `Flow.run`. The record folder, by default
-        ``.perdure/records/<flow>`` in `workspace`, is made, with the workflow in it as
-        ``workflow.yaml``: from then on that file is the flow's. `project` (default: the name of the
+        ``.perdure/records/<flow>`` in `workspace`, is created, with the workflow in it as
+        ``workflow.yaml``: the flow uses that file from then on. `project` (default: the name of the
         workspace's folder) is the folder of the workspace whose ``a-docs`` the roles read.
-        A document is run with `inputs`, by the agents of the runtime that its nodes name, else by
-        those it defines; its file is copied, and what counts is what the log has of it.
-        `roles` says what role instances work with; with `configuring` "ask" each of the others
-        waits until a person says so, where there is something to choose; with "auto" a model
-        chooses, and a person where it fails thrice. It can be said by dimension:
-        ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
+        A document runs with `inputs`, under the agents of the runtime that its nodes name, or under
+        those it defines. Its file is copied; the version in the log is authoritative.
+        `roles` sets models, skills and tools of role instances. For the others, `configuring`
+        "ask" waits for a person if there is a choice; "auto" lets a model choose, and a person
+        after three failures. It can differ by dimension: ``{"model": "auto", "skills": "ask"}``;
+        an omitted dimension is "given".
         `settings` is stored for the program that runs the flow next, in `FlowState.settings`.
         Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError for readings and inputs that are missing or cannot be
-        used, what there is not in `roles`, and a record folder of another flow; WrongArgument;
+        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
+        values in `roles`, and a record folder of another flow; WrongArgument;
         SecretPasted; FlowExists; Unsupported where the store cannot write two logs at once.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
@@ -161,7 +160,7 @@ class Flows:
         return await self._of_roles(begun, workflow, feedback, configuring, roles or {})
 
     async def _new_id(self, named: str | None) -> StreamId:
-        """The id of a new flow, `named` or made. Raises: FlowExists; WrongArgument."""
+        """Return the id of a new flow, `named` or generated. Raises: FlowExists; WrongArgument."""
         if named is None:
             return flow_id(self._store.outside)
         flow = named_flow_id(named)
@@ -178,7 +177,7 @@ class Flows:
         configuring: Configuring | Mapping[Dimension, Configuring],
         roles: Mapping[str, RoleConfiguration],
     ) -> Flow:
-        """A new flow of a workflow of roles."""
+        """Create a flow of a workflow of roles."""
         self._equipment.check(roles)
         place = await asyncio.to_thread(begun_record, begun, workflow, roles)
         of_model, of_skills = _by_dimension(configuring)
@@ -205,7 +204,7 @@ class Flows:
     async def _of_document(
         self, begun: Begun, found: LocatedWorkflow, inputs: Mapping[str, object]
     ) -> Flow:
-        """A new flow of a workflow document."""
+        """Create a flow of a workflow document."""
         made = await asyncio.to_thread(_begun_document, begun, found, self._host.agents, inputs)
         require_session_ids(begun.flow, made.graph.roles)
         started = FlowStarted(
@@ -226,7 +225,7 @@ class Flows:
         besides: Sequence[SideBody],
         blobs: tuple[bytes, ...] = (),
     ) -> Flow:
-        """The flow whose log begins with `started` and what was decided `besides`."""
+        """Create the flow whose log begins with `started` and the bodies `besides`."""
         at, title = self._store.outside.clock.now_ms(), started.graph.name
         header = StreamHeader(flow, at, kind="flow", cwd=started.workspace_root, title=title)
         entries = tuple(new_side(body) for body in (started, *besides))
@@ -240,7 +239,7 @@ class Flows:
     async def outputs(self, flow: str) -> dict[str, object]:
         """Return the outputs of a document flow by output node; {} before there are any.
 
-        Shape: texts; where several nodes lead to an output, theirs by node.
+        Shape: texts; a mapping by node for an output of several nodes.
         Raises: FlowNotFound.
         """
         return await outputs_of(self._store.backend, await self.state(flow))
@@ -254,10 +253,9 @@ class Flows:
     ) -> Flow:
         """Return the flow with the whole id `flow`.
 
-        With `workspace` it works in that folder from now on. Its record folder is at the same place
-        in it; if that is missing, the record of an imported flow is written below
-        ``.perdure/records``. `settings` are stored if they
-        differ from the stored ones.
+        With `workspace` it moves to that folder. Its record folder has the same relative path; if
+        that is missing, the record of an imported flow is written below ``.perdure/records``.
+        `settings` are stored if they differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine, or came with a received flow: then `workspace` must name one.
         """
@@ -294,7 +292,7 @@ class Flows:
         return await delete_flow(self._store, state, by, others)
 
     def look(self, flow: StreamId) -> Flow:
-        """The flow of exactly that id, wherever its files are: to be read and decided in."""
+        """Return the flow with the id `flow`, wherever its files are, to read and decide."""
         return self._flow(flow)
 
     async def list(self) -> Sequence[FlowState]:
@@ -305,7 +303,7 @@ class Flows:
         return sorted(there, key=lambda state: state.run.flow_id, reverse=True)
 
     async def close(self) -> None:
-        """Let go of the store's changes."""
+        """Stop watching the store for changes."""
         await self._execution.close()
 
     async def __aenter__(self) -> Self:
@@ -339,7 +337,7 @@ def _require_plain(
     roles: Mapping[str, RoleConfiguration] | None,
     feedback: FeedbackContext,
 ) -> None:
-    """Refuse what a workflow document says itself, or has not. Raises: ConfigError."""
+    """Reject arguments that a workflow document sets or lacks. Raises: ConfigError."""
     if _by_dimension(configuring) != ("given", "given") or roles:
         raise ConfigError("a workflow document says itself what its agents work with")
     if feedback != STANDARD:
@@ -368,7 +366,7 @@ async def _is_there(store: SessionStore, stream: StreamId) -> bool:
 def _begun_document(
     begun: Begun, found: LocatedWorkflow, agents: Mapping[str, Agent], inputs: Mapping[str, object]
 ) -> StartPlan:
-    """How a flow of the workflow document `found` begins, its record folder made. Blocks."""
+    """Create the record folder and return the start of a flow of document `found`. Blocks."""
     workspace = begun.workspace
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")
@@ -385,14 +383,14 @@ def _begun_document(
 def _by_dimension(
     configuring: Configuring | Mapping[Dimension, Configuring],
 ) -> tuple[Configuring, Configuring]:
-    """Return how models and how skills of roles are chosen: (model, skills)."""
+    """Return how models and skills of roles are chosen: (model, skills)."""
     if isinstance(configuring, str):
         return configuring, configuring
     return configuring.get("model", "given"), configuring.get("skills", "given")
 
 
 def flow_id(outside: Outside) -> StreamId:
-    """A new flow's id: when it began, to the millisecond, and six random digits."""
+    """Return a new flow id: the start time in milliseconds and six random digits."""
     at = outside.clock.now_ms()
     moment = datetime.fromtimestamp(at / 1000, UTC)
     return StreamId(f"{moment:%Y%m%dT%H%M%S}{at % 1000:03d}Z-{outside.random(3).hex()}")

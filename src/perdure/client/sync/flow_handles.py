@@ -39,11 +39,11 @@ class RoleFeed(Handle[AsyncRoleFeed]):
 
     @property
     def cursor(self) -> str:
-        """How far it was read: given to `Flow.feed`, in any process, it goes on from there."""
+        """The position of this feed; pass it to `Flow.feed`, in any process, to continue."""
         return self.asynchronous.cursor
 
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """The items that came or changed since the last read; with `limit` a page of them.
+        """Return the items new or changed since the last read; with `limit` a page of them.
 
         Shape: () when there are none.
         Raises: WrongArgument when `limit` is less than 1.
@@ -63,18 +63,18 @@ class Flow(Handle[AsyncFlow]):
         return self.asynchronous.id
 
     def state(self) -> FlowState:
-        """Where the flow stands now, with its graph, its sessions and its roles' settings.
+        """Return the current state, with the graph, the sessions and the settings of roles.
 
         Shape: `state.run` is what ``perdure flow show --json`` prints; see also `waiting`.
         """
         return self.portal.call(self.asynchronous.state())
 
     def run(self, *, until_completed: bool = False) -> FlowRun:
-        """Run the flow until nothing is left that can be done without a person.
+        """Run the flow until it is completed or needs a person.
 
-        With `until_completed` it continues as people answer, in any process, and returns once the
-        flow is completed. Several processes may run a flow at once. Ending this early (a cancelled
-        task) suspends what runs; it goes on when the flow is run again, here or elsewhere.
+        With `until_completed` it continues after each answer, from any process, and returns when
+        the flow is completed. Several processes may run a flow at once. Cancelling the task
+        suspends running turns; the next run of the flow, in any process, continues them.
         Raises: StoreError.
         """
         return self.portal.call(self.asynchronous.run(until_completed=until_completed))
@@ -84,50 +84,49 @@ class Flow(Handle[AsyncFlow]):
     ) -> Entry | None:
         """Summarise what a role instance did at its node, for its next turns.
 
-        What the flow knows stays around the summary: role, node, edges, contract, inputs.
-        `focus` says what the summary must keep. `model` writes this summary, by default the role's:
-        the role keeps its own.
-        Shape: the compaction; None when nothing can leave the context.
+        Role, node, edges, contract and inputs stay in the context unchanged. `focus` says what the
+        summary must keep. `model` (default: the role's) writes only this summary.
+        Shape: the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
-        WrongArgument for a `model` that is no ``provider:name``; ConfigError when its provider is
+        WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
         unknown, or the role has no agent; TurnFailed when no usable summary came.
         """
         return self.portal.call(self.asynchronous.compact(role, focus, model=model))
 
     def workers(self) -> tuple[str, ...]:
-        """The processes that have a role of the flow at work now, by the names of their leases.
+        """Return the lease owners of the processes that now run a role of the flow.
 
-        A process that is known to be dead is none, nor is one whose lease has run out.
+        Dead processes and expired leases are left out.
         """
         return self.portal.call(self.asynchronous.workers())
 
     def waiting(self) -> tuple[FlowWait, ...]:
-        """What waits for a person: questions, approvals, choices; also those of its roles' tools.
+        """List what waits for a person: questions, approvals and choices, also of its roles' tools.
 
-        Shape: each says how it can be answered.
+        Shape: each says how to answer it.
         """
         return self.portal.call(self.asynchronous.waiting())
 
     def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
-        """Say `text` to the node or role instance `to`; to the only one that waits without it.
+        """Send `text` to the waiting node or role instance `to` (default: the only one).
 
-        Durable: when this returns; whoever runs the flow delivers it.
-        Raises: FlowRefusal when that does not wait, was replied to, or its session was erased.
+        Durable: when this returns; the process that runs the flow delivers it.
+        Raises: FlowRefusal when it does not wait, has a reply already, or was erased.
         """
         return self.portal.call(self.asynchronous.reply(text, to, by=by))
 
     def stop(self, target: str, *, by: str = "user") -> FlowState:
-        """Have the turn of a node or role instance end; it then waits for a reply.
+        """Stop the turn of a node or role instance; it then waits for a reply.
 
-        Raises: FlowRefusal when it is not at work.
+        Raises: FlowRefusal when it is not running.
         """
         return self.portal.call(self.asynchronous.stop(target, by=by))
 
     def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
-        """Let the handoff of `node` pass as it is staged.
+        """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when none waits, or several do and none is named; when a file of it has
-        changed since, and it is then staged anew.
+        Raises: FlowRefusal when none waits, or several do and `node` is missing; also when one of
+        its files changed, and the handoff is then staged again.
         """
         return self.portal.call(self.asynchronous.approve(node, by=by))
 
@@ -149,10 +148,10 @@ class Flow(Handle[AsyncFlow]):
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change what roles may do without asking: the `mode`, or exact commands (MCP tools).
+        """Change what roles may do without approval: the `mode`, or exact commands (MCP tools).
 
-        Grants or revokes every `command`, or none if one of them is refused.
-        Questions that are thereby answered are answered: their turns continue.
+        Grants or revokes every `command`, or none if one of them is rejected.
+        Open questions that this settles are answered: their turns continue.
         Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
         is completed; ConfigError for a command or a tool that no role can use, that the mode
         ignores (no-access), or that is revoked and was not granted.
@@ -172,49 +171,49 @@ class Flow(Handle[AsyncFlow]):
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Say what a role instance works with from its next turn on; None: as its agent has it.
+        """Set model, skills and tools of a role instance from its next turn; None: the agent's.
 
-        Raises: FlowRefusal when the workflow has no such role, and for skills once it has begun;
-        ConfigError for a skill the project does not have, for a tool the role does not have, and
-        for a model of a provider that nobody knows here or offered; WrongArgument.
+        Raises: FlowRefusal when the workflow has no such role, and for skills after it has begun;
+        ConfigError for a skill that the project lacks, a tool that the role lacks, and a model of
+        an unknown provider that was not offered; WrongArgument.
         """
         return self.portal.call(
             self.asynchronous.configure(role, model=model, skills=skills, tools=tools, by=by)
         )
 
     def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
-        """Decide how the roles look back, once the work is closed.
+        """Choose the mode of the improvement phase after the work is closed.
 
         Raises: FlowRefusal when the flow does not wait for that.
         """
         return self.portal.call(self.asynchronous.choose_improvement(mode, by=by))
 
     def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
-        """Decide whether feedback is written, once all roles have looked back.
+        """Decide whether feedback is written after the improvement phase.
 
         Raises: FlowRefusal when the flow does not wait for that.
         """
         return self.portal.call(self.asynchronous.decide_feedback(is_granted=is_granted, by=by))
 
     def session(self, role: str) -> Session:
-        """The session of a role instance.
+        """Return the session of a role instance.
 
-        Raises: FlowRefusal when it has not worked yet.
+        Raises: FlowRefusal when it has not begun.
         """
         return Session(self.portal, self.portal.call(self.asynchronous.session(role)))
 
     def feed(self, role: str, after: str | None = None) -> RoleFeed:
-        """What a role instance thought, said, did and handed over, as items for a person.
+        """Return the feed of a role instance: thoughts, messages, tool calls, handoffs.
 
-        From the beginning, or after the `RoleFeed.cursor` that an earlier feed of it had.
-        Raises: WrongArgument for a cursor that is none of this role's.
+        It begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
+        Raises: WrongArgument for a cursor that is not of this role.
         """
         return RoleFeed(self.portal, self.portal.run(lambda: self.asynchronous.feed(role, after)))
 
     def watch(self, after: int = -1) -> Watch:
-        """The flow's own events after seq `after` (default: all), and then those that follow.
+        """Watch the flow's own events after seq `after` (default: all), including future ones.
 
-        What its roles say is in the events of their sessions.
+        Messages of its roles are in the events of their sessions.
         Raises: as `Session.watch`.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
@@ -257,22 +256,22 @@ class Flows(Handle[AsyncFlows]):
         roles: Mapping[str, RoleConfiguration] | None = None,
         settings: RunSettings | None = None,
     ) -> Flow:
-        """Create a flow of `workflow`: a graph, a workflow document, or the path of either's file.
+        """Create a flow of `workflow`: a graph, a workflow document, or the path of a file.
 
         Nothing runs before `Flow.run`. The record folder, by default
-        ``.perdure/records/<flow>`` in `workspace`, is made, with the workflow in it as
-        ``workflow.yaml``: from then on that file is the flow's. `project` (default: the name of the
+        ``.perdure/records/<flow>`` in `workspace`, is created, with the workflow in it as
+        ``workflow.yaml``: the flow uses that file from then on. `project` (default: the name of the
         workspace's folder) is the folder of the workspace whose ``a-docs`` the roles read.
-        A document is run with `inputs`, by the agents of the runtime that its nodes name, else by
-        those it defines; its file is copied, and what counts is what the log has of it.
-        `roles` says what role instances work with; with `configuring` "ask" each of the others
-        waits until a person says so, where there is something to choose; with "auto" a model
-        chooses, and a person where it fails thrice. It can be said by dimension:
-        ``{"model": "auto", "skills": "ask"}``, what is left out being "given".
+        A document runs with `inputs`, under the agents of the runtime that its nodes name, or under
+        those it defines. Its file is copied; the version in the log is authoritative.
+        `roles` sets models, skills and tools of role instances. For the others, `configuring`
+        "ask" waits for a person if there is a choice; "auto" lets a model choose, and a person
+        after three failures. It can differ by dimension: ``{"model": "auto", "skills": "ask"}``;
+        an omitted dimension is "given".
         `settings` is stored for the program that runs the flow next, in `FlowState.settings`.
         Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError for readings and inputs that are missing or cannot be
-        used, what there is not in `roles`, and a record folder of another flow; WrongArgument;
+        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
+        values in `roles`, and a record folder of another flow; WrongArgument;
         SecretPasted; FlowExists; Unsupported where the store cannot write two logs at once.
         """
         return Flow(
@@ -297,7 +296,7 @@ class Flows(Handle[AsyncFlows]):
     def outputs(self, flow: str) -> dict[str, object]:
         """Return the outputs of a document flow by output node; {} before there are any.
 
-        Shape: texts; where several nodes lead to an output, theirs by node.
+        Shape: texts; a mapping by node for an output of several nodes.
         Raises: FlowNotFound.
         """
         return self.portal.call(self.asynchronous.outputs(flow))
@@ -311,10 +310,9 @@ class Flows(Handle[AsyncFlows]):
     ) -> Flow:
         """Return the flow with the whole id `flow`.
 
-        With `workspace` it works in that folder from now on. Its record folder is at the same place
-        in it; if that is missing, the record of an imported flow is written below
-        ``.perdure/records``. `settings` are stored if they
-        differ from the stored ones.
+        With `workspace` it moves to that folder. Its record folder has the same relative path; if
+        that is missing, the record of an imported flow is written below ``.perdure/records``.
+        `settings` are stored if they differ from the stored ones.
         Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
         not on this machine, or came with a received flow: then `workspace` must name one.
         """
@@ -343,7 +341,7 @@ class Flows(Handle[AsyncFlows]):
         return self.portal.call(self.asynchronous.delete(flow, record=record, by=by))
 
     def look(self, flow: StreamId) -> Flow:
-        """The flow of exactly that id, wherever its files are: to be read and decided in."""
+        """Return the flow with the id `flow`, wherever its files are, to read and decide."""
         return Flow(self.portal, self.portal.run(lambda: self.asynchronous.look(flow)))
 
     def list(self) -> Sequence[FlowState]:
@@ -351,7 +349,7 @@ class Flows(Handle[AsyncFlows]):
         return self.portal.call(self.asynchronous.list())
 
     def close(self) -> None:
-        """Let go of the store's changes."""
+        """Stop watching the store for changes."""
         return self.portal.call(self.asynchronous.close())
 
     def __enter__(self) -> Self:

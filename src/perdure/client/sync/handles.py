@@ -101,32 +101,32 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The last seq this handle has seen; -1 while there is no entry."""
+        """The last seq that this handle has seen; -1 without entries."""
         return self.asynchronous.head
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry the conversation continued from when this handle last looked."""
+        """The entry that the conversation continues from, as of the last read."""
         return self.asynchronous.leaf
 
     @property
     def is_draft(self) -> bool:
-        """Whether nothing of the session is in the store yet."""
+        """Whether the session is not stored yet."""
         return self.asynchronous.is_draft
 
     @property
     def title(self) -> str | None:
-        """The title when this handle last looked."""
+        """The title, as of the last read."""
         return self.asynchronous.title
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """The metadata it was created with."""
+        """The metadata given at creation."""
         return self.asynchronous.metadata
 
     @property
     def subject(self) -> str | None:
-        """The subject it was created with: whom it is about or with."""
+        """The subject given at creation: the person the session is about or with."""
         return self.asynchronous.subject
 
     @property
@@ -173,7 +173,7 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.tree_entries(last))
 
     def messages(self, last: int | None = None) -> list[Message]:
-        """The newest `last` messages of the branch (all by default), oldest first.
+        """Return the newest `last` messages of the branch (default: all), oldest first.
 
         Raises: ValueError when `last` is negative, or greater than any store can count; Erased.
         """
@@ -208,51 +208,51 @@ class Session(Handle[AsyncSession]):
         return self.portal.iterate(self.asynchronous.notes(note_type, about=about))
 
     def watch(self, after: int | None = None) -> Watch:
-        """Its events after seq `after` (default: after `head`), and then those that follow.
+        """Watch the events after seq `after` (default: after `head`), including future ones.
 
-        Shape: durable events without gap or repetition, whoever appends; live ones, and snapshots
-        of calls that are open, of what runs in this process. Ends when the store is closed.
-        Raises: ValueError when `after` is less than -1; at the first step WrongArgument, which is
-        one, when no entry has got that far: the place is in another log, or in a later state of it.
+        Shape: durable events of all processes without gap or repetition; live events and snapshots
+        of open calls only of this process. Ends when the store is closed.
+        Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
+        ValueError) when `after` is past the newest entry: it belongs to another log.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 
     def labels(self) -> dict[EntryId, str]:
-        """Entry -> label, for every entry of this session that has one."""
+        """Return entry -> label for every labelled entry of this session."""
         return self.portal.call(self.asynchronous.labels())
 
     def find(self, prefix: str) -> EntryId:
-        """Resolve a typed entry: an id, a seq (of an origin: ``↑3``), a foreign id, or a prefix.
+        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id or a prefix to an entry.
 
-        Every other call takes whole ids. Digits alone are a seq, never a prefix.
+        All other calls take whole ids. Digits alone are a seq, never a prefix.
         Raises: EntryNotFound, AmbiguousId.
         """
         return self.portal.call(self.asynchronous.find(prefix))
 
     def context(self, budget_tokens: int | None = None) -> build.Context:
-        """What a model would be sent if the conversation went on now, and why.
+        """Return what a model would be sent now, with the entry of each message.
 
-        Of an agent's session it is what that agent is sent, with its `history` and its
-        `max_messages`. `model` is the one the branch was switched to, else that of the session's
-        agent; without an agent it is that of the last switch or answer.
+        For an agent's session it uses that agent's `history` and `max_messages`. `model` is the
+        last switch on the branch, or the model of the session's agent; without an agent it is that
+        of the last switch or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
         return self.portal.call(self.asynchronous.context(budget_tokens))
 
     def info(self) -> SessionInfo:
-        """Its row in a list of sessions as it is now, and the model that answers in it."""
+        """Return the current row of the session in `Store.recent`, with its model."""
         return self.portal.call(self.asynchronous.info())
 
     def pins(self) -> frozenset[EntryId]:
-        """The entries that are pinned, on whatever branch."""
+        """Return the pinned entries of all branches."""
         return self.portal.call(self.asynchronous.pins())
 
     def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
-        """What `compaction` (default: the one in effect) took out of the context, and what stayed.
+        """Return what `compaction` (default: the one in effect) removed from the context and kept.
 
-        Shape: None where no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when it is no compaction.
+        Shape: None when no compaction is in effect.
+        Raises: EntryNotFound; InvalidEntry when it is not a compaction.
         """
         return self.portal.call(self.asynchronous.left_by(compaction))
 
@@ -265,11 +265,11 @@ class Session(Handle[AsyncSession]):
     ) -> list[Entry]: ...
 
     def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
-        """Append `items` as one unit, after `parent` and then one after the other.
+        """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are kept beside the log, and named in it.
-        Durable: all or none, when this returns; a draft's not before its first assistant message.
-        Shape: one item gives its entry, several give a list in the same order.
+        Media given as bytes are stored beside the log; the entry holds a handle.
+        Durable: all or none, when this returns; a draft only with its first assistant message.
+        Shape: the entry of one item, or a list for several, in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
         `InputLimits.message_bytes`.
         """
@@ -288,10 +288,10 @@ class Session(Handle[AsyncSession]):
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are bytes that handles in `items` name, stored beside the log. Contents that no
-        item names are refused. `aliases` are names for the entries, one for each item (None for
-        none): `entry` finds an entry by its alias. A `Note` among the items is about the item
-        before it, a first one about the session.
+        `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
+        handle are rejected. `aliases` holds a name or None for each item: `entry` finds an entry by
+        its alias. A `Note` among the items is about the item before it; as the first item, it is
+        about the session.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
@@ -319,7 +319,7 @@ class Session(Handle[AsyncSession]):
     def flush(self) -> None:
         """Store the session now if it is a draft.
 
-        Raises: SessionExists when its id was taken in the meantime; it then stays a draft.
+        Raises: SessionExists when another session now has its id; it stays a draft.
         """
         return self.portal.call(self.asynchronous.flush())
 
@@ -330,16 +330,15 @@ class Session(Handle[AsyncSession]):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: str | None = None,
     ) -> Entry | None:
-        """Let the conversation continue from `entry` (None: from before the root).
+        """Continue the conversation from `entry` (None: from before the root).
 
-        With `expected_leaf` the leaf moves only if it is that entry in the same commit, so entries
-        that another writer appended are never left behind. Repeating a call with its
+        With `expected_leaf` the leaf moves only if it is still that entry, checked in the same
+        commit, so entries of another writer are never left behind. Repeating a call with its
         `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: also without a following entry. Shape: None when it continued from there anyway.
+        Durable: also without a following entry. Shape: None when `entry` is already the leaf.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
         LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
-        not completed. A hook may have a summary of the left
-        branch told instead.
+        not completed. A hook may add a summary of the abandoned branch instead.
         """
         return self.portal.call(
             self.asynchronous.branch(
@@ -368,7 +367,7 @@ class Session(Handle[AsyncSession]):
     def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit its origin's.
 
-        Questions that came with an import or an unknown store are not listed: no turn waits.
+        Questions from an import or an unknown store are not listed: no turn waits for them.
         """
         return self.portal.call(self.asynchronous.questions())
 
@@ -431,9 +430,9 @@ class Session(Handle[AsyncSession]):
         )
 
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): the context shows what it hid.
+        """Undo `compaction` (default: the one in effect): its entries return to the context.
 
-        Shape: None when it was undone already.
+        Shape: None when it was already undone.
         Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
         return self.portal.call(self.asynchronous.uncompact(compaction))
@@ -441,7 +440,7 @@ class Session(Handle[AsyncSession]):
     def end(self, reason: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        Shape: None when it was closed already.
+        Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
@@ -462,10 +461,10 @@ class Session(Handle[AsyncSession]):
         return self.portal.call(self.asynchronous.reopen())
 
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
-        """Answer a question of this session; the first answer counts, whoever gives it.
+        """Answer a question of this session. The first answer wins.
 
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is no
-        question of this session or `choice` is none of its choices; AlreadyAnswered after another
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
+        question of this session or `choice` is not offered; AlreadyAnswered after another
         answer; QuestionClosed once the question expired or its turn ended.
         """
         return self.portal.call(self.asynchronous.answer(question, choice, by=by, note=note))
@@ -481,14 +480,14 @@ class Session(Handle[AsyncSession]):
         dialect: Dialect = "perdure",
         replace: bool = False,
     ) -> Exported:
-        """Export the session; with `path`, into that file.
+        """Export the session, to the file `path` if given.
 
         "perdure" holds everything, and `Store.import_files` restores it. Markdown and workflows
         hold one branch, the others all; `leaf` selects the branch that ends there, and with
         `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is that
-        of a workflow. `Exported.warnings` says what the format could not hold. A draft is stored
+        of a workflow. `Exported.warnings` lists what the format cannot represent. A draft is stored
         first.
-        Durable: the file is whole when this returns, and readable only by its owner.
+        Durable: the file is complete when this returns. Only its owner can read it.
         Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
         WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
         """
@@ -525,10 +524,10 @@ class Session(Handle[AsyncSession]):
     ) -> Certificate:
         """Permanently erase the bodies of single entries of the session; their positions stay.
 
-        Labels, records of tool calls, summaries and search texts that repeat them go too, with
-        media that nothing else shows and the kept original of an import. Contexts skip them.
-        `forks` says what happens where forks share an entry: "refuse", "keep" it there, or "erase"
-        it for them too. `by` as for `erase`; docs/guides/erasure.md says more.
+        Also erases labels, tool call records, summaries and search texts that repeat them, media
+        without another reference, and the stored original of an import. Contexts skip the entries.
+        `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
+        "erase" erases them for forks too. `by` as for `erase`; see docs/guides/erasure.md.
         Durable: as `Store.erase`.
         Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
         part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
@@ -563,7 +562,7 @@ class Store(Handle[AsyncStore]):
         """Create a session; with `lazy` a draft, unstored until its first assistant message.
 
         With `reuse_erased` the `id` may be that of an erased session, unless forks still show
-        entries of it; the certificate of its erasure stays.
+        its entries; the certificate of the erasure stays.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
@@ -612,25 +611,25 @@ class Store(Handle[AsyncStore]):
     def open(self, session: str | Path) -> Session:
         """Return the session with the whole id `session`, or that of a session file.
 
-        A string is always an id. A `pathlib.Path` is a file of a `jsonl:` store, or one that was
-        imported into this store: its session as far as it was imported. A link to such a file opens
-        its session, unless the link lies in the folder of the store.
-        Raises: SessionNotFound, which NotImported is, also for a missing file; Erased; FormatError
-        for an unreadable file.
+        A string is always an id. A `pathlib.Path` names a file of a `jsonl:` store, or a file that
+        was imported into this store (up to what was imported). A link to such a file opens its
+        session, unless the link lies in the folder of the store.
+        Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
+        FormatError for an unreadable file.
         """
         return Session(self.portal, self.portal.call(self.asynchronous.open(session)))
 
     def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
-        """Resolve a typed id: return the whole id that is `prefix`, or the only one it begins.
+        """Return the id that equals `prefix`, or the only id that begins with it.
 
-        Every other call takes whole ids. Sessions and flows match; with `only` just flows. An
+        All other calls take whole ids. Sessions and flows match; with `only`, flows alone. An
         erased session matches if no other id begins with `prefix`.
-        Raises: SessionNotFound, which FlowNotFound is; AmbiguousId.
+        Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
         """
         return self.portal.call(self.asynchronous.find(prefix, only=only))
 
     def entry(self, reference: str) -> Entry:
-        """Return the entry of any session with the whole id, or the alias, `reference`.
+        """Return the entry with the id or alias `reference`, from any session.
 
         Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
         """
@@ -642,7 +641,7 @@ class Store(Handle[AsyncStore]):
         *,
         idempotency_key: str | None = None,
     ) -> CommittedSessions:
-        """Append to several sessions in one commit, all or nothing.
+        """Append to several sessions atomically, in one commit.
 
         Each write is a session, its items and its options, which are those of
         `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
@@ -659,9 +658,9 @@ class Store(Handle[AsyncStore]):
         )
 
     def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
-        """Return the content that `handle` names, of any entry of the namespace.
+        """Return the bytes of the media `handle`, from any entry of the namespace.
 
-        Raises: EntryNotFound when the store does not hold it; CorruptLog when it is damaged;
+        Raises: EntryNotFound when it is not in the store; CorruptLog when it is damaged;
         WrongArgument for a text that is no handle (``media://sha256-…``).
         """
         return self.portal.call(self.asynchronous.content(handle))
@@ -672,7 +671,7 @@ class Store(Handle[AsyncStore]):
         return self.asynchronous.capabilities
 
     def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
-        """Open the session with the newest activity, of `cwd` or of all; create a draft if none."""
+        """Open the most recently active session (of `cwd`, if given), or create a draft."""
         return Session(self.portal, self.portal.call(self.asynchronous.continue_recent(cwd)))
 
     def recent(
@@ -689,17 +688,17 @@ class Store(Handle[AsyncStore]):
         id_prefix: str | None = None,
         after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
-        """List sessions, newest activity first; of a folder, or with `query` in name or id.
+        """List sessions, newest activity first. `query` must occur in the name or id.
 
-        `subject` selects those about it, `metadata` those that have each of its values, `source`
-        imports of one program ("claude-code"), `status` one state, `id_prefix` ids that begin so.
-        `after` continues behind a session of an earlier list, or its `cursor`. The status
+        Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `source` (imports of
+        one program, such as "claude-code"), `status` and `id_prefix`.
+        `after` continues after a session of an earlier list, or after its `cursor`. The status
         "interrupted" selects sessions with an open turn that no process runs: its process died, or
-        it was suspended. Reads the sessions with an open turn only.
-        `subject`, `metadata` and `source` have no index: with them the call reads
-        sessions, newest first, until `limit` of them fit, or all.
-        Raises: ValueError when `limit` is negative, or greater than any store can count;
-        WrongArgument for an `after` that is no cursor.
+        it was suspended. It reads only sessions with an open turn.
+        `subject`, `metadata` and `source` have no index: the call reads sessions, newest first,
+        until `limit` of them match.
+        Raises: ValueError when `limit` is negative or too large for a store;
+        WrongArgument for an invalid `after`.
         """
         return self.portal.call(
             self.asynchronous.recent(
@@ -731,11 +730,11 @@ class Store(Handle[AsyncStore]):
     ) -> list[Hit]:
         """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
 
-        Each filter that is given must fit: one of `roles`, of `sessions` (whole ids), of `tools`;
-        not before `since` and before `until` (local time where they name no zone); on its session's
-        current branch or not. Without an index `on_progress` gets (done, entries).
+        A hit must match every given filter: one of `roles`, of `sessions` (whole ids), of `tools`;
+        at or after `since` and before `until` (local time without a zone); on its session's
+        current branch or not. Without an index, `on_progress` gets (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
-        `limit` is negative, or greater than any store can count.
+        `limit` is negative or too large for a store.
         """
         return self.portal.call(
             self.asynchronous.search(
@@ -760,13 +759,13 @@ class Store(Handle[AsyncStore]):
         again: bool = False,
         on_progress: Callable[[Path, int], None] | None = None,
     ) -> ImportedFiles:
-        """Import session files of perdure and other programs, and those below folders.
+        """Import session files of perdure and other programs; folders are scanned.
 
-        Each file is imported by itself: `ImportedFiles.errors` says which failed and why. Importing
-        again adds only what is new; an erased session stays erased unless `again` is set, which
-        imports it under a new id. `subject` is that of new sessions. `on_progress` gets (file,
-        bytes read), from any thread. docs/formats.md says what each format holds.
-        Durable: what the report names, when this returns.
+        Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
+        again adds only new entries. An erased session stays erased unless `again` is set, which
+        imports it under a new id. New sessions get `subject`. `on_progress` gets (file, bytes
+        read), from any thread. docs/formats.md lists what each format contains.
+        Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
         return self.portal.call(
@@ -784,12 +783,12 @@ class Store(Handle[AsyncStore]):
         query: str | None = None,
         replace: bool = False,
     ) -> list[ExportedFile]:
-        """Export every session, of every origin, into `folder`: a file each, named after its id.
+        """Export every session into `folder`, one file each, named after its id.
 
-        `import_files` of the folder restores them where `format` is "perdure". `query` selects
-        sessions by name or id; flows are left out. One that cannot be written does not stop the
-        others: `ExportedFile.error` says why. `redact` and `replace` as in `Session.export`.
-        Raises: FormatError when the folder cannot be made.
+        Sessions of every origin are included, flows are not; `query` selects by name or id. With
+        `format` "perdure", `import_files` of the folder restores them. A failed session does not
+        stop the others: see `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
+        Raises: FormatError when the folder cannot be created.
         """
         return self.portal.call(
             self.asynchronous.export(format, folder, redact=redact, query=query, replace=replace)
@@ -798,18 +797,18 @@ class Store(Handle[AsyncStore]):
     def questions(self) -> list[OpenQuestion]:
         """List the open questions of all sessions and flows, oldest first; `id` is the entry.
 
-        Questions that came with an import or an unknown store are not listed: no turn waits.
+        Questions from an import or an unknown store are not listed: no turn waits for them.
         """
         return self.portal.call(self.asynchronous.questions())
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
         """Answer the question with the whole id `question`, in any session or flow.
 
-        `answer` is one of its choices; where it has none, a reply in words. The first answer
-        counts, whoever gives it. Durable: when this returns.
+        `answer` is one of its choices, or free text if it has none. The first answer wins.
+        Durable: when this returns.
         Raises: QuestionNotFound; AlreadyAnswered after another answer; QuestionClosed
-        once it expired or its turn ended; FlowRefusal when a flow does not wait for it any more;
-        InvalidEntry when it is no question, or `answer` is none of its choices.
+        once it expired or its turn ended; FlowRefusal when a flow no longer waits for it;
+        InvalidEntry when it is not a question, or `answer` is not one of its choices.
         """
         return self.portal.call(self.asynchronous.answer(question, answer, by=by, note=note))
 
@@ -821,11 +820,11 @@ class Store(Handle[AsyncStore]):
         failed: bool | None = None,
         last: int | None = 100,
     ) -> list[ToolCallRecord]:
-        """Return the newest `last` tool calls, oldest first: of one session, or of all.
+        """Return the newest `last` tool calls of one session or of all, oldest first.
 
-        `tool` is the name of the tool. `failed` True keeps calls that failed, False those that
-        succeeded, None also those without an outcome. Imported sessions are included. A fork has
-        the calls of its own log. Reads sessions, newest activity first, until `last` are found.
+        `tool` is the name of the tool. `failed` True selects failed calls, False successful
+        ones, None all, also those without an outcome. Imported sessions are included. A fork has
+        only the calls of its own log. Reads sessions, newest activity first, until it has `last`.
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         return self.portal.call(
@@ -842,10 +841,10 @@ class Store(Handle[AsyncStore]):
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day or session.
 
-        A project is a session's folder. Days are those of `zone` and come in order; other groups
-        come most tokens first. Calls before `since` and from `until` on are left out, to a quarter
-        of an hour. The first call reads the sessions active since `since`; later calls of this
-        handle read what was appended since.
+        A project is a session's folder. Days are in `zone` and sorted by time; other groups are
+        sorted by tokens, most first. Calls before `since`, and at or after `until`, are excluded
+        (resolution: 15 minutes). The first call reads the sessions active since `since`; later
+        calls of this handle read only new entries.
         """
         return self.portal.call(self.asynchronous.usage(by, since=since, until=until, zone=zone))
 
@@ -857,35 +856,36 @@ class Store(Handle[AsyncStore]):
         until: datetime | None = None,
         zone: tzinfo = UTC,
     ) -> list[ActivityTotal]:
-        """Count messages, turns, tool calls and tokens by day or hour, in order of time.
+        """Count messages, turns, tool calls and tokens by day or hour, oldest first.
 
-        Days and hours without activity are left out. Reads what `usage` reads.
+        Periods without activity are omitted. Reads the same sessions as `usage`.
         """
         return self.portal.call(self.asynchronous.activity(by, since=since, until=until, zone=zone))
 
     def edits(self, *, session: str | None = None, last: int | None = 50) -> list[FileEdit]:
-        """Return the `last` files that tool calls changed last, newest change first.
+        """Return the `last` files most recently changed by tool calls, newest first.
 
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         return self.portal.call(self.asynchronous.edits(session=session, last=last))
 
     def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Bring the index of `search` up to date, as the next search would; as `reindex` raises."""
+        """Update the index of `search`, as the next search would. Raises: as `reindex`."""
         return self.portal.call(self.asynchronous.index(on_progress))
 
     def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
-        """Build the index of `search` anew from the log; how many texts can now be found.
+        """Rebuild the index of `search` from the log; return the number of searchable texts.
 
-        Raises: StoreReadOnly, StoreFull; StoreUnavailable, also by a stopped indexer; Unsupported.
+        Raises: StoreReadOnly; StoreFull; StoreUnavailable, also if the indexer stopped;
+        Unsupported.
         """
         return self.portal.call(self.asynchronous.reindex(on_progress))
 
     def watch(self, after: int | None = None) -> Watch:
-        """The events of every session after position `after` (default: from now on; 0: all).
+        """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: as `Session.watch`; ``Watch.cursor`` is the position to go on from. One past the
-        newest is waited for and logged: what had it may be removed. Raises: ValueError below 0.
+        Shape: as `Session.watch`; continue later from ``Watch.cursor``. A position past the newest
+        logs a warning and waits: its entry may be removed. Raises: ValueError below 0.
         """
         return Watch(self.portal, self.portal.run(lambda: self.asynchronous.watch(after)))
 
@@ -901,15 +901,14 @@ class Store(Handle[AsyncStore]):
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
-        `forks` says what becomes of a session's forks: "refuse" while it has some, "keep" what they
-        share with it, or "erase" them too; with a subject, or everything, they are always erased.
-        `by` is who asks, for the certificate; docs/guides/erasure.md says what is removed. With
-        `expected_head` a session is erased only if that is still its head.
+        `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
+        share, "erase" erases them too. With a subject, or everything, forks are always erased.
+        `by` names the requester in the certificate; docs/guides/erasure.md lists what is removed.
+        With `expected_head` a session is erased only if its head is unchanged.
 
-        Durable: one operation, which a kill at any moment does not leave half done: the next who
-        opens the store goes on with it.
-        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless one
-        of `session`, `subject` and `everything` is given, and only one.
+        Durable: when this returns. If the process dies, the next open of the store completes it.
+        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
+        exactly one of `session`, `subject` and `everything` is given.
         """
         return self.portal.call(
             self.asynchronous.erase(
@@ -923,7 +922,7 @@ class Store(Handle[AsyncStore]):
         )
 
     def erasures(self) -> list[Certificate]:
-        """The certificates of what was erased, the oldest first.
+        """Return the certificates of all erasures, oldest first.
 
         Raises: Unsupported.
         """
@@ -934,11 +933,11 @@ class Store(Handle[AsyncStore]):
         return self.portal.call(self.asynchronous.verify(on_progress))
 
     def info(self) -> StoreInfo:
-        """Facts and figures."""
+        """Return the format, sizes and counts of the store and its namespace."""
         return self.portal.call(self.asynchronous.info())
 
     def close(self) -> None:
-        """Finish what is under way and let go of the store. May be called twice."""
+        """Finish pending operations and close the store. May be called twice."""
         return self.portal.call(self.asynchronous.close())
 
     def __enter__(self) -> Self:
@@ -979,18 +978,18 @@ class Turn(Handle[AsyncTurn]):
         return self.portal.iterate(self.asynchronous)
 
     def started(self) -> None:
-        """Wait until the turn leads its session.
+        """Wait until the turn has the lease of its session.
 
         Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
         """
         return self.portal.call(self.asynchronous.started())
 
     def abort(self) -> None:
-        """End the turn as soon as what it does can be cancelled; once it is over, do nothing."""
+        """Abort the turn at the next point where it can be cancelled; no effect after its end."""
         return self.portal.run(self.asynchronous.abort)
 
     def cancel(self) -> None:
-        """End the turn as `abort` does, because its chat is being closed."""
+        """Abort the turn because its chat is being closed."""
         return self.portal.run(self.asynchronous.cancel)
 
     @property
@@ -999,11 +998,11 @@ class Turn(Handle[AsyncTurn]):
         return self.asynchronous.is_cancelled
 
     def settled(self) -> None:
-        """Wait until the turn has ended, however it ends."""
+        """Wait until the turn has ended, with any outcome."""
         return self.portal.call(self.asynchronous.settled())
 
     def stop(self) -> None:
-        """Stop performing the turn in this process. It stays open in the log and can be resumed."""
+        """Stop running the turn in this process. It stays open in the log and can be resumed."""
         return self.portal.call(self.asynchronous.stop())
 
 
@@ -1033,7 +1032,7 @@ class Chat(Handle[AsyncChat]):
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace of the newest turn, as `send` has changed it since."""
+        """The current workspace, including changes by `send`."""
         return self.asynchronous.workspace
 
     @property
@@ -1043,17 +1042,17 @@ class Chat(Handle[AsyncChat]):
 
     @property
     def status(self) -> ChatStatus:
-        """What can be done with this handle: ``closed`` is one that was cancelled or ended."""
+        """The state of this handle; ``closed`` after `cancel` or `end`."""
         return self.asynchronous.status
 
     def spent(self) -> Spending:
-        """What the session has spent on models so far, by the calls in its own log."""
+        """Return the model usage of the session, from the calls in its own log."""
         return self.portal.call(self.asynchronous.spent())
 
     def questions(self) -> list[OpenQuestion]:
-        """What the chat waits for, oldest first: also what agents ask whom it has invoked.
+        """List the open questions of the chat and of agents that it invoked, oldest first.
 
-        Each is answered with `Store.answer`, whatever session it is of.
+        Answer each with `Store.answer`, whatever its session.
         """
         return self.portal.call(self.asynchronous.questions())
 
@@ -1069,9 +1068,9 @@ class Chat(Handle[AsyncChat]):
         return self.portal.call(self.asynchronous.set_thinking_level(level))
 
     def compact(self, focus: str | None = None) -> Entry | None:
-        """Summarise what can leave the context now. `focus` says what the summary must keep.
+        """Summarise older messages to shorten the context. `focus` says what the summary must keep.
 
-        Shape: the compaction; None when nothing can leave the context.
+        Shape: the compaction; None when there is nothing to summarise.
         Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
         summary came.
         """
@@ -1084,12 +1083,12 @@ class Chat(Handle[AsyncChat]):
         *,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Go on from `entry` (None: from before the root), told what the left branch was.
+        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
-        The agent's model writes the summary; `focus` says what it must keep. Where nothing was
-        said on the branch, the conversation only moves. It moves only from the leaf that was
-        summarised, or from `expected_leaf`: otherwise the call raises LeafConflict.
-        Shape: None when it continued from there anyway.
+        The agent's model writes the summary; `focus` says what it must keep. A branch without
+        messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
+        or not `expected_leaf`.
+        Shape: None when `entry` is already the leaf.
         Raises: as `compact`; as `Session.branch`.
         """
         return self.portal.call(self.asynchronous.branch(entry, focus, expected_leaf=expected_leaf))
@@ -1105,20 +1104,19 @@ class Chat(Handle[AsyncChat]):
     ) -> Turn:
         """Send a message and start the turn that answers it.
 
-        The turn works where the session does, also if another handle has moved it.
+        The turn runs in the session's folder, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
-        on, and with it what ``{{ctx.name}}`` in the instructions and tool descriptions stands for.
-        With a file and no selection nothing is selected; the file "" is none. A selection alone
-        makes its file the active one.
+        on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
+        A file without a selection clears the selection; the file "" clears the file. A selection
+        alone makes its file the active one.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
         it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
-        once it is closed. What goes wrong later is raised by the turn: LeaseHeld when another
-        process runs a turn here, TurnOpen when one was interrupted (`Runtime.resume` goes on with
-        it), TurnFailed. SecretPasted for a credential in a variable, or in what is said where the
-        agent refuses them; of a message over 64 kB, the turn raises it. WrongArgument for a
-        selection in another file than `active_file`, and for a variable with a name of the
-        workspace's own (``working_dir``).
+        after it was closed. The turn raises later errors: LeaseHeld when another process runs a
+        turn here, TurnOpen when one was interrupted (`Runtime.resume` continues it), TurnFailed.
+        SecretPasted for a credential in a variable, or in the message if the agent refuses them
+        (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
+        than `active_file`, and for a variable with a reserved name (``working_dir``).
         """
         return Turn(
             self.portal,
@@ -1141,34 +1139,34 @@ class Chat(Handle[AsyncChat]):
         return Turn(self.portal, self.portal.run(self.asynchronous.recover))
 
     def steer(self, said: Said | InFlightMessage) -> Entry:
-        """Say something to the running turn; the model is told before its next call.
+        """Add a message to the running turn; the model gets it with its next call.
 
-        When the turn has just ended, it becomes an ordinary message. Messages are stored in the
+        If the turn has just ended, it becomes an ordinary message. Messages are stored in the
         order of the calls, also while `send` has not stored its own yet.
         """
         return self.portal.call(self.asynchronous.steer(said))
 
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
-        """Say something that the running turn answers once it would be finished.
+        """Queue a message that the running turn answers before it ends.
 
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
         return self.portal.call(self.asynchronous.follow_up(said))
 
     def abort(self) -> None:
-        """End the running turn, keeping what was said so far; nothing happens when none runs."""
+        """Abort the running turn; its messages so far stay. No effect without a running turn."""
         return self.portal.call(self.asynchronous.abort())
 
     def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers are told ``session:cancelled``, and of a turn that ran nothing after it.
+        Durable: observers get ``session:cancelled``, and no later event of a turn that ran.
         A second call does nothing.
         """
         return self.portal.call(self.asynchronous.cancel())
 
     def suspend(self) -> None:
-        """Stop performing the running turn; it stays open and `Runtime.resume` goes on with it."""
+        """Stop running the turn here; it stays open and `Runtime.resume` continues it."""
         return self.portal.call(self.asynchronous.suspend())
 
     def end(self, reason: str | None = None) -> None:
@@ -1237,14 +1235,13 @@ class Runtime(Handle[AsyncRuntime]):
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat:
-        """A new session under `agent`, of which it keeps a snapshot for life.
+        """Start a session under `agent`. It stores a snapshot of the agent.
 
-        `subject` names whom the session is about or with, so that `Store.recent` and `Store.erase`
-        find all there is about them; `metadata` is the program's own.
-        `tools` narrows the agent's tools to those named, `allowed_commands` what it may run, and
-        `scope` (or the workspace's) where its file tools may go.
+        `subject` names the person the session is about or with; `Store.recent` and `Store.erase`
+        select by it. `metadata` is for the program. `tools`, `allowed_commands` and `scope` (or the
+        workspace's) restrict the agent's tools, commands and the paths of its file tools.
         Durable: when this returns.
-        Raises: ConfigError for an unknown agent or tool, for what would be wider than the agent's,
+        Raises: ConfigError for an unknown agent or tool, for more permissions than the agent's,
         or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
         instructions; McpUnavailable; SessionExists; LimitExceeded for the title; WrongArgument for
         an empty subject, text with a NUL, and metadata that is not JSON.
@@ -1278,20 +1275,20 @@ class Runtime(Handle[AsyncRuntime]):
     ) -> Chat:
         """Continue a session under the agent it was started under.
 
-        The tools are bound again by name and schema; its caps are those of today: the runtime's, or
-        of the agent that is given or known by its id. The session never gets more than that agent
-        allows, and `tools`, `allowed_commands` and `scope` narrow it further, as at the start. A
-        turn that was interrupted runs on at once, as ``chat.turn``. With a `workspace` the session
-        moves there for good: its folder, file tools and instructions. What `workspace` leaves out
-        (variables, a file, a selection) stays as it was; its scope can only restrict.
-        A session whose agent is not in force here needs one, which is recorded: an import, and what
-        this user's perdure did not write in a store that is not trusted. Its own agent can only
-        narrow that one, an open turn ends as interrupted, and it runs in `workspace` (default: the
-        current folder).
+        Tools are bound again by name and schema. Limits are the current ones of the runtime, or of
+        the agent that is given or known by its id. The session never gets more than that agent
+        allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
+        interrupted turn continues at once, as ``chat.turn``. With a `workspace` the session moves
+        there permanently: its folder, file tools and instructions. Variables, file and selection
+        that `workspace` omits stay unchanged; its scope can only restrict.
+        A session without an agent in force needs one, which is recorded. This applies to imports,
+        and to sessions that this user's perdure did not write in an untrusted store. Their own
+        agent can only restrict the new one, an open turn ends as interrupted, and they run in
+        `workspace` (default: the current folder).
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
-        what would be wider than the agent's; McpUnavailable when a server whose tools it has is not
-        there; LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
+        more permissions than the agent's; McpUnavailable when a server of its tools is missing;
+        LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
         for the role of a flow that is not completed.
         """
         return Chat(
@@ -1311,10 +1308,10 @@ class Runtime(Handle[AsyncRuntime]):
     def resume_all(
         self, *, on_error: Callable[[str, PerdureError], None] | None = None
     ) -> list[Chat]:
-        """Resume every session whose turn was interrupted, newest activity first.
+        """Resume every session with an interrupted turn, newest activity first.
 
-        Each turn runs on as ``chat.turn``; a turn that waits for an answer waits again. Sessions in
-        which another process, or this runtime, runs the turn are skipped. So are roles of flows and
+        Each turn continues as ``chat.turn``; a turn that waits for an answer waits again. Sessions
+        whose turn runs in another process or in this runtime are skipped. So are roles of flows and
         invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
         a session that cannot be resumed, for example ConfigError when no agent is in force;
         without it a warning is logged. Reads the sessions with an open turn only.
@@ -1325,21 +1322,21 @@ class Runtime(Handle[AsyncRuntime]):
         ]
 
     def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
-        """Give a session what `agent` may do, and its tools, from the next turn on, and record it.
+        """Give a session the permissions and tools of `agent` from the next turn on, and record it.
 
-        The only way to widen what a session may do; its instructions and model stay. `by` is the
-        person who says so.
+        Only this call extends a session's permissions; its instructions and model stay. `by` names
+        the person who decides.
         Durable: when this returns.
         Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
         """
         return self.portal.call(self.asynchronous.grant(session, agent, by=by))
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
-        """Run `hook` at the point `name` in every session of the store that is used here.
+        """Run `hook` at the point `name` in every session used through this store.
 
-        What it is given, and what it may answer, is in ``docs/guides/hooks.md``.
-        Shape: gives the function that takes it away again.
-        Raises: ValueError for a point that there is not.
+        ``docs/guides/hooks.md`` lists its arguments and answers.
+        Shape: returns a function that removes the hook.
+        Raises: ValueError for an unknown point.
         """
         return self.portal.run(lambda: self.asynchronous.on(name, hook, is_guard=is_guard))
 
@@ -1355,10 +1352,10 @@ class Runtime(Handle[AsyncRuntime]):
         return self.portal.call(self.asynchronous.suspend())
 
     def end_idle(self) -> list[str]:
-        """Close the sessions of the store that have been idle too long; their ids.
+        """Close the sessions that exceed `idle_timeout_s`; return their ids.
 
-        A session in which a turn is open, be it only waiting for an answer, is not idle. Turns
-        whose question has expired are closed first, also those that no process runs.
+        A session with an open turn, even one that waits for an answer, is not idle. Turns whose
+        question has expired are closed first, also those that no process runs.
         """
         return self.portal.call(self.asynchronous.end_idle())
 
