@@ -1,1 +1,1 @@
-"""Where logs live: the protocol every store keeps, and the stores themselves."""
+"""Stores: the protocol of every backend, and the backends."""

@@ -1,8 +1,8 @@
-"""Copying streams from one store to another, in parts, each checked before it is kept.
+"""Copy streams from one store to another, in parts that are each checked before they are stored.
 
-What is copied is what was there at one moment; logs only grow, so writers need not stop. The target
-says itself how far a copy came: begun again after a kill, it goes on there. A stream arrives
-under the same hashes, or, where the target cannot hold it as it is, sealed anew, which is said.
+A copy covers one moment of the source; logs only grow, so writers can continue. A copy that was
+killed resumes from the state of the target. A stream keeps its hashes. If the target cannot store
+it unchanged, it is sealed again with new hashes, and the report says so.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from perdure.stores.session_store import SessionStore
 from perdure.stores.verification import StoredEntry, contents_shown
 
 SOME_ENTRIES = 500
-"""Entries of a commit that is sealed anew."""
+"""Entries per commit of a stream that is sealed again."""
 
 NAME_OF_CONTENT = re.compile(rb"sha256-[0-9a-f]{64}")
-"""What may be the name of a content, wherever it stands in a body."""
+"""Matches names of contents anywhere in a body; a match may also be plain text."""
 
 StreamOutcome = Literal["copied", "present", "sealed anew", "erased", "conflict", "damaged"]
 
 
 class CopiedStream(msgspec.Struct, frozen=True):
-    """What became of one stream.
+    """The result for one stream.
 
-    `added` counts the entries that were not there before. `hash` is the target's chain, as
-    hexadecimal digits: the source's own unless the stream was ``sealed anew``. `reason` says why
-    it was, or what is wrong: a ``conflict`` is another session of that id, a ``damaged`` one was
-    copied up to the damage. An ``erased`` one has no place in a target that removes sessions whole.
+    `added` counts the new entries in the target. `hash` is the target's chain in hexadecimal: the
+    source's own unless the stream was ``sealed anew``. `reason` explains that, or the fault: with
+    ``conflict`` the target has another session of that id, a ``damaged`` stream was copied up to
+    the damage. ``erased`` streams are skipped if the target removes sessions completely.
     """
 
     stream: StreamId
@@ -62,7 +62,7 @@ class CopiedStream(msgspec.Struct, frozen=True):
 
 
 class CopyReport(msgspec.Struct, frozen=True):
-    """What a copy did. `lost_contents` names those that the source no longer has, or not whole."""
+    """The result of a copy. `lost_contents` are missing or damaged in the source."""
 
     streams: tuple[CopiedStream, ...]
     contents: int = 0
@@ -70,18 +70,18 @@ class CopyReport(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Everything that was asked for is in the target."""
+        """Whether the target has all requested streams and contents."""
         has_all = all(each.outcome not in ("conflict", "damaged") for each in self.streams)
         return has_all and not self.lost_contents
 
     @property
     def added_entries(self) -> int:
-        """Entries that were not in the target before."""
+        """Number of entries that the copy added to the target."""
         return sum(each.added for each in self.streams)
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """A stream as one log that points to no other."""
+    """A stream as one log that refers to no other stream."""
 
     header: StreamHeader
     entries: tuple[Entry, ...]
@@ -89,11 +89,11 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many entries are in the target."""
+"""Called with the copied and the total number of entries."""
 
 
 class StoreCopy:
-    """One copy from a store to another. `whole_of` gives a stream that is to be sealed anew."""
+    """One copy between two stores. `whole_of` returns a stream that has to be sealed again."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class StoreCopy:
         self._done = self._total = 0
 
     async def run(self, moment: Sequence[SegmentState]) -> CopyReport:
-        """Copy the streams of `moment` as they stood then, an origin before its forks.
+        """Copy the streams in the states of `moment`, an origin before its forks.
 
         Durable: each part as a commit of the target.
         """
@@ -126,7 +126,7 @@ class StoreCopy:
         }
         for standing in moment:
             begun = self._done
-            if there.get(standing.stream) == (standing.head, standing.hash):  # the same, throughout
+            if there.get(standing.stream) == (standing.head, standing.hash):  # already complete
                 same = CopiedStream(standing.stream, "present", 0, standing.hash.hex())
                 copied.append(same)
             else:
@@ -147,10 +147,10 @@ class StoreCopy:
             except CopyConflict as error:
                 if await self._here(standing.stream) == before:
                     return CopiedStream(standing.stream, "conflict", reason=str(error))
-            self._done = begun  # another copy was faster: on from where that came to
+            self._done = begun  # another copy added entries first: continue after them
 
     async def _try_copy(self, standing: SegmentState, before: StreamState | None) -> CopiedStream:
-        """Copy the stream, which stands at `before` in the target. Raises: CopyConflict."""
+        """Copy the stream; `before` is its state in the target. Raises: CopyConflict."""
         stream = standing.stream
         try:
             if await self._is_left_out(stream):
@@ -172,14 +172,14 @@ class StoreCopy:
             return CopiedStream(stream, "damaged", added, reason=f"{place}{error.reason}")
 
     async def _here(self, stream: StreamId) -> StreamState | None:
-        """Where the stream stands in the target."""
+        """Return the state of the stream in the target; None if it is missing."""
         try:
             return await self._target.state(stream)
         except SessionNotFound:
             return None
 
     async def _is_gone(self, stream: StreamId) -> bool:
-        """It was removed from the source since the copy began."""
+        """Whether the stream was removed from the source during the copy."""
         try:
             await self._source.state(stream)
         except SessionNotFound:
@@ -187,12 +187,12 @@ class StoreCopy:
         return False
 
     async def _is_left_out(self, stream: StreamId) -> bool:
-        """It was erased, and the target would list what is left of it."""
+        """Whether to skip an erased stream: the target would list its remains."""
         if self._target.capabilities.erase:
             return False
         return (await self._source.state(stream)).info.status == "erased"
 
-    # -- as it is
+    # -- unchanged
 
     async def _pass_on(self, standing: SegmentState, before: StreamState | None) -> CopiedStream:
         stream, begun = standing.stream, self._done
@@ -222,12 +222,12 @@ class StoreCopy:
                 stream, after=after, upto=upto, limit=SOME_COMMITS
             )
         except CorruptLog as error:
-            if is_continued and error.seq == after:  # the target ends where no commit here does
+            if is_continued and error.seq == after:  # no commit of the source ends there
                 raise CopyConflict(stream, after) from error
             raise
 
     async def _check_present(self, standing: SegmentState, here: StreamState) -> None:
-        """Raises: CopyConflict unless the target's stream begins as the source's does."""
+        """Check that both streams begin with the same commits. Raises: CopyConflict."""
         stream, head = standing.stream, standing.head
         if here.header != (await self._source.state(stream)).header:
             raise CopyConflict(stream, EMPTY)
@@ -245,10 +245,10 @@ class StoreCopy:
         if found != standing.hash:
             raise CopyConflict(stream, head)
 
-    # -- sealed anew
+    # -- sealed again
 
     async def _why_anew(self, standing: SegmentState) -> str | None:
-        """Why the target cannot hold the stream as it is; None when it can."""
+        """Return why the target cannot store the stream unchanged; None if it can."""
         can = self._target.capabilities
         if standing.origin is not None and not can.pointer_fork:
             return "the target cannot point to another session: what the fork shares was copied"
@@ -294,7 +294,7 @@ class StoreCopy:
     # -- contents
 
     async def _contents(self, rows: Iterable[StoredEntry]) -> list[bytes]:
-        """The contents that `rows` name and that were not passed on yet."""
+        """Return the contents that `rows` name and that were not copied yet."""
         rows = tuple(rows)
         names = {name.decode() for row in rows for name in NAME_OF_CONTENT.findall(row.entry.body)}
         found: list[bytes] = []
@@ -302,7 +302,7 @@ class StoreCopy:
             try:
                 found.append(await self._source.blob(name))
                 self._passed.add(name)
-            except EntryNotFound:  # or a text only looks like the name of a content
+            except EntryNotFound:  # it may be text that only looks like a name
                 if any(name in contents_shown(row.entry) for row in rows):
                     self._lose(name)
             except CorruptLog:
@@ -322,14 +322,14 @@ def _left_out(stream: StreamId, before: StreamState | None) -> CopiedStream:
 
 
 def _is_beginning(header: StreamHeader, have: Sequence[Entry], whole: Whole) -> bool:
-    """Whether what the target has is how `whole` begins."""
+    """Whether the header and the entries in the target are the beginning of `whole`."""
     return header == whole.header and tuple(have) == whole.entries[: len(have)]
 
 
 def sealed_anew(
     whole: Whole, first: int, before: bytes, random: RandomSource, *, epoch: int = 0
 ) -> StreamSegment:
-    """The entries of `whole` from seq `first` on, in commits with salts of their own."""
+    """Return the entries of `whole` from seq `first`, in new commits with new salts."""
     commits: list[SealedCommit] = []
     chain = before
     for start in range(first, len(whole.entries), SOME_ENTRIES):
@@ -354,7 +354,7 @@ def _stored_entry(entry: Entry, salt: bytes) -> StoredEntry:
 
 
 def with_origins(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> list[SegmentState]:
-    """Those of `moment` that are chosen, and what they were forked from."""
+    """Return the `chosen` streams of `moment` together with their origins."""
     found = {each.stream: each for each in moment}
     wanted: set[StreamId] = set()
     for stream in chosen:

@@ -1,4 +1,4 @@
-"""One call at a time on data in memory, whichever thread's event loop awaits it."""
+"""Serialize the calls on in-memory data across threads and event loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.stores.access.process import OwnProcess
 
 
 class Serial(Protocol):
-    """What the calls of an object are made under."""
+    """An object with a lock that guards its calls."""
 
     process: OwnProcess
     lock: threading.RLock
@@ -22,9 +22,9 @@ C = TypeVar("C", bound=type[Any])
 
 
 def one_at_a_time(serial: C) -> C:
-    """The class `serial`, whose coroutine methods run one after another, inherited ones too.
+    """Decorate the class `serial`: its coroutine methods, also inherited ones, run one at a time.
 
-    Each but `close` refuses a forked child. None of them may wait for another coroutine.
+    All except `close` raise in a forked child. None of them may wait for another coroutine.
     """
     for name, method in inspect.getmembers(serial, inspect.iscoroutinefunction):
         if name != "close":

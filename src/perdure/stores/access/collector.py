@@ -1,8 +1,7 @@
-"""Python's garbage collector, paused while many values that stay are made.
+"""Pause Python's garbage collector while a long log is decoded.
 
-The collector runs each time some hundred more values exist than it saw last, and looks at all of
-them again and again while a long log is decoded: 20 to 45 % of the time at 100,000 entries, and
-more the longer the log is. None of it is garbage.
+The collector runs after every few hundred new objects and scans them repeatedly. Decoding 100,000
+entries spends 20 to 45 % of its time there, and longer logs more. None of the objects is garbage.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _pausing = threading.Lock()
 
 @contextmanager
 def collector_paused() -> Generator[None]:
-    """Pause the collector for a piece of work without `await`, in whatever thread.
+    """Pause the collector during a block without `await`, in any thread.
 
-    One piece of work at a time pauses it: others meanwhile, and those inside it, change nothing. So
-    it runs again in between, however many threads read. One that was off stays off.
+    Only one block at a time pauses it; concurrent and nested blocks change nothing. So it runs
+    between blocks even if many threads read. A disabled collector stays disabled.
     """
     if not gc.isenabled() or not _pausing.acquire(blocking=False):
         yield
@@ -35,8 +34,8 @@ def collector_paused() -> Generator[None]:
 
 
 def _resume_in_child() -> None:
-    """Let the collector run in a process that was forked while another thread had paused it."""
-    global _pausing  # noqa: PLW0603 - its holder is not in this process
+    """Enable the collector in a child that was forked during a pause of another thread."""
+    global _pausing  # noqa: PLW0603 - the thread that holds it is not in this process
     if _pausing.locked():
         _pausing = threading.Lock()
         gc.enable()

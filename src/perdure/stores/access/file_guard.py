@@ -1,4 +1,4 @@
-"""Tell when a file that is open was removed, or another has taken its name."""
+"""Detect that an open file was removed or replaced."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ OTHER_LIBRARY = (
 )
 
 LEAST_BYTES = 512
-"""The smallest database there is; a store has more from its first moment on."""
+"""Size of the smallest database; every store is larger from its creation."""
 
 
 class FileGuard:
-    """The file of a store and those that belong to it, as they were when they were opened.
+    """The identities of a store's file and of the files beside it at opening.
 
-    What is written to a file without a name is gone when the last process closes it.
+    Data written to a file without a name is lost when the last process closes it.
     """
 
     def __init__(
         self, path: Path, beside: tuple[str, ...] = (), *, is_folder: bool = False
     ) -> None:
-        """Look at `path`, and at the files beside it whose names end so and that are there."""
+        """Record the identity of `path` and of existing files with the suffixes in `beside`."""
         self._store = str(path)
         self._what = "folder" if is_folder else "file"
         self._least_bytes = 0 if is_folder else LEAST_BYTES
@@ -41,9 +41,9 @@ class FileGuard:
         self._known = [(name, known) for name, known in found if known is not None]
 
     def check(self) -> None:
-        """Check that every file has its name still; it costs 1 us a file.
+        """Check that every name still refers to the same file; costs 1 us per file.
 
-        Raises: StoreUnavailable when one lost it; StoreCorrupt when the store itself was cut off.
+        Raises: StoreUnavailable if one does not; StoreCorrupt if the store's file was truncated.
         """
         for name, known in self._known:
             try:

@@ -1,7 +1,7 @@
-"""Modules that most programs never use, loaded at their first use: opening a store stays quick.
+"""Load rarely used modules at their first use, so that opening a store stays fast.
 
-Checkers see an ordinary import: ``if TYPE_CHECKING: from package import name``, and in its ``else``
-``name = Later("package.name")``.
+Type checkers see an ordinary import: ``if TYPE_CHECKING: from package import name``; its ``else``
+has ``name = Later("package.name")``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from perdure.stores.access.collector import collector_paused
 
 
 class Later:
-    """Stands for the module `name`."""
+    """A proxy that imports the module `name` at its first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,7 @@
-"""Name the process that holds a file lock, as far as the operating system tells.
+"""Name the process that holds a file lock, if the operating system provides it.
 
-A lock file of ours holds the name of the process that locked it last, and its time of change says
-since when. Which processes hold a lock now is read from ``/proc/locks`` where there is one.
+A lock file contains the name of the process that locked it last; its modification time is the time
+of locking. The current holders are read from ``/proc/locks`` if it exists.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.session.printable import safe
 from perdure.stores.regular_files import open_to_read
 
 LOCK_TIMEOUT_S = 30.0
-"""The longest wait for a lock of another process, unless a program says otherwise."""
+"""Default of the longest wait for a lock of another process."""
 
 _PROC = Path("/proc")
 _MARK_BYTES = 160
@@ -27,13 +27,13 @@ _PROGRAM_LETTERS = 60
 
 
 def mark(file: int) -> None:
-    """Write the name of this process into the open lock file, which it has just locked."""
-    with suppress(OSError):  # a full disk: the lock holds without a name
+    """Write the name of this process into the lock file `file`, which it has just locked."""
+    with suppress(OSError):  # the disk is full: the lock works without a name
         os.pwrite(file, _mark_of(os.getpid()), 0)
 
 
 def holder_of(path: Path) -> str:
-    """Say which process holds the lock file `path`, with its program and since when."""
+    """Describe the process that holds the lock file `path`: its program, and since when."""
     pids = _pids(path, None)
     marked, host, program = _read_lock_mark(path)
     if marked is not None and (not pids or marked in pids):
@@ -43,9 +43,9 @@ def holder_of(path: Path) -> str:
 
 
 def holder_of_byte(path: Path, byte: int) -> str | None:
-    """Say which process has locked that `byte` of the file for itself; the file is not opened.
+    """Describe the process with an exclusive lock on `byte` of the file, without opening it.
 
-    None where none does, or the operating system does not tell.
+    None if there is none, or if the operating system does not provide it.
     """
     pids = _pids(path, byte)
     return _process_names(pids) if pids else None
@@ -58,7 +58,7 @@ def _process_names(pids: list[int]) -> str:
 
 
 def _pids(path: Path, byte: int | None) -> list[int]:
-    """The processes of this machine that hold a lock on the file, or on that `byte` of it."""
+    """Return the local processes that hold a lock on the file, or on that `byte` of it."""
     try:
         found = path.stat()
         lines = (_PROC / "locks").read_text().splitlines()
@@ -76,7 +76,7 @@ def _pids(path: Path, byte: int | None) -> list[int]:
 
 
 def _covers(fields: list[str], byte: int) -> bool:
-    """Whether that line is a lock for writing on the `byte`."""
+    """Whether the line is a write lock that covers `byte`."""
     first, last = fields[6], fields[7]
     return fields[3] == "WRITE" and int(first) <= byte and (last == "EOF" or byte <= int(last))
 
@@ -89,7 +89,7 @@ def _mark_of(pid: int) -> bytes:
 
 
 def _read_lock_mark(path: Path) -> tuple[int | None, str, str]:
-    """The process that the lock file names, its machine and its program."""
+    """Return the process that the lock file names, its machine and its program."""
     try:
         with open_to_read(path) as file:
             words = file.read(_MARK_BYTES).decode(errors="replace").split(maxsplit=2)

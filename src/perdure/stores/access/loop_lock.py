@@ -1,4 +1,4 @@
-"""A lock for coroutines of several event loops, given to them in the order they ask."""
+"""A lock for coroutines of several event loops, acquired in the order of the requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class LoopLock:
-    """Used by ``async with``; `asyncio.Lock` belongs to the one loop that waited for it first."""
+    """Use with ``async with``; an `asyncio.Lock` is bound to the first loop that waits for it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -41,7 +41,7 @@ class LoopLock:
         with self._guard, suppress(ValueError):
             self._waiting.remove((loop, turn))
             return
-        self._hand_on()  # it was its turn already
+        self._hand_on()  # it had already acquired the lock
 
     def _hand_on(self) -> None:
         while True:
@@ -50,7 +50,7 @@ class LoopLock:
                     self._is_held = False
                     return
                 loop, turn = self._waiting.popleft()
-            with suppress(RuntimeError):  # its loop was closed meanwhile
+            with suppress(RuntimeError):  # its loop is closed
                 loop.call_soon_threadsafe(_begin, turn)
                 return
 

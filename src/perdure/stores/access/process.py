@@ -1,4 +1,4 @@
-"""Where a store may be used: in the process that opened it, under an event loop of asyncio."""
+"""Restrict a store to the process that opened it, and to event loops of asyncio."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORKED = "it was opened before a fork; open it again"
 
 
 class OwnProcess:
-    """The process that opened the store at `address`. A forked child of it is another one."""
+    """The process that opened the store at `address`. A forked child is another process."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -19,11 +19,11 @@ class OwnProcess:
 
     @property
     def is_this(self) -> bool:
-        """Whether this is that process."""
+        """Whether the current process opened the store."""
         return os.getpid() == self._pid
 
     def check(self) -> None:
-        """Raises: StoreUnavailable in a forked child: threads and locks stayed behind."""
+        """Raises: StoreUnavailable in a forked child: it has neither threads nor locks."""
         if os.getpid() != self._pid:
             raise StoreUnavailable(self._address, FORKED)
 

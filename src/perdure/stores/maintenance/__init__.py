@@ -1,1 +1,1 @@
-"""What is done to stores as wholes, for every backend: copies, backups, repairs, figures."""
+"""Maintenance of whole stores, for every backend: copy, backup, repair, statistics."""

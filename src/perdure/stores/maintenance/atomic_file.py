@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all, and only where there was none."""
+"""Create files atomically without replacing existing ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 
 
 def write_new(file: Path, text: str) -> bool:
-    """Write `text` into the new file `file`; False where there is one, which stays as it is.
+    """Create `file` with `text`; return False and change nothing if it exists.
 
-    Nobody sees half of it, nor is that left by a process that is killed.
+    The file appears complete; a killed process leaves no partial file under that name.
     Raises: OSError.
     """
     if file.exists():
@@ -26,7 +26,7 @@ def write_new(file: Path, text: str) -> bool:
 
 
 def _is_named(draft: Path, file: Path) -> bool:
-    """Give `draft` the name `file` too, unless something has it."""
+    """Hard-link `draft` to `file`; return False if it exists."""
     try:
         os.link(draft, file)
     except FileExistsError:
@@ -34,5 +34,5 @@ def _is_named(draft: Path, file: Path) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        draft.replace(file)  # where files have one name only, one that is written now is replaced
+        draft.replace(file)  # without hard links, a file created meanwhile is replaced
     return True

@@ -1,4 +1,4 @@
-"""Work that only one process may do at a place at a time: the others are refused, or wait."""
+"""Advisory file locks: other processes fail, or wait."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S, holder_of
 from perdure.stores.regular_files import open_regular
 
 LOOK_S = 0.01
-"""How often a process that waits for a lock looks for it."""
+"""Interval between attempts of a process that waits for a lock."""
 
 
 @contextmanager
 def alone_at(place: Path) -> Generator[None]:
-    """Be the only one who works at `place` while the block lasts; a kill lets go of it.
+    """Lock `place` exclusively during the block; a kill releases the lock.
 
-    A lock lies beside it meanwhile, in a folder that has to be there.
-    Raises: BlockingIOError while another works at it; OSError where the lock cannot be made.
+    The lock file is created beside `place`; its folder must exist.
+    Raises: BlockingIOError while another process holds it; OSError if it cannot be created.
     """
     lock = place.with_name(f"{place.name}.lock")
     while True:
@@ -33,11 +33,11 @@ def alone_at(place: Path) -> Generator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise
-            except OSError:  # nothing can be locked there, as on some network disks
+            except OSError:  # no locks there, as on some network disks
                 lock.unlink(missing_ok=True)
                 raise
             if not _is_at(file, lock):
-                continue  # who had it removed it after it was opened here: it keeps nobody out
+                continue  # its holder removed it after this process opened it: try again
             try:
                 yield
             finally:
@@ -47,9 +47,9 @@ def alone_at(place: Path) -> Generator[None]:
 
 @contextmanager
 def in_turn(folder: Path) -> Generator[None]:
-    """Do the block while no other process is in one for `folder`; the second one waits.
+    """Lock `folder` during the block; wait while another process holds it.
 
-    As `hold` says.
+    Waits and raises as `hold`.
     """
     with _open_folder(folder) as descriptor:
         hold(descriptor, folder)
@@ -58,10 +58,10 @@ def in_turn(folder: Path) -> Generator[None]:
 
 @contextmanager
 def alone_in(folder: Path) -> Generator[None]:
-    """Be the only one who works in `folder` while the block lasts; nothing is written there.
+    """Lock `folder` exclusively during the block, without writing to it.
 
-    Where it cannot be locked, as on some network disks, no caller is refused.
-    Raises: BlockingIOError while another works in it.
+    If it cannot be locked, as on some network disks, every caller enters.
+    Raises: BlockingIOError while another process holds it.
     """
     with _open_folder(folder) as descriptor:
         if not _is_locked(descriptor):
@@ -70,9 +70,9 @@ def alone_in(folder: Path) -> Generator[None]:
 
 
 def hold(file: int, place: Path) -> None:
-    """Keep other processes from holding `place`, open as `file`, until that is closed.
+    """Lock `place`, open as `file`, until `file` is closed; wait while another process holds it.
 
-    Where it cannot be locked, as on some network disks, no caller waits.
+    If it cannot be locked, as on some network disks, no caller waits.
     Raises: StoreUnavailable, which names the holder, after `LOCK_TIMEOUT_S`.
     """
     until = time.monotonic() + LOCK_TIMEOUT_S
@@ -84,7 +84,7 @@ def hold(file: int, place: Path) -> None:
 
 
 def _is_locked(file: int) -> bool:
-    """Lock `file` where that is possible; False while another process has it locked."""
+    """Try to lock `file`; return False if another process holds it. True if locks do not work."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What a backup says of itself: which file, how large, under which hash, and what is in it.
+"""The manifest of a backup: size and hash of its file, and a summary of its content.
 
-The manifest is plain also where the backup is encrypted, so it names no session and no namespace.
-Pure but for `hash_of`, which reads the file it is given.
+The manifest of an encrypted backup is plain text too, so it names no session and no namespace.
+`hash_of`, `check_file` and `read_manifest` read files; the rest is pure.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ STORE_NAME = "store.sqlite"
 MANIFEST_NAME = "manifest.json"
 
 MOST_BYTES = 2**16
-"""Of a manifest that are read; ours have 500."""
+"""Limit for reading a manifest; those of perdure have about 500 bytes."""
 
 _CHUNK_BYTES = 2**20
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A backup in a folder: `STORE_NAME` and this, as `MANIFEST_NAME`.
+    """The file `MANIFEST_NAME` of a backup folder, beside `STORE_NAME`.
 
-    Units: `created_at` is Unix milliseconds. Shape: `sha256` is of the file, `heads` of where every
-    stream stands (`heads_of`), hexadecimal both. `backend` is what was backed up; the backup itself
-    is an SQLite store whatever it was.
+    Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the file, `heads` that
+    of all stream states (`heads_of`), both hexadecimal. `backend` is that of the source; the backup
+    itself is always an SQLite store.
     """
 
     format: int
@@ -49,14 +49,14 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """`manifest` as it is written."""
+    """Encode `manifest` as JSON."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What the backup in `folder` says of itself.
+    """Read the manifest of the backup in `folder`.
 
-    Raises: BackupDamaged when there is none, or none that can be read.
+    Raises: BackupDamaged if it is missing or cannot be read.
     """
     try:
         content = read_regular(folder / MANIFEST_NAME, most_bytes=MOST_BYTES)
@@ -89,7 +89,7 @@ def check_file(folder: Path, manifest: Manifest) -> None:
 
 
 def hash_of(path: Path) -> tuple[int, str]:
-    """Size and SHA-256 of a file. Blocks."""
+    """Return size and SHA-256 of a file. Blocks."""
     digest, size = hashlib.sha256(), 0
     with open_to_read(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
@@ -99,7 +99,7 @@ def hash_of(path: Path) -> tuple[int, str]:
 
 
 def heads_of(standings: Iterable[tuple[str, SegmentState]]) -> str:
-    """One hash over where every stream of every namespace stands."""
+    """Return one hash of the states of all streams of all namespaces."""
     digest = hashlib.blake2b(digest_size=32, person=b"perdure-heads")
     lines = [
         f"{namespace}\n{standing.stream} {standing.head} {standing.hash.hex()}\n"

@@ -1,4 +1,4 @@
-"""What some backends do for a store as a whole besides keeping it: values and protocols."""
+"""Results of maintenance operations that only some backends support."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 class VacuumReport(msgspec.Struct, frozen=True):
-    """What `VacuumService.vacuum` did.
+    """The result of `MaintenanceService.vacuum`.
 
-    Units: `blob_bytes` are those of the contents removed, `freed_bytes` of the file given back.
-    `keys` are idempotency keys older than ``keeping.retention.KEY_WINDOW_MS``, which are forgotten.
+    Units: `blob_bytes` of the contents removed, `freed_bytes` returned to the file system.
+    `keys` counts the deleted idempotency keys, older than ``retention.policy.KEY_WINDOW_MS``.
     """
 
     blobs: int
@@ -19,9 +19,9 @@ class VacuumReport(msgspec.Struct, frozen=True):
 
 
 class MigrationPlan(msgspec.Struct, frozen=True):
-    """How a store comes to the schema of this program.
+    """The migrations that bring a store to the schema of this program.
 
-    Shape: `steps` say what each missing migration is for; () when the store is up to date.
+    Shape: `steps` are the purposes of the missing migrations; () if the store is up to date.
     """
 
     store: str
@@ -31,6 +31,6 @@ class MigrationPlan(msgspec.Struct, frozen=True):
 
 
 def purpose(sql: str) -> str:
-    """What a migration is for: its first line says so."""
+    """Return the purpose of a migration, which is its first line."""
     first = sql.partition("\n")[0].removeprefix("-- ")
     return first.partition(": ")[2] or first

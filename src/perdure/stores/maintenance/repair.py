@@ -1,9 +1,8 @@
-"""What is left of a damaged stream as a stream that holds together, and what was lost of it.
+"""Turn the readable rest of a damaged stream into a valid stream, and list the losses.
 
-Everything readable keeps its id, its place and its digest. Where a whole entry is gone an opaque
-one stands in its place; where only a body is damaged, digest and chain stay and a note at the end
-says that it is gone. The chain stays the same up to the first entry that is gone, and is computed
-anew from there. Pure.
+Readable entries keep id, place and digest. An opaque entry replaces a missing one. A damaged body
+is dropped: its digest and the chain stay, and a note at the end lists it. The chain is unchanged up
+to the first missing entry and recomputed from there. Pure.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from perdure.stores.verification import StoredCommit, StoredEntry
 
 LOST = b"This entry could not be read any more when the store was repaired."
 CERTIFICATE = "repair"
-"""Stands in the note about damaged bodies for the certificate that an erasure has."""
+"""Certificate id in the note about damaged bodies: a repair has no erasure certificate."""
 
 
 class SalvagedStream(msgspec.Struct, frozen=True):
-    """What could be read of a stream. `head` is the last seq that was kept as its head.
+    """The readable parts of a stream. `head` is its stored head.
 
-    `tree` are entries that are known to be of the tree: its leaf, its newest tree entry.
-    Shape: `rows` by seq. A row whose body is not that of its digest is among them. `header` is None
-    where nothing of it is left but what `id` says.
+    `tree` are known tree entries: the leaf and the newest tree entry.
+    Shape: `rows` by seq, including rows whose body does not match its digest. `header` is None if
+    only the `id` is left of it.
     """
 
     id: StreamId
@@ -51,7 +50,7 @@ class SalvagedStream(msgspec.Struct, frozen=True):
 
 
 class RepairedStream(msgspec.Struct, frozen=True):
-    """A stream that holds together. `is_same` says that its commits kept their hashes."""
+    """A valid stream. `is_same`: its commits kept their hashes."""
 
     sealed: StreamSegment
     losses: tuple[Problem, ...]
@@ -59,10 +58,10 @@ class RepairedStream(msgspec.Struct, frozen=True):
 
 
 class NamespaceRepair:
-    """Streams of one namespace, mended one after the other: an origin before its forks."""
+    """Repair the streams of one namespace one by one: an origin before its forks."""
 
     def __init__(self, named: Iterable[EntryId], random: RandomSource, at: int) -> None:
-        """`named` are the parents that any readable entry names; `at` is when this is done."""
+        """`named` are the parents that readable entries name; `at` is the time of the repair."""
         self._named = set(named)
         self._random = random
         self._at = at
@@ -70,7 +69,7 @@ class NamespaceRepair:
         self._chains: dict[StreamId, list[tuple[int, bytes]]] = {}
 
     def repair_stream(self, remains: SalvagedStream) -> RepairedStream:
-        """`remains` as a stream that verifies."""
+        """Return `remains` as a stream that passes `verify`."""
         work = _Stream(remains, self._named, self._tree, self._random, self._origin_hash)
         mended = work.repair(self._at)
         self._tree |= work.tree
@@ -80,7 +79,7 @@ class NamespaceRepair:
         return mended
 
     def _origin_hash(self, header: StreamHeader) -> bytes | None:
-        """The origin's chain at the fork; None where the origin is gone."""
+        """Return the origin's chain at the fork; None if the origin is missing."""
         if header.fork is None:
             return b""
         chain = self._chains.get(header.fork.stream)
@@ -93,11 +92,11 @@ class NamespaceRepair:
 
 
 MOST_LOST = 100_000
-"""Entries of a session that are believed to be lost, whatever its counts say."""
+"""Most entries of a session that a repair replaces; larger counts are taken as damage."""
 
 
 class _Stream:
-    """One stream on its way to holding together."""
+    """The repair of one stream."""
 
     def __init__(
         self,
@@ -120,7 +119,7 @@ class _Stream:
     def _lose(self, seq: int | None, what: str) -> None:
         self._losses.append(Problem(self._remains.id, seq, what))
 
-    # -- the whole
+    # -- the stream
 
     def repair(self, at: int) -> RepairedStream:
         header = self._header()
@@ -179,7 +178,7 @@ class _Stream:
     # -- commits
 
     def _commits(self) -> Iterator[StoredCommit]:
-        """Commits that cover every seq once, in order; made up where none is known."""
+        """Yield commits that cover every seq once, in order; missing ones are made up."""
         rows, last = self._remains.rows, self._top()
         after = EMPTY
         for commit in sorted(self._remains.commits, key=lambda each: each.first):
@@ -193,7 +192,7 @@ class _Stream:
             yield _made_up(rows, after + 1, last, self._lose)
 
     def _top(self) -> int:
-        """The last seq there was."""
+        """Return the last seq of the original stream."""
         most = len(self._remains.rows) + MOST_LOST
         for seq in self._remains.rows:
             if seq > most:
@@ -224,7 +223,7 @@ class _Stream:
 
     def _sound(self, row: StoredEntry) -> StoredEntry:
         entry = row.entry
-        if row.is_foreign:  # its digest is of a tool's line, which is not what is kept of it
+        if row.is_foreign:  # its digest covers the tool's line, not this body
             salt = self._random(SALT_BYTES)
             row = StoredEntry(entry, salt, body_digest(entry.body, salt))
         elif row.salt is None and entry.body:
@@ -247,7 +246,7 @@ class _Stream:
         return StoredEntry(msgspec.structs.replace(row.entry, body=b""), None, row.digest)
 
     def _placeholder(self, seq: int, at: int, *, is_told: bool = True) -> StoredEntry:
-        """What stands where an entry was: in the tree if anything names it as a parent."""
+        """Replace a missing entry; in the tree if another entry names it as its parent."""
         if is_told:
             self._lose(seq, "it is gone")
         stream = self._remains.id
@@ -268,7 +267,7 @@ class _Stream:
         return StoredEntry(entry, salt, body_digest(LOST, salt))
 
     def _note(self, before: bytes, at: int) -> SealedCommit:
-        """The commit that says which bodies are gone."""
+        """Return the commit with the note that lists the lost bodies."""
         ranges = tuple((seq, seq) for seq in sorted(self._gone))
         new = new_side(ContentErased(CERTIFICATE, "repair", ranges))
         seq = self._top() + 1
@@ -286,7 +285,7 @@ def _seqs(commit: StoredCommit) -> range:
 def _made_up(
     rows: Mapping[int, StoredEntry], first: int, last: int, lose: Callable[[int, str], None]
 ) -> StoredCommit:
-    """A commit for entries of which none is known any more."""
+    """Return a commit for entries whose own commit is lost."""
     times = [rows[seq].entry.at for seq in range(first, last + 1) if seq in rows]
     if times:
         lose(first, f"the commit that held the entries {first} to {last} is gone")
@@ -302,7 +301,7 @@ def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
 
 
 def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
-    """Every entry that one of `rows` names as its parent, or makes the leaf."""
+    """Yield every entry that one of `rows` names as its parent, or as the new leaf."""
     for row in rows:
         if row.entry.parent_id is not None:
             yield row.entry.parent_id
@@ -313,7 +312,7 @@ def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
 
 
 def in_order(found: Sequence[SalvagedStream]) -> list[SalvagedStream]:
-    """`found` with an origin before its forks."""
+    """Sort `found` so that an origin comes before its forks."""
     by_id = {each.id: each for each in found}
     ordered: dict[StreamId, SalvagedStream] = {}
     for each in found:

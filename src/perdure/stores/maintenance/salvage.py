@@ -1,4 +1,4 @@
-"""What a store that has no file of its own gives to be repaired elsewhere."""
+"""The readable data of a damaged namespace, for a repair into another store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.stores.protocol import Problem
 
 
 class SalvagedNamespace(msgspec.Struct, frozen=True):
-    """All that can be read of a namespace; `losses` are of no stream that is among `streams`."""
+    """The readable streams of a namespace; `losses` belong to none of `streams`."""
 
     streams: Sequence[SalvagedStream]
     losses: Sequence[Problem] = ()

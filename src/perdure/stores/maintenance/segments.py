@@ -1,8 +1,8 @@
-"""A stretch of a stream exactly as it is stored, to be kept elsewhere under the same hashes.
+"""A part of a stream exactly as stored, to be stored elsewhere under the same hashes.
 
-A commit decides what entries become; here that was decided long ago. Salts, digests, times and
-epochs pass on as they are, so the copy of a log has the hashes of the log. What is erased (body and
-salt gone, digest left) passes on as erased. Pure: backends read and write, nothing else does.
+Salts, digests, times and epochs are copied unchanged, so a copied log has the hashes of the log.
+The append rules do not apply: they did at the first commit. Erased entries (digest only, without
+body and salt) stay erased. Pure: only backends read and write.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from perdure.stores.protocol import StreamState
 from perdure.stores.verification import StoredEntry
 
 SOME_COMMITS = 200
-"""Commits that are read and written at once."""
+"""Commits that one call reads or writes."""
 
 
 class SealedCommit(msgspec.Struct, frozen=True):
-    """One stream's share of a commit, with the chain after it."""
+    """One stream's share of a commit, and the chain after it."""
 
     at: int
     epoch: int
@@ -47,11 +47,11 @@ class SealedCommit(msgspec.Struct, frozen=True):
 
 
 class StreamSegment(msgspec.Struct, frozen=True):
-    """Commits of one stream that follow each other.
+    """Consecutive commits of one stream.
 
-    Shape: `before` is the chain before the first of them, the genesis hash where they begin the
+    Shape: `before` is the chain before the first of them: the genesis hash at the start of the
     stream. `aliases` are (foreign id, seq) for entries of these commits. `epoch` is the stream's.
-    `is_erased`: the session was erased as such; its header no longer gives the genesis hash.
+    `is_erased`: the whole session was erased; its header no longer gives the genesis hash.
     """
 
     header: StreamHeader
@@ -63,7 +63,7 @@ class StreamSegment(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """The seq its first entry has, or would have."""
+        """The seq of its first entry; 0 without commits."""
         return self.commits[0].first if self.commits else 0
 
     @property
@@ -72,12 +72,12 @@ class StreamSegment(msgspec.Struct, frozen=True):
         return self.commits[-1].hash if self.commits else self.before
 
     def entries(self) -> Iterator[StoredEntry]:
-        """Every entry with its salt and digest, in order."""
+        """Yield every entry with its salt and digest, in order."""
         return (row for commit in self.commits for row in commit.rows)
 
 
 class SegmentState(msgspec.Struct, frozen=True):
-    """Where a stream stood at a moment. `origin` is the one it was forked from, if it was."""
+    """State of a stream at one moment. `origin` is the stream it was forked from, if any."""
 
     stream: StreamId
     head: int
@@ -86,9 +86,9 @@ class SegmentState(msgspec.Struct, frozen=True):
 
 
 def check(sealed: StreamSegment) -> None:
-    """Compute every hash of `sealed` again.
+    """Recompute every hash of `sealed`.
 
-    Raises: CorruptLog at the first that does not fit.
+    Raises: CorruptLog at the first mismatch.
     """
     stream, before, seq = sealed.header.id, sealed.before, sealed.first
     for commit in sealed.commits:
@@ -106,7 +106,7 @@ def check(sealed: StreamSegment) -> None:
 
 
 def check_follows(sealed: StreamSegment, state: StreamState) -> None:
-    """Raises: CopyConflict unless `sealed` begins where the stream stands at `state`."""
+    """Check that `sealed` continues the stream at `state`. Raises: CopyConflict."""
     if state.header != sealed.header:
         raise CopyConflict(state.header.id, -1)
     if state.hash != sealed.before or (sealed.commits and state.head + 1 != sealed.first):
@@ -116,7 +116,7 @@ def check_follows(sealed: StreamSegment, state: StreamState) -> None:
 def admission_of(
     state: StreamState, commit: SealedCommit, aliases: Sequence[tuple[str, int]]
 ) -> Admission:
-    """What `commit` makes of the stream that stands at `state`: nothing is decided any more."""
+    """Return the entries and the state after `commit`, without applying the append rules."""
     leaf, open_turn = state.leaf, state.open_turn
     for row in commit.rows:
         leaf, open_turn = _position_after(row.entry, leaf, open_turn)
@@ -137,7 +137,7 @@ def admission_of(
 
 
 def is_whole_erasure(entry: Entry) -> bool:
-    """Whether `entry` says that its session was erased as such."""
+    """Whether `entry` records that its whole session was erased."""
     erased = erasure_in(entry)
     return erased is not None and erased.is_whole
 
@@ -145,7 +145,7 @@ def is_whole_erasure(entry: Entry) -> bool:
 def _position_after(
     entry: Entry, leaf: EntryId | None, open_turn: int | None
 ) -> tuple[EntryId | None, int | None]:
-    """Leaf and open turn after `entry`."""
+    """Return leaf and open turn after `entry`."""
     if entry.lane == "tree":
         return entry.id, open_turn
     if entry.kind == TurnStarted.kind:

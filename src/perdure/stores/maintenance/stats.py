@@ -1,4 +1,4 @@
-"""How much a namespace holds, what is largest in it, and how fast it grows."""
+"""Size of a namespace, its largest streams, and its growth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAY_MS = 86_400_000
 
 
 class StreamSize(msgspec.Struct, frozen=True):
-    """One session or flow: `bytes` are those of its own bodies, contents left out."""
+    """One session or flow: `bytes` of its own bodies, without contents."""
 
     stream: StreamId
     kind: str
@@ -27,7 +27,7 @@ class StreamSize(msgspec.Struct, frozen=True):
 
 
 class Day(msgspec.Struct, frozen=True):
-    """What was committed on one day (UTC, ``2026-11-21``)."""
+    """Commits of one day (UTC, ``2026-11-21``)."""
 
     day: str
     entries: int
@@ -35,10 +35,10 @@ class Day(msgspec.Struct, frozen=True):
 
 
 class FileFigures(msgspec.Struct, frozen=True):
-    """What a database file is made of. Units: bytes.
+    """Sizes of the parts of a database file. Units: bytes.
 
-    `tables` and `indexes` are the log's, `search` the full-text index, `free` pages that hold
-    nothing (`store vacuum` gives them back), `log` the write-ahead log beside the file.
+    `tables` and `indexes` are the log's, `search` is the full-text index, `free` are empty pages
+    (`store vacuum` frees them), `log` is the write-ahead log beside the file.
     """
 
     file: int
@@ -50,10 +50,10 @@ class FileFigures(msgspec.Struct, frozen=True):
 
 
 class NamespaceFigures(msgspec.Struct, frozen=True):
-    """One namespace.
+    """Figures of one namespace.
 
-    Shape: `largest` are the `LARGEST` streams by bytes; `growth` the days of the last `DAYS` on
-    which anything was committed, the newest first.
+    Shape: `largest` are the `LARGEST` streams by bytes; `growth` are the days with commits among
+    the last `DAYS`, newest first.
     """
 
     namespace: str
@@ -69,10 +69,10 @@ class NamespaceFigures(msgspec.Struct, frozen=True):
 
 
 class StoreFigures(msgspec.Struct, frozen=True):
-    """A store as one namespace sees it.
+    """Figures of a store, seen from one namespace.
 
-    Shape: `namespaces` holds the namespace of the handle, and no other. `file` is None where the
-    store is not in one file; its sizes are those of all namespaces together.
+    Shape: `namespaces` contains only the namespace of the handle. `file` is None if the store is
+    not one file; its sizes cover all namespaces.
     """
 
     address: str
@@ -86,7 +86,7 @@ def figures_of(
     growth: Mapping[str, tuple[int, int]],
     contents: tuple[int, int],
 ) -> NamespaceFigures:
-    """What the single figures add up to; `growth` is day -> entries and bytes."""
+    """Combine the figures of a namespace; `growth` is day -> entries and bytes."""
     sizes = sorted(streams, key=lambda each: (-each.bytes, -each.entries, each.stream))
     days = sorted(growth.items(), reverse=True)
     return NamespaceFigures(
@@ -104,7 +104,7 @@ def figures_of(
 
 
 def day_of(at: int) -> str:
-    """The day of a time in Unix milliseconds."""
+    """Return the UTC day of a time in Unix milliseconds."""
     try:
         return datetime.fromtimestamp(at / 1000, UTC).date().isoformat()
     except (OverflowError, ValueError, OSError):
@@ -112,14 +112,14 @@ def day_of(at: int) -> str:
 
 
 class Growth:
-    """Counts by day, of commits made since a time."""
+    """Counts per day of the commits since a time."""
 
     def __init__(self, since: int) -> None:
         self.days: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._since = since
 
     def add(self, at: int, entries: int, size: int) -> None:
-        """Count a commit that was made at `at`."""
+        """Count a commit made at `at`."""
         if at >= self._since:
             before = self.days[day_of(at)]
             self.days[day_of(at)] = (before[0] + entries, before[1] + size)
