@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.open import Durability, LockTimeout, connect_store
-from perdure.client.store import Store as AsyncStore
 from perdure.client.sync import handles
 from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
@@ -53,10 +52,6 @@ def __getattr__(name: str) -> object:
 
 class Store(handles.Store):
     """One namespace of a store. Created by `open`; its loop ends with it."""
-
-    def __init__(self, portal: Portal, asynchronous: AsyncStore) -> None:
-        super().__init__(portal, asynchronous)
-        portal.closes(asynchronous.close)
 
     def close(self) -> None:
         """Finish running work, close the store, and stop its loop. May be called twice."""
@@ -99,7 +94,9 @@ def open(
             is_trusted=is_trusted,
             lock_timeout_s=lock_timeout_s,
         )
-        return Store(portal, portal.call(work))
+        store = Store.behind(portal, portal.call(work))
+        portal.closes(store.asynchronous.close)
+        return store
     except BaseException:
         portal.close()
         raise

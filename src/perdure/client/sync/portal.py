@@ -12,14 +12,12 @@ import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable
-from perdure.session.argument_checks import wrong
 from perdure.stores.access.process import OwnProcess
 
 T = TypeVar("T")
-H = TypeVar("H")
 
 Close = Callable[[], Awaitable[None]]
 
@@ -31,15 +29,6 @@ class Portal:
         self._thread = _LoopThread()
         # The thread does not hold the portal, so its end is the end of the loop.
         self._close = weakref.finalize(self, self._thread.end)
-
-    def with_async(self, writes: Any) -> Any:
-        """Return `writes`, a list of tuples, with the handles with async in them.
-
-        Anything else is returned as it is, and refused by the call.
-        """
-        if not isinstance(writes, list | tuple):
-            return writes
-        return [_with_async(row) for row in cast("list[Any]", writes)]
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives, once the loop has done it.
@@ -88,37 +77,6 @@ class Portal:
     def close(self) -> None:
         """Cancel what runs, close what is to be closed, and end the loop. May be called twice."""
         self._close()
-
-
-class Handle(Generic[H]):
-    """A handle without async: every call goes through `portal` to the handle it stands for."""
-
-    def __init__(self, portal: Portal, asynchronous: H) -> None:
-        self.portal = portal
-        self.asynchronous = asynchronous
-
-    def __repr__(self) -> str:
-        return f"<blocking {repr(self.asynchronous).removeprefix('<')}"
-
-
-def _with_async(row: Any) -> Any:
-    if not isinstance(row, tuple):
-        return row
-    parts = cast("tuple[Any, ...]", row)
-    return tuple(
-        cast("Handle[Any]", part).asynchronous if isinstance(part, Handle) else part
-        for part in parts
-    )
-
-
-def portal_of(handle: object, owner: str, name: str) -> Portal:
-    """The portal of `handle`, which was given to `owner` as `name`.
-
-    Raises: WrongArgument when it is no handle without async.
-    """
-    if not isinstance(handle, Handle):
-        raise wrong(owner, name, "a handle of perdure.blocking (its open gives a Store)", handle)
-    return handle.portal
 
 
 class _Call(Generic[T]):

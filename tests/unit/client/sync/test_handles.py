@@ -1,14 +1,46 @@
-"""The generated handles are those that would be generated now."""
+"""The stubs are up to date, and say what the handles have."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 from pathlib import Path
 
 import pytest
 
+from perdure import blocking
 from scripts.make_blocking import FLOWS_TARGET, TARGET, written
 
 
 @pytest.mark.parametrize("target", [TARGET, FLOWS_TARGET], ids=lambda target: target.stem)
-def test_the_handles_are_up_to_date(target: Path) -> None:
+def test_stub_of_handles_is_up_to_date(target: Path) -> None:
     assert target.read_text(encoding="utf-8") == written(target), "run scripts/make_blocking.py"
+
+
+def members(stub: Path) -> dict[str, set[str]]:
+    """The public methods of each class in `stub`, without what only instances have."""
+    return {
+        node.name: {
+            each.name
+            for each in node.body
+            if isinstance(each, ast.FunctionDef) and ast.get_docstring(each) is not None
+        }
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+@pytest.mark.parametrize("target", [TARGET, FLOWS_TARGET], ids=lambda target: target.stem)
+def test_handles_have_members_of_stub_and_no_others(target: Path) -> None:
+    for name, declared in members(target).items():
+        handle = getattr(blocking, name)
+        public = {each for each in dir(handle) if not each.startswith("_")}
+        assert declared <= public, name
+        assert public - {"behind"} <= declared | {"result"}, name
+
+
+def test_signature_and_docstring_of_method_are_those_of_original() -> None:
+    method = blocking.Session.fork
+    assert list(inspect.signature(method).parameters)[:3] == ["self", "at", "cwd"]
+    assert (method.__doc__ or "").startswith("Create a session that shares")
+    assert not inspect.iscoroutinefunction(method)

@@ -1,0 +1,36 @@
+"""A handle without async: what it passes on, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import perdure
+from perdure import blocking
+from perdure.errors import WrongArgument
+
+
+@pytest.fixture
+def store() -> Iterator[blocking.Store]:
+    with blocking.open("memory:") as opened:
+        yield opened
+
+
+def test_handles_in_arguments_and_results_are_handles_without_async(store: blocking.Store) -> None:
+    session = store.create(id="s")
+    other = session.fork()
+    assert (type(session), type(other)) == (blocking.Session, blocking.Session)
+    store.commit(writes=[(session, [perdure.user("one")], {}), (other, [perdure.user("two")], {})])
+    assert [len(each.messages()) for each in (session, other)] == [1, 1]
+
+
+def test_attributes_for_programs_with_async_are_missing(store: blocking.Store) -> None:
+    for name in ("backend", "outside", "aclose", "_bus", "nonsense"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(store, name)
+
+
+def test_handle_made_from_anything_else_is_refused() -> None:
+    with pytest.raises(WrongArgument, match=r"a handle of perdure\.blocking"):
+        blocking.Runtime("memory:")  # pyright: ignore[reportArgumentType] - the mistake
