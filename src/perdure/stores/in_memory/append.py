@@ -1,7 +1,7 @@
-"""How a commit changes a heap: every write or none, in one step that never waits.
+"""Apply a commit to a heap: every write or none, in one step without awaits.
 
-A write takes effect as soon as it is admitted, so that the next one of the same commit sees it (a
-fork of a stream that the commit also writes to); when a later one is refused, all are taken back.
+A planned write takes effect at once, so that later writes of the same commit see it (a fork of a
+stream that the commit also writes to). If a later write is rejected, all are rolled back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ABOVE_ROOT = Node(-1, 0, None, None, None)
 
 
 Check = Callable[[Sequence[Sequence[Entry]]], None]
-"""Raises what speaks against the entries of a commit as a whole."""
+"""Raises an error if the entries of the whole commit are not allowed."""
 
 
 def append(
@@ -63,9 +63,9 @@ def append(
     check: Check = lambda _: None,
     now: int = 0,
 ) -> CommitResult:
-    """Append `commit` as ``SessionStore.commit`` promises; nothing of it stays if this raises.
+    """Append `commit` as ``SessionStore.commit`` promises; on an error nothing changes.
 
-    `check` is asked last, about the entries of all its writes.
+    Calls `check` last, with the entries of all writes.
     Units: `now` is Unix milliseconds.
     """
     check_commit(commit)
@@ -111,7 +111,7 @@ def _all_or_none(
 
 
 def _written_to(heap: Heap, write: Write, undo: Undo) -> HeldStream:
-    """The stream that `write` is to, and what makes it again what it is now."""
+    """Return the stream that `write` appends to, after adding its rollback to `undo`."""
     if write.create is not None:
         if write.create.fork is not None:
             check_origin(held_in(heap, write.create.fork.stream).state)
@@ -135,7 +135,7 @@ def _append_to_one(
 
 
 def lead(held: HeldStream, stream: StreamId, wanted: LeaseRequest, now: int) -> Lease:
-    """Have `held` led as `wanted`, with the next epoch.
+    """Give the lease of `held` to the owner in `wanted`, with the next epoch.
 
     Raises: LeaseHeld.
     """
@@ -148,7 +148,7 @@ def lead(held: HeldStream, stream: StreamId, wanted: LeaseRequest, now: int) -> 
 
 
 def _way_back(heap: Heap, held: HeldStream) -> Callable[[], None]:
-    """What makes `held` again what it is now."""
+    """Return a function that restores the current state of `held`."""
     state, partial, leader = held.state, held.partial, (held.owner, held.until)
     commits, aliases = len(held.commits), len(held.aliases)
 
@@ -163,7 +163,7 @@ def _way_back(heap: Heap, held: HeldStream) -> Callable[[], None]:
 
 
 def create_stream(heap: Heap, header: StreamHeader) -> HeldStream:
-    """A new stream, still empty and not in `heap` yet.
+    """Return a new, empty stream that is not in `heap` yet.
 
     Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
     """
@@ -212,7 +212,7 @@ def write_admission(
     at: int,
     chain: bytes,
 ) -> None:
-    """Keep what was admitted, `rows`; `chain` is the stream's hash after it."""
+    """Store the planned entries as `rows`; `chain` is the stream's hash after them."""
     first = admission.entries[0].seq
     held.commits.append(StoredCommit(first, len(rows), at, admission.epoch, chain))
     held.rows.extend(rows)

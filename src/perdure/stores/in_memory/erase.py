@@ -1,4 +1,4 @@
-"""Erasing from a heap: one step, which nobody can come between."""
+"""Erase from a heap in one uninterrupted step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def erase(
     earlier: list[Certificate],
     random: RandomSource,
 ) -> Certificate:
-    """As ``EraseService.erase``; adds to `earlier`, the certificates so far."""
+    """Implement ``RetentionService.erase``; appends to `earlier`, the certificates so far."""
     relations, roots = _relations(heap), _roots(heap, request)
     if request.is_of_session:
         request.require_head(heap.streams[roots[0]].state)
@@ -154,7 +154,7 @@ def _erase_streams(
     random: RandomSource,
     bodies: list[bytes],
 ) -> tuple[tuple[ErasedSession, ...], Counts]:
-    """Take everything out of the heap; what it was. The bodies are added to `bodies`."""
+    """Remove everything from the heap and return what was erased. Adds the bodies to `bodies`."""
     before = {each.stream: heap.streams[each.stream].state for each in takes}
     if takes:
         writes = tuple(each.write(request) for each in takes)
@@ -203,7 +203,7 @@ def _forget_names(held: HeldStream, taking: StreamErasure) -> int:
 
 
 def forget_keys_of(heap: Heap, stream: StreamId) -> int:
-    """Forget the keys of commits to `stream`; how many."""
+    """Delete the idempotency keys of commits to `stream`; return their number."""
     keys = [
         key
         for key, kept in heap.keys.items()
@@ -226,7 +226,7 @@ def _with_contents(counts: Counts, sizes: list[int]) -> Counts:
 
 
 def without_contents(heap: Heap, bodies: list[bytes]) -> list[int]:
-    """Remove the contents that only `bodies`, which are gone, referred to; their sizes."""
+    """Remove the contents that only the erased `bodies` referenced; return their sizes."""
     named = {name.decode() for body in bodies for name in _NAME.findall(body)} & heap.blobs.keys()
     if named:
         for text in _texts(heap):

@@ -1,4 +1,4 @@
-"""Retention and quotas of a heap: each is one step, which nobody can come between."""
+"""Retention and quotas of a heap: each is one uninterrupted step."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from perdure.stores.retention.quotas import Quota, Usage
 
 @dataclass(slots=True)
 class Limits:
-    """What one namespace keeps and may hold; while it has a quota, `used` is what it holds."""
+    """Retention policy and quota of one namespace; with a quota, `used` is the current usage."""
 
     policy: Retention = field(default_factory=Retention)
     quota: Quota = field(default_factory=Quota)
     used: Usage = field(default_factory=lambda: Usage(0, 0, 0))
 
     def count(self, heap: Heap) -> None:
-        """Count what `heap` holds, after anything but a commit changed it."""
+        """Recount `heap` after a change other than a commit."""
         if not self.quota.is_empty:
             self.used = usage_of(heap)
 
     def check(self, heap: Heap, commit: Commit, entries: Sequence[Sequence[Entry]]) -> None:
-        """Count what `commit` adds, its `entries` and its contents.
+        """Count the additions of `commit`: its `entries` and its contents.
 
-        Raises: QuotaExceeded; nothing is counted then.
+        Raises: QuotaExceeded; then nothing is counted.
         """
         if self.quota.is_empty:
             return
@@ -53,7 +53,7 @@ class Limits:
 
 
 def usage_of(heap: Heap) -> Usage:
-    """What the heap holds; what was erased does not count."""
+    """Return the usage of the heap, without erased data."""
     rows = [row for held in heap.streams.values() for row in held.rows]
     return Usage(
         sum(held.state.info.status != "erased" for held in heap.streams.values()),
@@ -63,7 +63,7 @@ def usage_of(heap: Heap) -> Usage:
 
 
 def holdings(heap: Heap, now: int) -> list[Holding]:
-    """What ``RetentionService.holdings`` promises."""
+    """Implement ``RetentionService.holdings``."""
     forks = _forks(heap)
     return [
         Holding(
@@ -98,13 +98,13 @@ def _hold(held: HeldStream, now: int) -> Hold | None:
 
 
 def holder(heap: Heap, stream: StreamId, now: int) -> Hold | None:
-    """What ``RetentionService.holder`` promises."""
+    """Implement ``RetentionService.holder``."""
     held = held_in(heap, stream)
     return "forks" if _forks(heap)[stream] else _hold(held, now)
 
 
 def remove(heap: Heap, stream: StreamId, now: int) -> bool:
-    """What ``RetentionService.remove`` promises. The positions of its entries stay empty."""
+    """Implement ``RetentionService.remove``. The positions of its entries stay empty."""
     if holder(heap, stream, now) is not None:
         return False
     held = held_in(heap, stream)
@@ -121,7 +121,7 @@ def remove(heap: Heap, stream: StreamId, now: int) -> bool:
 
 
 def forget_keys(heap: Heap, before: int) -> int:
-    """What ``RetentionService.forget_keys`` promises."""
+    """Implement ``RetentionService.forget_keys``."""
     old = [key for key, kept in heap.keys.items() if kept.at < before]
     for key in old:
         del heap.keys[key]

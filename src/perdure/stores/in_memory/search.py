@@ -1,4 +1,4 @@
-"""The words of a store in memory, as a search reads them."""
+"""The texts of a store in memory, as a search reads them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from perdure.stores.scan import Found, found_entry, found_title
 
 
 def texts_in(heap: Heap) -> Iterator[Found]:
-    """Everything that can be found now, the newest entry first and then the titles.
+    """Yield all searchable texts, the newest entry first and then the titles.
 
-    Shape: another thread may read them while `heap` changes.
+    Shape: another thread may iterate while `heap` changes.
     """
     headers = {stream: held.state.header for stream, held in heap.streams.items()}
     return _texts(tuple(heap.log), headers)
@@ -36,12 +36,12 @@ def _texts(
 
 
 def is_there(heap: Heap, found: Found) -> bool:
-    """Whether `found` was not erased since it was read."""
+    """Return whether `found` was not erased since it was read."""
     is_erased = found.entry is not None and heap.log[found.position - 1] is None
     return found.stream in heap.streams and not is_erased
 
 
 def is_shown(heap: Heap, found: Found) -> bool:
-    """Whether `found` is on the branch that its session shows."""
+    """Return whether `found` is on the branch that its session shows."""
     target = found.target
     return target is None or is_on_branch(heap, target, heap.streams[found.stream].state.leaf)

@@ -1,4 +1,4 @@
-"""Streams in memory as they are stored: read for a copy elsewhere, kept for one from there."""
+"""Read streams in memory as stored segments, and store segments received from another store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perdure.stores.protocol import EMPTY
 
 
 def segment_states(heap: Heap) -> list[SegmentState]:
-    """What ``SegmentService.segment_states`` promises."""
+    """Implement ``MaintenanceService.segment_states``."""
     return [
         SegmentState(
             stream=stream,
@@ -37,7 +37,7 @@ def segment_states(heap: Heap) -> list[SegmentState]:
 def read_segment(
     heap: Heap, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
-    """What ``SegmentService.read_segment`` promises."""
+    """Implement ``MaintenanceService.read_segment``."""
     held = held_in(heap, stream)
     before, ends = held.genesis, EMPTY
     commits: list[SealedCommit] = []
@@ -63,7 +63,7 @@ def read_segment(
 
 
 def receive(heap: Heap, share: StreamSegment, contents: Sequence[bytes]) -> None:
-    """What ``SegmentService.receive`` promises."""
+    """Implement ``MaintenanceService.receive``."""
     check(share)
     held = heap.streams.get(share.header.id) or _create_stream(heap, share)
     check_follows(share, held.state)

@@ -56,7 +56,7 @@ ADDRESS = "memory:"
 
 @dataclass(slots=True)
 class Memory:
-    """What handles share: by namespace a heap, limits, certificates, and what a commit wakes."""
+    """Data shared by handles: per namespace a heap, limits, certificates and wake-ups."""
 
     clock: Clock
     random: RandomSource
@@ -69,7 +69,7 @@ class Memory:
 
 
 class MemoryHandle:
-    """A namespace of a memory, until it is closed."""
+    """Handle on a namespace of a memory, until it is closed."""
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace

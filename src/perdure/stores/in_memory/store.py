@@ -1,7 +1,7 @@
-"""The store that lives in this process: for tests, for drafts, and for whoever wants no file.
+"""The store in this process's memory: for tests, for drafts, and for use without a file.
 
-A `Memory` holds the data; a `MemoryStore` is a handle on one of its namespaces, and several handles
-may share a memory. Closing a handle keeps the data; nothing outlives the process.
+A `Memory` holds the data. A `MemoryStore` is a handle on one of its namespaces, and several handles
+may share a memory. Closing a handle keeps the data; nothing survives the process.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class MemoryStore:
         self._handle = handle
 
     def sharing(self, namespace: str | None = None) -> MemoryStore:
-        """Another handle on the same memory: of the same namespace, or of another."""
+        """Return another handle on the same memory, of the same namespace or of another."""
         memory = self._handle.memory
         return MemoryStore(
             self._handle.namespace if namespace is None else namespace,
@@ -342,9 +342,9 @@ async def open_memory(
     random: RandomSource,
     **_: object,
 ) -> MemoryStore:
-    """A store that no other process can see: durability and limits of locks have no meaning here.
+    """Return a store private to this process: durability and lock limits have no effect.
 
-    Raises: ConfigError when `address` says more than ``memory:``.
+    Raises: ConfigError if `address` is not ``memory:``.
     """
     if address != ADDRESS:
         raise ConfigError(f"a store in memory has no name: use {ADDRESS}, not {address}")

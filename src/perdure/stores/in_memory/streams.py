@@ -1,8 +1,8 @@
-"""Streams of one namespace held in this process's memory, and what each sees of the others.
+"""Streams of one namespace in this process's memory, and the reads of what each stream sees.
 
-Entries lie in lists by seq; a fork holds only its own and looks at its origin's. Every tree entry
-has a `Node` with what its branch has inherited there, so that a context costs what it returns.
-Only reads; how a commit changes a heap is in ``heap_append``.
+Entries are in lists by seq. A fork has only its own entries and reads its origin's. Every tree
+entry has a `Node` with the state inherited along its branch, so that a context costs only what it
+returns. This module only reads; ``in_memory.append`` changes a heap.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from perdure.stores.verification import (
 class Node:
     """A tree entry's place on its branch, and the newest entries there that a context depends on.
 
-    `depth` counts the entries before it, `messages` the messages among them and itself.
+    `depth` counts the entries before it; `messages` counts the messages up to and including it.
     """
 
     depth: int
@@ -51,7 +51,7 @@ class Node:
 
 @dataclass(slots=True)
 class HeldStream:
-    """One stream. `owner` and `until` are its lease's; a fork began with `shared_messages`.
+    """One stream. `owner` and `until` describe its lease; a fork inherits `shared_messages`.
 
     Shape: `rows` by seq; `notes` are the side entries by kind, in order.
     """
@@ -69,7 +69,7 @@ class HeldStream:
 
 
 class KeptCommit(NamedTuple):
-    """What an idempotency key stands for. Units: `at`, Unix milliseconds, is its commit's."""
+    """The commit of an idempotency key. Units: `at`, its time, is in Unix milliseconds."""
 
     asked: bytes
     committed: CommitResult
@@ -78,9 +78,9 @@ class KeptCommit(NamedTuple):
 
 @dataclass(slots=True)
 class Heap:
-    """One namespace. `log` is every entry in commit order: position n stands at index n - 1.
+    """One namespace. `log` has every entry in commit order: position n is at index n - 1.
 
-    Where an entry was removed is None: its position is given to no other.
+    A removed entry leaves None, so its position is never reused.
     """
 
     streams: dict[StreamId, HeldStream] = field(default_factory=dict[StreamId, HeldStream])
@@ -91,7 +91,7 @@ class Heap:
 
 
 def held_in(heap: Heap, stream: StreamId) -> HeldStream:
-    """The stream of that id.
+    """Return the stream with that id.
 
     Raises: SessionNotFound.
     """
@@ -102,7 +102,7 @@ def held_in(heap: Heap, stream: StreamId) -> HeldStream:
 
 
 def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
-    """The stream with its head, then its origin with the seq it is shared up to, and so on."""
+    """Yield the stream with its head, then its origin with the last shared seq, and so on."""
     upto = held.state.head
     while True:
         yield held, upto
@@ -116,7 +116,7 @@ def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
 
 
 def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
-    """The entry of that id if the stream sees it: its own, or one that a fork shares."""
+    """Return the entry with that id if the stream sees it: its own, or one that a fork shares."""
     entry = _anywhere(heap, reference)
     if entry is None:
         return None
@@ -130,9 +130,9 @@ def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
 
 
 def tree_entry_in(heap: Heap, held: HeldStream, reference: EntryId) -> Entry:
-    """The tree entry of that id.
+    """Return the tree entry with that id.
 
-    Raises: EntryNotFound when the stream sees none.
+    Raises: EntryNotFound if the stream does not see it.
     """
     entry = entry_in(heap, held, reference)
     if entry is None or entry.lane != "tree":
@@ -141,7 +141,7 @@ def tree_entry_in(heap: Heap, held: HeldStream, reference: EntryId) -> Entry:
 
 
 def is_tree_entry(heap: Heap, held: HeldStream, reference: str) -> bool:
-    """The stream sees a tree entry of that id."""
+    """Return whether the stream sees a tree entry with that id."""
     entry = entry_in(heap, held, reference)
     return entry is not None and entry.lane == "tree"
 
@@ -166,7 +166,7 @@ def _entry(heap: Heap, reference: EntryId) -> Entry:
 
 
 def upwards(heap: Heap, leaf: EntryId | None) -> Iterator[Entry]:
-    """The tree entries from `leaf` back to its root."""
+    """Yield the tree entries from `leaf` back to its root."""
     while leaf is not None:
         entry = _entry(heap, leaf)
         yield entry
@@ -174,7 +174,7 @@ def upwards(heap: Heap, leaf: EntryId | None) -> Iterator[Entry]:
 
 
 def is_on_branch(heap: Heap, reference: EntryId, leaf: EntryId | None) -> bool:
-    """The tree entry `reference` is `leaf` or comes before it."""
+    """Return whether the tree entry `reference` is `leaf` or comes before it."""
     sought = heap.nodes.get(reference)
     if sought is None:
         return False
@@ -187,7 +187,7 @@ def is_on_branch(heap: Heap, reference: EntryId, leaf: EntryId | None) -> bool:
 def branch_in(
     heap: Heap, leaf: EntryId | None, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """The entries root -> `leaf`, of `kind` only, the newest `limit` only."""
+    """Return the entries from the root to `leaf`; only those of `kind`, only the newest `limit`."""
     found: list[Entry] = []
     for entry in upwards(heap, leaf):
         if limit is not None and len(found) >= limit:
@@ -199,7 +199,7 @@ def branch_in(
 
 
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Those of `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return those of `references` on the branch to `leaf`, with `reach` entries on either side.
 
     Walks the branch back to the first of them, in memory.
     """
@@ -217,9 +217,9 @@ def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: i
 def window_in(
     heap: Heap, held: HeldStream, leaf: EntryId | None, limit: int | None = None
 ) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`, without reading the whole of it.
+    """Return ``fold.window_of`` for the branch to `leaf`, without reading all of it.
 
-    With `limit` its end (``fold.end_of``).
+    With `limit` only its end (``fold.end_of``).
     """
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
@@ -248,7 +248,7 @@ def window_in(
 def _compaction_in_force(
     heap: Heap, node: Node, undone: frozenset[EntryId]
 ) -> tuple[Entry | None, frozenset[EntryId]]:
-    """The newest compaction that hides something, and those after it, which hide nothing."""
+    """Return the active compaction, and the newer ones, which hide nothing."""
     newest = node.compaction
     passed: list[EntryId] = []
     while newest is not None:
@@ -271,7 +271,7 @@ def _depth_of_first_kept(heap: Heap, compaction: Entry) -> int:
 
 
 def tree_in(heap: Heap, held: HeldStream, limit: int | None = None) -> list[Entry]:
-    """The newest `limit` tree entries the stream sees, in log order, a fork's origin first."""
+    """Return the newest `limit` tree entries that the stream sees, in log order, origin first."""
     parts: list[list[Entry]] = []
     for near, upto in lineage(heap, held):
         own = (row.entry for row in near.rows[: upto + 1])
@@ -285,7 +285,7 @@ def tree_in(heap: Heap, held: HeldStream, limit: int | None = None) -> list[Entr
 
 
 def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
-    """The side entries of `kinds` the stream sees, in order."""
+    """Return the side entries of `kinds` the stream sees, in order."""
     parts: list[list[Entry]] = []
     for near, upto in lineage(heap, held):
         own = [entry for kind in set(kinds) for entry in near.notes.get(kind, ())]
@@ -294,12 +294,12 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
 
 
 def open_questions_in(held: HeldStream) -> list[Entry]:
-    """The questions of the stream's own log that no entry of it closes, in order."""
+    """Return the questions of the stream's own log that no entry of it closes, in order."""
     return unanswered_questions(note for kind in INBOX_KINDS for note in held.notes.get(kind, ()))
 
 
 def idle_in(heap: Heap, upto: int) -> list[StreamId]:
-    """The active sessions without activity after `upto`, newest activity first."""
+    """Return the active sessions without activity after `upto`, newest activity first."""
     infos = (held.state.info for held in heap.streams.values())
     idle = (i for i in infos if i.kind == "session" and i.status == "active")
     found = sorted(((i.updated_at, i.id) for i in idle if i.updated_at <= upto), reverse=True)
@@ -307,7 +307,7 @@ def idle_in(heap: Heap, upto: int) -> list[StreamId]:
 
 
 def resolve(heap: Heap, held: HeldStream, reference: str) -> EntryId:
-    """What ``SessionStore.resolve`` promises.
+    """Implement ``LogReader.resolve``.
 
     Raises: EntryNotFound.
     """
@@ -321,7 +321,7 @@ def resolve(heap: Heap, held: HeldStream, reference: str) -> EntryId:
 
 
 def find_entry(heap: Heap, held: HeldStream, prefix: str) -> EntryId:
-    """What ``SessionStore.find_entry`` promises.
+    """Implement ``LogReader.find_entry``.
 
     Raises: EntryNotFound, AmbiguousId.
     """
@@ -341,7 +341,7 @@ def find_entry(heap: Heap, held: HeldStream, prefix: str) -> EntryId:
 
 
 def _foreign_ids(heap: Heap, held: HeldStream, fits: Callable[[str], bool]) -> dict[str, EntryId]:
-    """Foreign id -> entry the stream sees; a fork's own count before its origin's."""
+    """Map foreign ids to entries the stream sees; a fork's own win over its origin's."""
     found: dict[str, EntryId] = {}
     for near, _ in reversed(list(lineage(heap, held))):
         fitting = (pair for pair in near.aliases if fits(pair[0]))
@@ -353,7 +353,7 @@ def _foreign_ids(heap: Heap, held: HeldStream, fits: Callable[[str], bool]) -> d
 
 
 def problems_in(heap: Heap, held: HeldStream) -> list[Problem]:
-    """Every fault of a stream."""
+    """Return every fault of a stream."""
     lost = [
         content_lost(row.entry, name)
         for row in held.rows

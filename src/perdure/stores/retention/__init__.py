@@ -1,1 +1,1 @@
-"""What a store keeps no longer, or does not take in: erasing, retention and quotas."""
+"""Erasure, retention and quotas: what a store deletes or refuses to store."""

@@ -1,4 +1,4 @@
-"""Which backups were made of a store, so that the certificate of an erasure can name them."""
+"""Records of the backups of a store, so that the certificate of an erasure can name them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A backup that was made. Units: `at` is Unix milliseconds."""
+    """A backup of the store. Units: `at` is Unix milliseconds."""
 
     path: str
     at: int

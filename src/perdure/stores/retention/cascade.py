@@ -1,6 +1,6 @@
-"""Which sessions an erasure takes with it, which stand in its way, and what of them has to stay.
+"""Plan an erasure: which sessions it includes, which block it, and which entries have to stay.
 
-Pure: relations between streams and the entries they see come in, names of entries go out.
+Pure: takes relations between streams and the entries they see; returns names of entries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from perdure.stores.retention.erase import (
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """What an erasure reaches: `targets` are erased, `forks` and `copies` of them stay."""
+    """The scope of an erasure: `targets` are erased; their `forks` and `copies` stay."""
 
     targets: tuple[StreamId, ...]
     forks: tuple[StreamId, ...] = ()
@@ -40,9 +40,9 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: ForkPolicy) -> Reach:
-    """What erasing `roots` reaches: children always, forks and copies as `policy` says.
+    """Return the scope of erasing `roots`: always children; forks and copies as `policy` says.
 
-    Raises: SessionHasForks when the policy is "refuse" and there are some.
+    Raises: SessionHasForks if the policy is "refuse" and there are some.
     """
     below: dict[StreamId, list[Relation]] = defaultdict(list)
     for relation in relations:
@@ -69,7 +69,7 @@ def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: F
 def _live_forks(
     targets: Mapping[StreamId, None], below: Mapping[StreamId, Sequence[Relation]]
 ) -> list[StreamId]:
-    """Forks of the targets that stay, and forks of those: an erased one may have some that live."""
+    """Return the forks of the targets that stay, including those below an erased fork."""
     found: dict[StreamId, bool] = {}
     waiting = list(targets)
     while waiting:
@@ -82,9 +82,9 @@ def _live_forks(
 
 
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What is taken of one stream: ranges of seqs that are `erased`, and those `kept` for forks.
+    """What is erased of one stream: ranges of seqs that are `erased`, and those `kept` for forks.
 
-    `listed` is what lists show of its messages afterwards, where only entries are erased.
+    `listed` is what lists show of its messages afterwards, if only entries are erased.
     """
 
     stream: StreamId
@@ -95,18 +95,18 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     listed: ListText | None = None
 
     def changes_list(self, state: StreamState) -> bool:
-        """Whether lists show something else of the stream at `state` afterwards."""
+        """Return whether lists show the stream at `state` differently afterwards."""
         return self.listed is not None and self.listed.first_text != state.info.first_text
 
     def write(self, request: EraseRequest) -> ErasingWrite:
-        """What says so in the stream."""
+        """Return the write that records the erasure in the stream."""
         note = ContentErased(request.id, request.by, self.erased, self.is_whole)
         return ErasingWrite(stream=self.stream, entries=(new_side(note),), listed=self.listed)
 
     def erased_session(
         self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int
     ) -> ErasedSession:
-        """The line of a certificate for it, once its `write` was appended."""
+        """Return its line of the certificate, after its `write` was appended."""
         return ErasedSession(
             session=self.stream,
             is_whole=self.is_whole,
@@ -130,10 +130,10 @@ class VisibleEntries(msgspec.Struct, frozen=True):
 
 
 def streams_to_read(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
-    """The streams that `takings` has to know the entries of, far fewer than all forks.
+    """Return the streams whose entries `takings` needs, far fewer than all forks.
 
-    What a fork of a fork sees of a target the fork sees too. So that counts which of the forks
-    nearest to a target see most, and, for whom something is kept, which branch a path shares.
+    A fork sees everything of a target that its own forks see. So only two kinds of forks matter:
+    those nearest to a target that see most of it, and forks of one branch.
     """
     if not reach.forks:
         return ()
@@ -147,10 +147,10 @@ def takings(
     relations: Iterable[Relation],
     seen: Mapping[StreamId, VisibleEntries],
 ) -> list[StreamErasure] | None:
-    """What is taken of every stream that `reach` names.
+    """Return what is erased of every stream in `reach`.
 
-    `heads` are those of the targets, `seen` is what the `wanted` streams see. None: a summary is
-    erased that forks share, and what all of them see has to be known.
+    `heads` are those of the targets; `seen` is what the `wanted` streams see. Returns None if the
+    erasure includes a summary that forks share: then the entries that all of them see are needed.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
@@ -191,7 +191,7 @@ def _whole(
 
 
 class _Kin:
-    """How the forks of an erasure hang on its targets."""
+    """The relations between the forks and the targets of an erasure."""
 
     def __init__(self, reach: Reach, relations: Iterable[Relation]) -> None:
         self._reach = reach
@@ -199,7 +199,7 @@ class _Kin:
         self.relation = {each.stream: each for each in relations if each.how == "fork"}
 
     def nearest(self) -> list[StreamId]:
-        """The forks that see of the targets all that any fork sees."""
+        """Return the forks that together see all target entries that any fork sees."""
         live = frozenset(self._reach.forks)
         is_below: dict[StreamId, bool] = {}
         farthest: dict[StreamId, StreamId] = {}
@@ -219,7 +219,7 @@ class _Kin:
     def _is_below_live(
         self, stream: StreamId, live: frozenset[StreamId], known: dict[StreamId, bool]
     ) -> bool:
-        """Whether `stream`, or one it hangs on below the targets, is a fork that stays."""
+        """Return whether `stream` or an ancestor below the targets is a fork that stays."""
         passed: list[StreamId] = []
         while stream not in known and stream not in live and stream not in self._targets:
             passed.append(stream)
@@ -231,7 +231,7 @@ class _Kin:
         return answer
 
     def paths(self) -> list[StreamId]:
-        """The forks of one branch, those erased before that others hang on included."""
+        """Return the forks of one branch, including erased ones that other forks depend on."""
         passed: dict[StreamId, None] = {}
         for fork in self._reach.forks:
             stream = fork
@@ -241,7 +241,7 @@ class _Kin:
         return [stream for stream in passed if self.relation[stream].is_path]
 
     def sharing(self, seen: Mapping[StreamId, VisibleEntries]) -> dict[StreamId, list[StreamId]]:
-        """Target -> the forks that see something of it."""
+        """Map each target to the forks that see some of its entries."""
         first = {stream: _first_seqs(each.tree, self._targets) for stream, each in seen.items()}
         found: dict[StreamId, list[StreamId]] = defaultdict(list)
         for fork in self._reach.forks:
@@ -252,10 +252,10 @@ class _Kin:
     def _shared_targets(
         self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
     ) -> Mapping[StreamId, int]:
-        """The targets of which `fork` sees something, with the first seq; kept in `first`.
+        """Return the targets that `fork` sees entries of, with the first seq. Fills `first`.
 
-        A fork of a whole tree sees of its parent's log what is not behind its head, and all that
-        the parent shares itself.
+        A fork of a whole tree sees its parent's log up to the fork's head, and all that the parent
+        shares itself.
         """
         passed: list[Relation] = []
         stream = fork
@@ -279,7 +279,7 @@ def _first_seqs(tree: Sequence[Entry], targets: frozenset[StreamId]) -> dict[Str
 
 
 def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set[EntryId]:
-    """The entries of `targets` that the forks which see `seen` go on sharing."""
+    """Return the entries of `targets` that stay because forks, which see `seen`, share them."""
     streams = set(targets)
     kept: set[EntryId] = set()
     for each in seen:
@@ -294,10 +294,10 @@ def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set
 
 
 def summaries_of(erased: set[EntryId], trees: Mapping[StreamId, Sequence[Entry]]) -> set[EntryId]:
-    """The summaries that cover one of `erased`, and those that cover such a summary.
+    """Return the summaries that cover one of `erased`, and those that cover such a summary.
 
-    `trees` holds what each stream sees, of every stream that keeps something. What a summary says
-    nobody can take apart, so one that covers anything erased is erased whole.
+    `trees` has the visible entries of every stream that keeps something. A summary cannot be split,
+    so one that covers any erased entry is erased whole.
     """
     found: set[EntryId] = set()
     while True:
@@ -322,7 +322,7 @@ def _covers(summary: Entry, gone: set[EntryId], tree: Sequence[Entry]) -> bool:
         kept = first_kept_by(summary)
         hidden = above[above.index(kept) + 1 :] if kept is not None and kept in above else above
         return not gone.isdisjoint(hidden)
-    # It tells of what was left behind: something below the point where its branch begins.
+    # It summarizes the abandoned branch: entries below the point where its own branch begins.
     before = [entry.id for entry in tree[: _index(summary, tree)] if entry.id in gone]
     point, path = summary.parent_id, set(above)
     return any(
@@ -331,7 +331,7 @@ def _covers(summary: Entry, gone: set[EntryId], tree: Sequence[Entry]) -> bool:
 
 
 def _above(entry: EntryId | None, parents: Mapping[EntryId, EntryId | None]) -> list[EntryId]:
-    """`entry` and what it hangs on, up to the root."""
+    """Return `entry` and its ancestors up to the root."""
     found: list[EntryId] = []
     while entry is not None:
         found.append(entry)

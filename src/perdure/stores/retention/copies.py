@@ -1,4 +1,4 @@
-"""Where copies of what is erased may remain, as far as the store knows: lines of a certificate."""
+"""Where copies of erased data may remain, as far as the store knows: lines of a certificate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TELLING = (SessionExported.kind, ImportSource.kind)
 
 
 def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
-    """The files outside of the store that `notes` of an erased session name."""
+    """Yield the files outside of the store that `notes` of an erased session name."""
     found: dict[tuple[str, str], Copy] = {}
     for note in notes:
         try:
@@ -39,7 +39,7 @@ def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
 
 
 def without_file_names(certificate: Certificate) -> Certificate:
-    """`certificate` as a store keeps it: files have names that tell of what was erased."""
+    """Return `certificate` as stored: without file names, since they may reveal what was erased."""
     found = tuple(
         Copy(copy.kind, _UNNAMED[copy.kind], copy.at, copy.session)
         if copy.kind in _UNNAMED
@@ -50,7 +50,7 @@ def without_file_names(certificate: Certificate) -> Certificate:
 
 
 def with_file_names(kept: Certificate, begun: Certificate) -> Certificate:
-    """`kept`, with the names of files that the one it began as still had."""
+    """Return `kept` with the file names that `begun`, its first version, still had."""
     own = frozenset(without_file_names(begun).copies)
     added = tuple(copy for copy in kept.copies if copy not in own)
     return msgspec.structs.replace(kept, copies=(*begun.copies, *added))
@@ -60,11 +60,11 @@ _UNNAMED = {
     "original": "the file it was imported from",
     "export": "a file it was exported to",
 }
-"""What is kept of the two kinds of `outside`."""
+"""The stored texts for the two kinds of `outside`."""
 
 
 def fork_copies(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy]:
-    """The sessions that keep something of it, as they were left to."""
+    """Yield the forks and copies that keep some of the erased data, because they were to stay."""
     for fork in forks:
         yield Copy("fork", "it shares entries, which were kept for it", None, fork)
     for copy in copies:
@@ -72,12 +72,12 @@ def fork_copies(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterat
 
 
 def backed_up(backups: Iterable[Backup]) -> tuple[Copy, ...]:
-    """The backups that the store knows of."""
+    """Return the backups that the store knows of."""
     return tuple(Copy("backup", f"the backup {each.path}", each.at) for each in backups)
 
 
 def of_files(what: str) -> tuple[Copy, ...]:
-    """What may remain of a store that is files: `what` names them."""
+    """Return where data may remain of a store that consists of files; `what` names them."""
     return (
         Copy("backup", f"backups and copies of {what} made before; erase in them, or delete them"),
         Copy("device", "a drive or file system that keeps older versions of blocks it overwrites"),

@@ -58,12 +58,12 @@ def reach_of_entries(stream: StreamId, relations: Iterable[Relation]) -> Reach:
 def entry_erasures(
     request: EraseRequest, state: StreamState, reach: Reach, seen: Mapping[StreamId, VisibleEntries]
 ) -> list[StreamErasure]:
-    """Return what `request` takes of the session at `state` and of its forks.
+    """Return what `request` erases of the session at `state` and of its forks.
 
-    `seen` is what the session and the forks of `reach` see, of notes the session's `CONTENT_NOTES`.
-    Summaries that cover an erased entry go too, as in an erasure of a session.
-    Raises: EntryNotFound; InvalidEntry for an entry that cannot be erased by itself; TurnOpen;
-    SessionHasForks where forks share an entry and the request says "refuse".
+    `seen` is what the session and the forks of `reach` see; of notes only `CONTENT_NOTES` of the
+    session. Summaries that cover an erased entry are erased too, as in an erasure of a session.
+    Raises: EntryNotFound; InvalidEntry for an entry that cannot be erased alone; TurnOpen;
+    SessionHasForks if forks share an entry and the request says "refuse".
     """
     stream = state.header.id
     if state.open_turn is not None:
@@ -125,7 +125,7 @@ def _erasure_of(
 
 
 def _same_content(erased: Sequence[Entry], notes: Sequence[Entry]) -> set[EntryId]:
-    """Return the side entries that repeat what one of `erased` says, or name it."""
+    """Return the side entries that repeat the content of one of `erased`, or name it."""
     ids, bodies = {entry.id for entry in erased}, {entry.body for entry in erased}
     turns = sorted(note.seq for note in notes if note.kind == TurnStarted.kind)
     calls = {
@@ -147,7 +147,7 @@ def _same_content(erased: Sequence[Entry], notes: Sequence[Entry]) -> set[EntryI
         elif isinstance(body, Queued):
             is_same = bytes(body.entry_body) in bodies
         elif isinstance(body, ImportSource):
-            is_same = bool(ids)  # the file holds what it was imported with
+            is_same = bool(ids)  # the file contains its content
         if is_same:
             found.add(note.id)
     return found

@@ -1,7 +1,7 @@
-"""Erasing: what is asked for, the certificate that is given for it, and the protocol of it.
+"""Types of an erasure: the request, its certificate, and relations between streams.
 
-A certificate is JSON whose form only ever grows (``docs/guides/erasure.md``). It holds ids, counts
-and hashes, and nothing of what was erased.
+A certificate is JSON that only ever gains fields (``docs/guides/erasure.md``). It contains ids,
+counts and hashes, but no erased data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.stores.protocol import EMPTY, StreamState
 
 EraseScope = Literal["session", "entries", "subject", "namespace"]
 ForkPolicy = Literal["refuse", "keep", "erase"]
-"""``refuse`` while forks exist, ``keep`` what they share, or ``erase`` them too."""
+"""``refuse`` if forks exist, ``keep`` the entries they share, or ``erase`` the forks too."""
 
 CopyKind = Literal["fork", "original", "export", "backup", "server", "log", "device"]
 
@@ -30,12 +30,12 @@ FORM = 1
 
 
 class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be erased: the session or subject `name`, or with scope "namespace" everything.
+    """What to erase: the session or subject `name`, or everything with scope "namespace".
 
-    With scope "entries" only those of the session `name` whose seqs `entries` holds. With
-    `expected_head` a session is erased only if that is its head.
-    `id` is the certificate's, chosen by the caller; `by` says who asks. Where the scope is not
-    "session" forks are erased too, whatever `forks` says.
+    With scope "entries": only the entries of session `name` with the seqs in `entries`. With
+    `expected_head`, a session is erased only if that is its head. The caller chooses `id`, the
+    certificate's id; `by` names the requester. If the scope is not "session", forks are erased too,
+    whatever `forks` says.
     Units: `at` is Unix milliseconds.
     """
 
@@ -55,11 +55,11 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fork_policy(self) -> ForkPolicy:
-        """What becomes of forks."""
+        """The policy for forks."""
         return self.forks if self.is_of_session else "erase"
 
     def require_head(self, state: StreamState) -> None:
-        """Raises: HeadConflict where the session at `state` has another head; Erased."""
+        """Raises: HeadConflict if the session at `state` has another head; Erased."""
         is_erased = state.info.status == "erased"
         if self.scope == "entries" and is_erased:
             raise Erased(state.header.id)
@@ -82,9 +82,10 @@ class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
     """What was erased of one session.
 
     Shape: `erased` are the ranges of seqs that lost their bodies; `digests` counts the digests that
-    stay for them, 0 where the session was removed whole. `kept` are ranges that stay for the forks
+    replace them, 0 if the session was removed whole. `kept` are ranges that stay for the forks
     `kept_for`. `hash_before` and `hash_after` are the chain's head, in hex, around the entry that
-    says so; None after a removal. `is_whole` False: only summaries of what was erased elsewhere.
+    records the erasure; None after a removal. `is_whole` False: only summaries of entries erased
+    elsewhere.
     Units: bytes; of bodies.
     """
 
@@ -102,7 +103,7 @@ class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where something of what was erased may remain, and why. `at`, if known: since when."""
+    """Where a copy of erased data may remain, and why. `at` is when it was made, if known."""
 
     kind: CopyKind
     what: str
@@ -111,10 +112,10 @@ class Copy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was removed beside bodies.
+    """What was removed apart from bodies.
 
-    Units: bytes. `texts` are what search could find, `contents` media and import originals that
-    nothing else refers to.
+    Units: bytes. `texts` were searchable texts; `contents` were media and import originals that
+    nothing else references.
     """
 
     texts: int = 0
@@ -125,18 +126,17 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     content_bytes: int = 0
 
     def plus(self, **more: int) -> Counts:
-        """These with `more` added."""
+        """Return the counts with `more` added."""
         sums = {name: getattr(self, name) + count for name, count in more.items()}
         return msgspec.structs.replace(self, **sums)
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """What one erasure removed, when, for whom, and where copies may remain.
+    """What one erasure removed, when, at whose request, and where copies may remain.
 
-    `subject`, and names of files in `copies`, are only in what the erasure returns: the store does
-    not keep what it was asked to forget.
-    `is_complete` False: something is still in the way, `copies` says what; it is gone on with when
-    the store is opened again, or when the same is asked for again.
+    `subject`, and the file names in `copies`, exist only in the return value: the store does not
+    store what it was asked to forget. `is_complete` False: something still blocks the erasure, see
+    `copies`. It resumes when the store is opened again, or on the next request for the same.
     Units: times are Unix milliseconds.
     """
 
@@ -156,21 +156,21 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def entries(self) -> int:
-        """How many entries lost their bodies."""
+        """The number of entries that lost their bodies."""
         return sum(session.entries for session in self.sessions)
 
     @property
     def bytes(self) -> int:
-        """The bytes of their bodies."""
+        """The size of their bodies."""
         return sum(session.bytes for session in self.sessions)
 
 
 class Relation(msgspec.Struct, frozen=True):
-    """How a stream hangs on another one, `parent`: as its fork, its copy or its child.
+    """The relation of a stream to its `parent`: its fork, its copy or its child.
 
-    A ``fork`` shares entries of its parent, a ``copy`` holds some as its own, a ``child`` was begun
-    by it (a subagent's, a role's). `is_erased`: the stream itself was erased before. `head` is the
-    seq up to which a fork shares its parent's log; `is_path`: of that one branch only.
+    A ``fork`` shares entries of its parent, a ``copy`` has its own copies of some, and a ``child``
+    was started by it (for a subagent or a role). `is_erased`: the stream itself was erased before.
+    `head` is the last shared seq of a fork's parent; `is_path`: only that one branch is shared.
     """
 
     stream: StreamId
@@ -182,14 +182,14 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 def how_related(*, is_fork: bool, origin: str, has_copies: bool = False) -> How:
-    """What a stream that names a parent is to it; `origin` is its own, `has_copies` its entries."""
+    """Return the relation of a stream to its parent; `has_copies`: it contains copied entries."""
     if is_fork:
         return "fork"
     return "child" if origin in ("subagent", "role") and not has_copies else "copy"
 
 
 def in_ranges(seqs: list[int]) -> tuple[Range, ...]:
-    """`seqs`, in order, as ranges."""
+    """Return sorted `seqs` as ranges."""
     found: list[Range] = []
     for seq in seqs:
         if found and found[-1][1] == seq - 1:
@@ -200,7 +200,7 @@ def in_ranges(seqs: list[int]) -> tuple[Range, ...]:
 
 
 def without(ranges: tuple[Range, ...], head: int) -> tuple[Range, ...]:
-    """What of 0 to `head` is not in `ranges`, which come in order."""
+    """Return the parts of 0 to `head` that are not in the sorted `ranges`."""
     found: list[Range] = []
     first = 0
     for start, end in ranges:
@@ -211,6 +211,6 @@ def without(ranges: tuple[Range, ...], head: int) -> tuple[Range, ...]:
 
 
 def seqs_in(entries: set[EntryId], stream: StreamId) -> list[int]:
-    """The seqs of those of `entries` that are of `stream`, in order."""
+    """Return the seqs of those of `entries` that belong to `stream`, in order."""
     prefix = f"{stream}/"
     return sorted(int(id_[len(prefix) :]) for id_ in entries if id_.startswith(prefix))

@@ -1,8 +1,8 @@
-"""How long a namespace keeps its sessions: the policy, and which sessions it lets go of.
+"""Retention: how long a namespace keeps its sessions, and which sessions expire.
 
-A session goes whole or stays whole. Forks pin what they share; an open turn, a question that waits
-and a lease protect a session. `expiring` is pure; a backend tells what it holds, and removes one
-session at a time while others write.
+A session is removed whole or not at all. Forks protect what they share; an open turn, an open
+question and a lease protect a session. `expiring` is pure. A backend lists its sessions, and
+removes one at a time while others write.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Why = Literal["age", "idle", "count", "bytes"]
 Hold = Literal["forks", "turn", "question", "lease"]
 
 KEY_WINDOW_MS = 30 * 24 * 3_600_000
-"""How long an idempotency key is good at least: 30 days. A retention or a vacuum forgets older."""
+"""Minimum lifetime of an idempotency key: 30 days. A retention or a vacuum deletes older ones."""
 
 
 class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a namespace keeps; None: no limit.
+    """The limits of a namespace; None: no limit.
 
-    Units: seconds since a session was made (`max_age_s`) or its newest user or assistant message
-    (`max_idle_s`); `max_bytes` of bodies. `max_sessions` and `max_bytes` let go of the sessions
-    with the oldest activity first.
+    Units: seconds since a session was created (`max_age_s`) or since its newest user or assistant
+    message (`max_idle_s`); `max_bytes` of bodies. `max_sessions` and `max_bytes` remove the
+    sessions with the oldest activity first.
     """
 
     max_age_s: int | None = None
@@ -36,7 +36,7 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """It keeps everything."""
+        """Whether nothing expires."""
         return self == Retention()
 
 
@@ -53,7 +53,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExpiringSession(msgspec.Struct, frozen=True):
-    """A session that is let go of, and why."""
+    """A session that expires, and the reason."""
 
     stream: StreamId
     why: Why
@@ -62,7 +62,7 @@ class ExpiringSession(msgspec.Struct, frozen=True):
 
 
 class HeldSession(msgspec.Struct, frozen=True):
-    """A session that would go if nothing held it."""
+    """A session that would expire but is protected."""
 
     stream: StreamId
     why: Why
@@ -70,16 +70,16 @@ class HeldSession(msgspec.Struct, frozen=True):
 
 
 class RetentionPlan(msgspec.Struct, frozen=True):
-    """What a policy lets go of, in an order in which it can go (forks first), and what is held."""
+    """Expiring sessions in a possible order of removal (forks first), and the protected ones."""
 
     expiring: tuple[ExpiringSession, ...] = ()
     held: tuple[HeldSession, ...] = ()
 
 
 class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a retention did.
+    """The result of a retention run.
 
-    Units: bytes; `freed_bytes` of the store's files given back. `keys` are idempotency keys.
+    Units: bytes; `freed_bytes` were returned by the store's files. `keys` are idempotency keys.
     """
 
     plan: RetentionPlan
@@ -91,7 +91,7 @@ class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> RetentionPlan:
-    """What `policy` lets go of at `now`, of the sessions that a namespace holds."""
+    """Return the sessions among `holdings` that expire under `policy` at `now`."""
     oldest_first = sorted(holdings, key=lambda each: (each.active_at, each.stream))
     wanted = _candidates(oldest_first, policy, now)
     by_id = {each.stream: each for each in oldest_first}
@@ -116,7 +116,7 @@ def expiring(holdings: Iterable[Holding], policy: Retention, now: int) -> Retent
 
 
 def _candidates(oldest_first: list[Holding], policy: Retention, now: int) -> dict[StreamId, Why]:
-    """The sessions that should go, whatever holds them."""
+    """Return the sessions over a limit, including protected ones."""
     found: dict[StreamId, Why] = {}
     for each in oldest_first:
         if _is_over(now - each.created_at, policy.max_age_s):
@@ -139,12 +139,12 @@ def _candidates(oldest_first: list[Holding], policy: Retention, now: int) -> dic
 
 
 def is_over(held: int, limit: int | None) -> bool:
-    """Whether more is held than `limit`; None limits nothing."""
+    """Return whether `held` exceeds `limit`; None is no limit."""
     return limit is not None and held > limit
 
 
 def oldest_kept(limit_s: int | None, now: int) -> int | None:
-    """The earliest moment that `limit_s` keeps at `now`; None keeps any."""
+    """Return the earliest time that `limit_s` keeps at `now`; None if there is no limit."""
     return None if limit_s is None else now - limit_s * 1000
 
 

@@ -1,4 +1,4 @@
-"""What a namespace may hold at most: refused at the commit that would go over it."""
+"""Quotas of a namespace: a commit that would exceed one is rejected."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a namespace may hold; None: any number.
+    """The limits of a namespace; None: no limit.
 
-    Units: `max_bytes` are those of bodies and of contents, each content once and as it is kept.
+    Units: `max_bytes` limits bodies plus contents, each content once and in its stored size.
     Erased sessions and entries do not count.
     """
 
@@ -18,25 +18,25 @@ class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """It limits nothing."""
+        """Whether nothing is limited."""
         return self == Quota()
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a namespace holds of what a quota limits. Units: bytes."""
+    """The usage of a namespace that a quota limits. Units: bytes."""
 
     sessions: int
     entries: int
     bytes: int
 
     def plus(self, more: Usage) -> Usage:
-        """Both together."""
+        """Return the sum of both."""
         return Usage(
             self.sessions + more.sessions, self.entries + more.entries, self.bytes + more.bytes
         )
 
     def over(self, quota: Quota, more: Usage) -> str | None:
-        """Which limit of `quota` this goes over, of those that `more`, just added, counts for."""
+        """Return the limit of `quota` that this exceeds, if `more`, just added, counts for it."""
         for what in ("sessions", "entries", "bytes"):
             limit = getattr(quota, f"max_{what}")
             if limit is not None and getattr(more, what) and getattr(self, what) > limit:

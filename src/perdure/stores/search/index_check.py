@@ -1,6 +1,6 @@
-"""Whether an index says what the log says: the part of ``verify`` about search.
+"""Compare a search index with the log: the part of ``verify`` about search.
 
-Each part is compared with what would be built from the log; what is in no part, word for word.
+Each part is compared with the part that the log would give. Loose texts are compared word by word.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from perdure.stores.verification import Steps
 REMEDY = "Store.reindex rebuilds the index"
 
 SOME = 500
-"""Texts that are in memory at a time, beside those of a part."""
+"""Number of texts in memory at a time, apart from those of one part."""
 
 
 async def index_problems(index: IndexReader, log: IndexedLog, steps: Steps) -> list[Problem]:
-    """Every difference between the index and the log up to its mark."""
+    """Return every difference between the index and the log up to the index's mark."""
     mark = await index.mark()
     if mark.version != VERSION:  # the next search builds it
         return []
@@ -32,7 +32,7 @@ async def index_problems(index: IndexReader, log: IndexedLog, steps: Steps) -> l
 
 
 class _Check:
-    """One comparison."""
+    """One comparison of an index with its log."""
 
     def __init__(self, index: IndexReader, log: IndexedLog, mark: Mark, steps: Steps) -> None:
         self._index = index
@@ -41,7 +41,7 @@ class _Check:
         self._steps = steps
 
     async def problems(self) -> list[Problem]:
-        """Every difference."""
+        """Return every difference."""
         wrong = {*await self._index.homeless()}
         for row in await self._index.part_rows():
             wrong |= await self._of_part(row)
@@ -71,7 +71,7 @@ class _Check:
         return wrong
 
     async def _expected(self, positions: Iterable[int]) -> dict[int, Text]:
-        """The texts of the log at those of `positions` that are not after the mark."""
+        """Return the texts of the log at those of `positions` that are not after the mark."""
         indexed = [position for position in positions if self._mark.has(position)]
         return {each.position: text_of(each) for each in await self._log.texts_at(indexed)}
 

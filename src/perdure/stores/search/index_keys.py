@@ -1,4 +1,4 @@
-"""A text as an index holds it: its words, and the keys that stand for its filters."""
+"""A text as an index stores it: its words, and the keys of its filters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.stores.scan import Found
 
 
 def text_of(found: Found) -> Text:
-    """`found` as it is indexed."""
+    """Return the indexed form of `found`."""
     what = found.what
     filters = [session_key(found.stream), role_key(what.role), *map(tool_key, what.tools)]
     place = 0 if found.entry is None else found.entry.seq + 1
@@ -20,7 +20,7 @@ def text_of(found: Found) -> Text:
 
 
 def filters_of(query: SearchQuery) -> list[list[str]]:
-    """The groups of keys that `query` asks for: of each that is not empty a text has one."""
+    """Return the groups of keys of `query`: a text must have one key of each non-empty group."""
     return [
         list(map(session_key, query.sessions)),
         list(map(role_key, query.roles)),
@@ -29,15 +29,15 @@ def filters_of(query: SearchQuery) -> list[list[str]]:
 
 
 def session_key(stream: str) -> str:
-    """The key of a session."""
+    """Return the key of a session."""
     return f"{SESSION}{_hash(stream)}"
 
 
 def tool_key(tool: str) -> str:
-    """The key of a tool's name."""
+    """Return the key of a tool name."""
     return f"{FILTER}t{_hash(tool)}"
 
 
 def _hash(name: str) -> str:
-    """A short text without spaces, whatever `name` holds and however long it is."""
+    """Return a short text without spaces for a `name` of any length and content."""
     return blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()

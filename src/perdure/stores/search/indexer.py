@@ -1,8 +1,8 @@
-"""How an index follows the log: in steps, each of which is read, built, and stored in one commit.
+"""Update an index from the log in steps. Each step is read, built and stored in one commit.
 
-The mark moves in the same transaction as the texts, so a process that is killed, or two that index
-at once, leave the index whole. A step is stored only while the mark is what it was when the step
-was read. Texts come in loose; some hundred of them become a part (``session.search.parts``).
+The mark moves in the same transaction as the texts, so the index stays consistent if a process is
+killed or if two processes index at once. A step is stored only if the mark did not change since the
+step was read. New texts are loose; some hundred of them become a part (``session.search.parts``).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from perdure.stores.search.rows import (
 
 
 class Step(NamedTuple):
-    """What the index gets next, read while the mark was `before`; it is `after` then.
+    """One change of the index: read at the mark `before`, it moves the mark to `after`.
 
-    `texts` are new, or, where `is_of_loose`, loose ones; `part` is what they make together, None
-    where they are too few. `is_last`: nothing is left to do.
+    `texts` are new texts, or loose ones if `is_of_loose`. `part` is built from them, or None if
+    there are too few. `is_last`: no work is left.
     """
 
     before: Mark
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 async def next_step(index: IndexReader, log: IndexedLog, upto: Progress) -> Step:
-    """The texts after the mark; once the mark is at `upto`, loose texts that make a part.
+    """Return the texts after the mark; once the mark is at `upto`, loose texts that make a part.
 
     Raises: SearchIndexDamaged.
     """
@@ -64,7 +64,7 @@ async def next_step(index: IndexReader, log: IndexedLog, upto: Progress) -> Step
 
 
 def _step_of(before: Mark, texts: NextTexts) -> Step:
-    """The step of `texts`, as far as they fit into one part."""
+    """Return a step with those of `texts` that fit into one part."""
     taken: list[Text] = []
     words, after = 0, before
     for found, mark in texts.found:
@@ -94,7 +94,7 @@ async def _step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> S
 
 
 def with_part(step: Step) -> Step:
-    """`step` with its part, if its texts make one. Takes some tenths of a second."""
+    """Return `step` with its part if its texts make one. Takes some tenths of a second."""
     words = sum(len(text.words) for text in step.texts)
     is_part = bool(step.texts) and (step.is_of_loose or sizes.is_enough(len(step.texts), words))
     if not is_part:
@@ -103,9 +103,9 @@ def with_part(step: Step) -> Step:
 
 
 async def put_in(index: IndexWriter, step: Step) -> bool:
-    """Store `step`; whether that was the last one."""
+    """Store `step`. Return whether it was the last one."""
     stored = await index.reader.mark()
-    if stored.usable != step.before:  # another was first: read the next step anew
+    if stored.usable != step.before:  # another process was first: read the next step again
         return False
     if stored.version != VERSION:
         await index.clear()
@@ -120,17 +120,17 @@ async def put_in(index: IndexWriter, step: Step) -> bool:
 
 
 async def clear(index: IndexWriter) -> None:
-    """Empty the index, also a damaged one: the next search builds it anew."""
+    """Empty the index, even a damaged one. The next search rebuilds it."""
     stored = await index.reader.mark()
     await index.clear()
     await index.set_mark(Mark(VERSION, forgotten=stored.forgotten + 1))
 
 
 async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
-    """Take the texts at `positions` out, with every byte of their words; how many they were.
+    """Remove the texts at `positions` with every byte of their words. Return how many were indexed.
 
-    The other texts of their parts are loose then. A damaged index is emptied, and so is one by
-    other rules, since the next search builds it anew.
+    The other texts of their parts become loose. A damaged index, or one of another version, is
+    emptied: the next search rebuilds it.
     """
     stored = await index.reader.mark()
     parts = await index.parts_of(positions)

@@ -1,8 +1,8 @@
-"""The rows of an index and of the log beside it, as the search service asks for them.
+"""The rows of an index and of its log, as the search service reads them.
 
 The service is written once, as coroutines over these protocols. PostgreSQL answers over its
-connection; SQLite answers at once, so `run_now` runs the same coroutines on the thread of a
-connection. Everything that one object answers is of one moment, or of one transaction.
+connection. SQLite answers at once, so `run_now` runs the same coroutines on the thread of a
+connection. All answers of one object belong to one snapshot or one transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.stores.scan import Found
 T = TypeVar("T")
 
 NO_END = 2**62
-"""After every position, every number and every moment."""
+"""Greater than every position, number and moment."""
 
 _PLACE = "@"
 
@@ -28,10 +28,10 @@ Span = tuple[int, int]
 
 
 class Mark(NamedTuple):
-    """Up to where the log is indexed: a position of an entry and the number of a stream.
+    """The end of the indexed part of the log: a position of an entry and the number of a stream.
 
-    `version` names the rules of the index; `parts` were built so far; `forgotten` counts how often
-    texts were taken out.
+    `version` names the rules of the index, `parts` counts the parts built so far, and `forgotten`
+    counts how often texts were removed.
     """
 
     version: int = 0
@@ -42,16 +42,16 @@ class Mark(NamedTuple):
 
     @property
     def usable(self) -> Mark:
-        """The mark; that of an empty index where other rules built the index."""
+        """The mark, or that of an empty index if other rules built the index."""
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
     def has(self, position: int) -> bool:
-        """Whether the entry at `position`, or the title if it is negative, is behind the mark."""
+        """Return whether the entry at `position`, or the title if it is negative, is indexed."""
         return position <= self.entry and -position <= self.stream
 
 
 class Progress(NamedTuple):
-    """How much of the log is not indexed yet, and up to where it goes; how many texts are loose."""
+    """Indexing progress: entries not indexed yet, end of the log, number of loose texts."""
 
     behind: int
     entry: int
@@ -60,14 +60,14 @@ class Progress(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        """A search would read more than it should."""
+        """Whether the index should be updated because a search would have to read too much."""
         return sizes.is_due(self.behind, self.loose)
 
 
 class LooseRow(NamedTuple):
-    """A text that is in no part: its filters with a space between them, its words joined.
+    """A text that is in no part: its filters separated by spaces, its words joined.
 
-    The first of `filters` is the text's place in its session, which begins with "@".
+    The first of `filters` begins with "@" and gives the text's position in its session.
     """
 
     position: int
@@ -90,13 +90,13 @@ class LooseRow(NamedTuple):
 
 
 def loose_row(text: Text, joined_words: str) -> LooseRow:
-    """The row of a text that is in no part."""
+    """Return the row of a text that is in no part."""
     filters = " ".join([f"{_PLACE}{text.place}", *text.filters])
     return LooseRow(text.position, text.at, len(text.words), filters, joined_words)
 
 
 class PartRow(NamedTuple):
-    """A part: its number, how many texts it has, their last position, their first and last time."""
+    """A part: its number, its number of texts, their last position, their first and last time."""
 
     number: int
     size: int
@@ -106,14 +106,14 @@ class PartRow(NamedTuple):
 
 
 def part_row(number: int, part: Part) -> PartRow:
-    """The row of a part."""
+    """Return the row of a part."""
     ats = [said.at for said in part.said] or [0]
     last = part.said[-1].position if part.said else 0
     return PartRow(number, len(part.said), last, min(ats), max(ats))
 
 
 class NextTexts(NamedTuple):
-    """The next texts of the log in order, each with the mark once it is indexed; the mark after."""
+    """The next texts of the log in order, each with the mark after it; and the final mark."""
 
     found: Sequence[tuple[Found, Mark]]
     end: Mark
@@ -123,43 +123,43 @@ class IndexReader(Protocol):
     """The tables of one namespace's index."""
 
     async def mark(self) -> Mark:
-        """The mark as it is stored; of version 0 where nothing was indexed."""
+        """Return the stored mark; version 0 if nothing was indexed."""
         ...
 
     async def heads(self, span: Span) -> list[Head]:
-        """The parts that have texts of `span`."""
+        """Return the parts that have texts in `span`."""
         ...
 
     async def loose(self, span: Span) -> Sequence[LooseRow]:
-        """The texts of `span` that are in no part."""
+        """Return the texts in `span` that are in no part."""
         ...
 
     async def pages(self, parts: Sequence[int], keys: Sequence[str]) -> list[Looked]:
-        """Of each part and key, the page that may hold the key."""
+        """Return for each part and key the page that may hold the key."""
         ...
 
     async def pages_from(self, parts: Sequence[int], prefixes: Sequence[str]) -> list[Looked]:
-        """Of each part and prefix, the pages that may hold keys that begin with the prefix."""
+        """Return for each part and prefix the pages that may hold keys with that prefix."""
         ...
 
     async def spoken(self, wanted: Sequence[Read], span: Span) -> Iterable[Spoken]:
-        """Those of the texts `wanted` that are of `span`, ascending in each part."""
+        """Return those of the `wanted` texts that are in `span`, ascending in each part."""
         ...
 
     async def part(self, number: int) -> Part:
-        """The part of that number."""
+        """Return the part with that number."""
         ...
 
     async def part_rows(self) -> list[PartRow]:
-        """All parts, ascending by number."""
+        """Return all parts, ascending by number."""
         ...
 
     async def loose_after(self, position: int, most: int) -> list[LooseRow]:
-        """The next texts after `position` that are in no part, ascending."""
+        """Return the next `most` texts after `position` that are in no part, ascending."""
         ...
 
     async def homeless(self) -> Iterable[int]:
-        """The positions of texts whose part is missing."""
+        """Return the positions of texts whose part is missing."""
         ...
 
 
@@ -196,45 +196,46 @@ class IndexWriter(Protocol):
         ...
 
     async def parts_of(self, positions: Sequence[int]) -> dict[int, int]:
-        """How many of the texts at `positions` each part has; 0 stands for no part."""
+        """Return how many of the texts at `positions` each part has; key 0 counts loose texts."""
         ...
 
 
 class IndexedLog(Protocol):
-    """The log of one namespace, as far as it can be searched."""
+    """The searchable log of one namespace."""
 
     @property
     def address(self) -> str:
-        """What errors call the store."""
+        """The address of the store, for error messages."""
         ...
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run `work`, which takes a while, where it keeps no other task waiting."""
+        """Run `work`, which takes a while, without blocking other tasks."""
         ...
 
     async def next_texts(self, mark: Mark) -> NextTexts:
-        """The texts after `mark`: as many as ``sizes`` allows in one step."""
+        """Return the texts after `mark`, at most as many as ``sizes`` allows in one step."""
         ...
 
     def behind(self, mark: Mark) -> AsyncIterator[Sequence[Found]]:
-        """All texts after `mark`, some at a time."""
+        """Yield all texts after `mark` in batches."""
         ...
 
     def missing(self, mark: Mark) -> AsyncIterator[Sequence[Found]]:
-        """The texts before `mark` that are not in the index, some at a time."""
+        """Yield the texts before `mark` that the index lacks, in batches."""
         ...
 
     async def texts_at(self, positions: Sequence[int]) -> Sequence[Found]:
-        """The texts at `positions`, in any order; those the log does not hold are left out."""
+        """Return the texts at `positions`, in any order. Skips those that the log does not have."""
         ...
 
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:
-        """Whether each of `texts`, or what it is about, is on the branch its session shows."""
+        """Return whether each of `texts` (or its entry's subject) is on the branch its session
+        shows."""
         ...
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, none of whose rows has to be waited for."""
+    """Return the result of `work`, which never has to wait for rows."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,8 +1,8 @@
-"""A search: candidates out of the index and, after its mark, out of the log.
+"""Run a search: candidates come from the index and, after its mark, from the log.
 
-The parts of the index give texts that may fit, by their codes; which texts fit, how they are
-ranked and which piece of a text is shown is decided in ``session.search``. So every store finds the
-same. Only the texts of hits are read from the log.
+The parts of the index give candidate texts by their codes. ``session.search`` decides which texts
+match, how they are ranked and which snippet is shown, so every store finds the same. Only the texts
+of hits are read from the log.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from perdure.stores.search.index_keys import filters_of
 from perdure.stores.search.rows import NO_END, IndexedLog, IndexReader, LooseRow, Span
 
 READ_AT_ONCE = 128
-"""Hits that are read from the log at once."""
+"""Number of hits read from the log at once."""
 
 
 async def hits(
     index: IndexReader, log: IndexedLog, query: SearchQuery, sought: Sought
 ) -> list[Hit]:
-    """What ``SearchService.search`` promises."""
+    """Return the hits as ``SearchService.search`` promises."""
     search = _Search(index, log, query, sought)
     return await search.hits(rank(await search.candidates()))
 
 
 class _Search:
-    """One search at one moment of the store."""
+    """One search in one snapshot of the store."""
 
     def __init__(
         self, index: IndexReader, log: IndexedLog, query: SearchQuery, sought: Sought
@@ -52,7 +52,7 @@ class _Search:
         self._read: dict[int, Found] = {}
 
     async def candidates(self) -> list[Candidate]:
-        """The newest that fit, from both sides of the mark. Raises: SearchIndexDamaged."""
+        """Return the newest matches from both sides of the mark. Raises: SearchIndexDamaged."""
         mark = (await self._index.mark()).usable
         found: list[Candidate] = []
         async for texts in self._log.behind(mark):
@@ -63,7 +63,7 @@ class _Search:
             raise SearchIndexDamaged(self._log.address) from error
 
     async def hits(self, best: Sequence[tuple[float, Candidate]]) -> list[Hit]:
-        """The first of `best` that are wanted; as many are read as are needed for that."""
+        """Return the first of `best` that are wanted. Reads only as many as needed."""
         query, hits = self._query, list[Hit]()
         step = READ_AT_ONCE
         if query.is_on_branch is None:
@@ -83,7 +83,7 @@ class _Search:
         return [candidate for _, candidate in fits]
 
     async def _with_indexed(self, found: list[Candidate], *, is_empty: bool) -> list[Candidate]:
-        """The newest of those `found` and those in the index."""
+        """Return the newest of those `found` and those in the index."""
         index, span, heads = self._index, self._span, list[Head]()
         if not is_empty:
             rows = await index.loose(span)
@@ -112,7 +112,7 @@ class _Search:
         ]
 
     async def _texts(self, best: Sequence[tuple[float, Candidate]]) -> list[tuple[float, Found]]:
-        """What `best` are, read now where they were found by the index."""
+        """Return the texts of `best`. Those found by the index are read now."""
         unread = [each.position for _, each in best if each.position not in self._read]
         if unread:
             read = await self._log.texts_at(unread)

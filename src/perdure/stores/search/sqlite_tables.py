@@ -1,6 +1,6 @@
-"""The tables of an index in an SQLite file: texts that are loose, parts, their pages, and the mark.
+"""The tables of an index in an SQLite file: loose texts, parts, their pages, and the mark.
 
-``stores/sqlite/migrations`` says what the columns mean. The rows of a part number its texts:
+``stores/sqlite/migrations`` documents the columns. The rows of a part number its texts:
 ``search_text.id`` is part * 8192 + number.
 """
 
@@ -44,7 +44,7 @@ INSERT INTO search_part (no, size, last, first_at, last_at, namespace) VALUES (?
 _NEXT_PART = "SELECT coalesce(max(no), 0) + 1 FROM search_part"
 _IS_PART = "SELECT 1 FROM search_part WHERE no = ?"
 
-# Those of no namespace are the work of a stranger, and are in the way of others.
+# Parts of no namespace come from outside perdure, and take part numbers that others need.
 _OWN_PARTS = """
 SELECT no FROM search_part
 WHERE namespace = ? OR NOT EXISTS (SELECT 1 FROM namespace AS a WHERE a.no = search_part.namespace)
@@ -96,17 +96,17 @@ class SqlRows(Protocol):
 
 
 def text_count(db: SqlRows, namespace: int | None) -> int:
-    """How many texts of the namespace are indexed."""
+    """Return how many texts of the namespace are indexed."""
     return int(db.value(_COUNT, namespace))
 
 
 def loose_count(db: SqlRows, namespace: int) -> int:
-    """How many texts of the namespace are in no part."""
+    """Return how many texts of the namespace are in no part."""
     return int(db.value(_LOOSE_COUNT, namespace))
 
 
 def stored_mark(db: SqlRows, namespace: int) -> Mark:
-    """The mark as it is stored; of version 0 where nothing was indexed."""
+    """Return the stored mark; version 0 if nothing was indexed."""
     return next((Mark(*row) for row in db.rows(_MARK, namespace)), Mark())
 
 
@@ -207,7 +207,7 @@ class SqliteWriter:
 
 
 def homeless_parts(db: SqlRows) -> list[int]:
-    """The numbers of parts that have texts and no row. Costs a look for each part of the file."""
+    """Return the numbers of parts with texts but no row. Costs one lookup per part of the file."""
     found: list[int] = []
     place = db.value(_FIRST_TEXT, -(2**62))
     while place is not None:
@@ -219,5 +219,5 @@ def homeless_parts(db: SqlRows) -> list[int]:
 
 
 def _ids_of(part: int) -> tuple[int, int]:
-    """The ids of the texts of a part: the first, and the one after the last."""
+    """Return the ids of the texts of a part: the first, and the one after the last."""
     return part * MOST_TEXTS, (part + 1) * MOST_TEXTS

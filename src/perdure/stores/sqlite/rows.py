@@ -365,7 +365,7 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 
 
 def _still_stands(tables: Tables, stream: Stream) -> bool:
-    """Whether `stream` is unchanged since it was read: one query instead of reading it all again.
+    """Return whether `stream` is unchanged: one query instead of reading the row again.
 
     Also reads the next position and the newest span, which other commits invalidate too.
     """

@@ -1,7 +1,7 @@
 """Copy a database file as of one moment, while others keep writing to it.
 
-One statement reads the whole file inside one read transaction, which blocks no process: the log
-beside the database takes the writes meanwhile. The copy is encrypted with the store's own key, and
+One statement reads the whole file inside one read transaction, which blocks no process: the
+write-ahead log takes new writes meanwhile. The copy is encrypted with the store's own key, and
 contains no leases.
 """
 

@@ -1,7 +1,7 @@
-"""Streams of an SQLite file as they are stored: read for a copy elsewhere, kept for one from there.
+"""Read the streams of an SQLite file as stored segments, and store received segments.
 
-What is kept gets its places in runs and on branches as any append does; salts, digests and hashes
-are those it came with.
+Received entries get their places in runs and on branches as in any append. They keep their salts,
+digests and hashes.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _NAMESPACES = "SELECT name FROM namespace ORDER BY no"
 
 
 def namespaces(tables: Tables) -> list[str]:
-    """The names of all namespaces of the file."""
+    """Return the names of all namespaces of the file."""
     return [row[0] for row in tables.rows(_NAMESPACES)]
 
 
 def segment_states(tables: Tables, namespace: str) -> list[SegmentState]:
-    """What ``SegmentService.segment_states`` promises."""
+    """Implement ``MaintenanceService.segment_states``."""
     return [
         SegmentState(StreamId(row[0]), row[1], row[2], row[3])
         for row in tables.rows(_STANDINGS, namespace)
@@ -76,7 +76,7 @@ def segment_states(tables: Tables, namespace: str) -> list[SegmentState]:
 def read_segment(
     tables: Tables, namespace: str, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
-    """What ``SegmentService.read_segment`` promises."""
+    """Implement ``MaintenanceService.read_segment``."""
     found = tables.stream(namespace, stream)
     rows = list(tables.rows(_COMMITS, found.no, after, upto, limit))
     commits = tuple(_commits(tables, found, rows))
@@ -121,7 +121,7 @@ def _hash_before(tables: Tables, stream: Stream, after: int) -> bytes:
 def receive(
     tables: Tables, namespace: str, share: StreamSegment, contents: Sequence[PackedContent]
 ) -> None:
-    """As ``SegmentService.receive``, within a transaction that is rolled back if this raises."""
+    """Implement ``MaintenanceService.receive``, in a transaction that an error rolls back."""
     check(share)
     stream = _stream(tables, namespace, share)
     check_follows(share, stream.state)
@@ -136,7 +136,7 @@ def receive(
 
 
 def _stream(tables: Tables, namespace: str, share: StreamSegment) -> Stream:
-    """The stream `share` belongs to, made if it begins with it."""
+    """Return the stream of `share`; create it if `share` is its beginning."""
     name = share.header.id
     tables.standing.pop((namespace, name), None)
     number = namespace_number(tables, namespace)
@@ -165,7 +165,7 @@ SELECT e.n FROM entry AS e JOIN stream AS s ON s.no = e.stream
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.id = ? AND e.seq = ?
 """
 
-# The shares of a commit of several streams follow each other and were made at one time.
+# The shares of a commit to several streams are consecutive and have the same time.
 _COMMITS_FROM = """
 SELECT c.first, c.count, c.at, e.stream FROM commits AS c JOIN entry AS e ON e.n = c.first
 WHERE c.first >= (SELECT max(first) FROM commits WHERE first <= ?) ORDER BY c.first
@@ -188,19 +188,19 @@ _born = msgspec.json.Decoder(_Born)
 
 
 class Moment(NamedTuple):
-    """A moment of a file: after the entry at a position, which was committed at a time."""
+    """A moment of a file: after the entry at `position`, which was committed at `at`."""
 
     position: int
     at: int
 
 
 def moment_at(tables: Tables, at: int) -> Moment:
-    """The moment after the last commit that was made at `at` or before."""
+    """Return the moment after the last commit made at `at` or before."""
     return Moment(int(tables.value(_POSITION_AT, at) or 0), at)
 
 
 def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Moment:
-    """The moment after the commit that holds an entry, its shares in other streams included.
+    """Return the moment after the commit that contains an entry, including its other streams.
 
     Raises: EntryNotFound.
     """
@@ -217,7 +217,7 @@ def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Mom
 
 
 def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[SegmentState]:
-    """Every stream there was at `moment`, as it stood then."""
+    """Return the states at `moment` of all streams that existed then."""
     found: list[SegmentState] = []
     for name, head, number, header, origin in list(
         tables.rows(_STANDINGS_AT, moment.position, namespace)

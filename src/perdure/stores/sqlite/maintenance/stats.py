@@ -1,4 +1,4 @@
-"""Figures of a database file: what a namespace holds, and what the pages are used for."""
+"""Figures of a database file: the size of a namespace, and the use of the pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WHERE d.aggregate = TRUE GROUP BY 1
 
 
 def measure(tables: Tables, path: Path, since: int, namespace: str) -> StoreFigures:
-    """What ``StatsService.measure`` promises, of `namespace`; the file's pages are those of all."""
+    """Implement ``MaintenanceService.measure`` of `namespace`, with the pages of the whole file."""
     found = _namespace(tables, namespace, since)
     return StoreFigures(f"sqlite:///{path}", (found,), _file(tables, path))
 
@@ -65,7 +65,7 @@ def _namespace(tables: Tables, name: str, since: int) -> NamespaceFigures:
 
 
 def sizes_and_growth(tables: Tables, name: str, since: int) -> tuple[list[StreamSize], Growth]:
-    """How large each stream of the namespace is, and what was added from `since` on."""
+    """Return the size of each stream of the namespace, and the growth since `since`."""
     number = tables.value(_NUMBER, name)
     sizes = [
         StreamSize(StreamId(row[0]), row[1], one_line(row[2]) or "", bool(row[3]), row[4], row[5])

@@ -1,4 +1,4 @@
-"""Salvaged rows as what is left of streams: numbers become names again, as far as they can."""
+"""Rebuild streams from salvaged rows: map numbers back to names as far as possible."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from perdure.stores.sqlite.rows import Row
 from perdure.stores.verification import StoredCommit, StoredEntry
 
 FIRST_MET_KIND = 34
-"""Kinds that no migration knows have numbers from here on."""
+"""Numbers of kinds that no migration defines start here."""
 
 MOST_LOST = 10_000
-"""Entries at the end of a commit that are believed to be lost."""
+"""Maximum number of entries assumed lost at the end of a commit."""
 
 _header = msgspec.json.Decoder(StreamHeader)
 
 
 class SalvagedDatabase(msgspec.Struct, frozen=True):
-    """What is left of a database, by namespace."""
+    """The salvaged data of a database, by namespace."""
 
     streams: Mapping[str, Sequence[SalvagedStream]]
     contents: Mapping[str, Sequence[PackedContent]]
@@ -39,12 +39,12 @@ class SalvagedDatabase(msgspec.Struct, frozen=True):
 
 
 def remains_in(found: Salvage, kinds: Mapping[int, str]) -> SalvagedDatabase:
-    """`found` as streams; `kinds` are those that every database begins with."""
+    """Return `found` as streams; `kinds` are those of every database."""
     return _StreamRebuild(found, kinds).rebuild()
 
 
 class _StreamRebuild:
-    """Rows on their way to becoming streams."""
+    """Rebuilds streams from rows."""
 
     def __init__(self, found: Salvage, kinds: Mapping[int, str]) -> None:
         self._found = found
@@ -54,9 +54,9 @@ class _StreamRebuild:
         self._take_names()
         self._streams: dict[int, Row] = {}
         for row in sorted(found.streams, key=lambda row: (row[7], row[11])):
-            self._streams[row[0]] = row  # of two the one with the higher head
+            self._streams[row[0]] = row  # of two rows, the one with the higher head wins
         self._births = {row[0]: row for row in found.births}
-        # The index by which sessions are found looks as aliases do, and says their namespaces.
+        # Index rows of sessions look like aliases; they name the namespaces of the sessions.
         self._listed = {
             row[2]: row[0]
             for row in found.aliases
@@ -78,7 +78,7 @@ class _StreamRebuild:
     # -- names
 
     def _take_names(self) -> None:
-        """Kinds and namespaces look the same; below 34 only fixed numbers are of kinds."""
+        """Separate kinds from namespaces, which look alike; kinds below 34 have fixed numbers."""
         for number, name in self._found.names:
             is_fixed = self._kinds.get(number) == name
             if name in BODIES and number >= FIRST_MET_KIND:
@@ -116,7 +116,7 @@ class _StreamRebuild:
             return None
 
     def _listed_header(self, stream: StreamId, row: Row | None) -> StreamHeader | None:
-        """What the list of sessions kept of a header that is gone."""
+        """Return what the session list stored of a lost header."""
         if row is None:
             return None
         facts = {
@@ -186,7 +186,7 @@ class _StreamRebuild:
         return StoredEntry(entry, salt, digest)
 
     def _commits(self) -> dict[int, list[StoredCommit]]:
-        """Commits by stream: each of their entries says whose they are and where they begin."""
+        """Return commits by stream: each entry names its stream and the start of its commit."""
         found: dict[int, dict[int, StoredCommit]] = defaultdict(dict)
         top = max(self._places, default=0)
         for first, count, at, epoch, chain in (row[:5] for row in self._found.commits):
@@ -238,7 +238,7 @@ def _is_sound(row: Row) -> bool:
 
 
 def entries_of(left: SalvagedDatabase) -> Iterator[StoredEntry]:
-    """Every entry that is left."""
+    """Yield every salvaged entry."""
     for own in left.streams.values():
         for remains in own:
             yield from remains.rows.values()

@@ -1,9 +1,9 @@
-"""Encryption of a database file: the cipher, and how an encrypted file is recognised.
+"""Encryption of a database file: the cipher, and how an encrypted file is recognized.
 
-SQLite3 Multiple Ciphers encrypts and authenticates every page, of the database and of its
-journals, under a raw key; no password is stretched. A file starts with a random salt, and eight
-bytes of its header stay readable. Nothing here tells a key to anybody but the connection: an error
-of a statement that holds one is replaced by one that does not.
+SQLite3 Multiple Ciphers encrypts and authenticates every page, of the database and of its journals,
+under a raw key; no password is stretched. A file starts with a random salt, and eight bytes of its
+header stay readable. The key is passed only to the connection: errors of statements that contain
+one are replaced by errors without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FRACTIONS = b"\x40\x20\x20"
 
 
 def unlock(db: Connection, key: StoreKey | None) -> None:
-    """Let `db` read and write with `key`; the first thing done with a connection."""
+    """Let `db` read and write with `key`. Must be the first use of a connection."""
     if key is None:
         return
     db.pragma("cipher", CIPHER)
@@ -41,12 +41,12 @@ def unlock(db: Connection, key: StoreKey | None) -> None:
 
 
 def looks_encrypted(header: bytes) -> bool:
-    """Whether a file that begins with `header`, and is not plain, may be an encrypted database."""
+    """Return whether a file that starts with `header`, and is not plain, may be encrypted."""
     return header[_PAYLOAD_FRACTIONS] == _FRACTIONS
 
 
 def cipher_of(key: StoreKey | None) -> str | None:
-    """The name of the cipher of a store with `key`."""
+    """Return the name of the cipher of a store with `key`."""
     return None if key is None else "AEGIS-256"
 
 

@@ -43,7 +43,7 @@ async def erase(
     clock: Clock,
     random: RandomSource,
 ) -> Certificate:
-    """Implement ``EraseService.erase``."""
+    """Implement ``RetentionService.erase``."""
     begun = await database.write(
         _without_collector(lambda tables: begin(tables, namespace, request, random, BACKEND)),
         durability,

@@ -1,8 +1,8 @@
 """First step of an erasure, in one transaction: record the plan and close the sessions.
 
-Runs on the writer's thread. From its commit on the sessions are erased for everyone: not listed,
-closed for appends, with redacted headers. The table ``erasing`` lists what is left to remove, and
-``erase_steps`` removes it.
+Runs on the writer's thread. From its commit on every process sees the sessions as erased: not
+listed, closed for appends, with redacted headers. The table ``erasing`` lists what is left to
+remove, and ``erase_steps`` removes it.
 """
 
 from __future__ import annotations

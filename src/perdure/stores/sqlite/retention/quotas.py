@@ -17,7 +17,7 @@ WHERE namespace = (SELECT no FROM namespace WHERE name = ?)
 
 
 def quota_of(tables: Tables, namespace: str) -> tuple[Quota, Usage]:
-    """Implement ``QuotaService.quota``."""
+    """Implement ``RetentionService.quota``."""
     limits = tables.row(_LIMITS, namespace) or (None, None, None)
     quota = Quota(max_sessions=limits[0], max_entries=limits[1], max_bytes=limits[2])
     found = namespace_totals(tables, namespace)
@@ -26,7 +26,7 @@ def quota_of(tables: Tables, namespace: str) -> tuple[Quota, Usage]:
 
 
 def set_quota(tables: Tables, namespace: str, quota: Quota) -> None:
-    """Implement ``QuotaService.set_quota``; in a transaction."""
+    """Implement ``RetentionService.set_quota``; in a transaction."""
     number = namespace_number(tables, namespace)
     tables.run("DELETE FROM quota WHERE namespace = ?", (number,))
     if not quota.is_empty:

@@ -112,7 +112,7 @@ def forget(tables: Tables, namespace: int, positions: Sequence[int]) -> int:
 
 
 def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem]:
-    """Yield every difference between the index and the log up to its mark."""
+    """Return every difference between the index and the log up to its mark."""
     try:
         number = namespace_number(tables, namespace)
         if number is None:
