@@ -18,7 +18,7 @@ from perdure.stores.protocol import durability_of
 from perdure.stores.regular_files import open_to_read
 
 _FILES = 20
-"""Files that are looked at when a folder is opened."""
+"""Maximum number of files checked when a folder is opened."""
 
 _HEAD_BYTES = 2**16
 
@@ -32,7 +32,7 @@ async def open_jsonl(
     random: RandomSource,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> JsonlStore:
-    """The store at ``jsonl:///folder`` or ``jsonl:////absolute/folder``, ``?dialect=operator|pi``.
+    """Open the store at ``jsonl:///folder`` (or ``jsonl:////absolute``), ``?dialect=operator|pi``.
 
     Raises: ConfigError for another address, dialect or durability, and for a folder whose files
     are of the other dialect; else as `JsonlStore.open`.
@@ -64,7 +64,7 @@ async def open_jsonl(
 
 
 class _Head(msgspec.Struct):
-    """What the first line of a session file says of its dialect: pi writes its time as text."""
+    """The fields of a file's first line that identify its dialect: pi writes its time as text."""
 
     type: str
     timestamp: str | float
@@ -74,7 +74,7 @@ _head = msgspec.json.Decoder(_Head)
 
 
 def _of_another_dialect(folder: Path, dialect: str) -> tuple[Path, str] | None:
-    """One of the first files in `folder` that is of another dialect; None where none is."""
+    """Return one of the first files in `folder` that has another dialect, and that dialect."""
     with suppress(OSError):
         for file in islice(folder.glob("*.jsonl"), _FILES):
             found = _dialect_of(file)

@@ -1,8 +1,8 @@
-"""One commit to one session: admitted, written as lines in one write, and then in the index.
+"""Commit to one session: plan, write the lines with one write call, then update the index.
 
-Whoever appends holds the session's lock, and has read the file to its end. What is refused leaves
-the file as it was; what fails in the middle leaves lines that no batch covers, which nobody reads
-and the next commit begins behind.
+The caller holds the session's lock and has read the file to its end. A rejected commit leaves the
+file unchanged. A failed write leaves lines without a batch, which readers ignore and the next
+commit skips.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ class Appender:
         return CommitResult((admission.entries[made.count :],), copies=made.ids)
 
     def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
-        """Record what the feed had of the session and its file has not, before it is written over.
+        """Record the entries that the feed has but the file lost, before their seqs are reused.
 
-        A file that is gone as a whole was removed on purpose: its session counts as erased.
+        A missing file was removed on purpose: its session counts as erased.
         """
         if log is None and acknowledged >= 0:
             self._feed.forget(stream)
@@ -217,7 +217,7 @@ def _warn_of_length(line: bytes, header: StreamHeader, codec: Codec) -> None:
 
 
 def _copies_in(key: Key, log: Log) -> int:
-    """How many of the entries of the commit that `key` was for were copied by a fork."""
+    """Return how many entries of the commit with `key` were copied by a fork."""
     return log.copies if key.first == 0 else 0
 
 
@@ -230,9 +230,9 @@ def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copi
 
 
 class BatchFacts(NamedTuple):
-    """What is said of a commit as a whole.
+    """The facts of a commit as a whole.
 
-    `copies` counts the entries that a fork copied, `asked` is what its idempotency key is bound to.
+    `copies` counts the entries that a fork copied; `asked` is bound to the idempotency key.
     """
 
     at: int
@@ -242,7 +242,7 @@ class BatchFacts(NamedTuple):
 
 
 class CommitLines:
-    """A commit on its way into the file: what it becomes, and its lines."""
+    """A commit to be written: its result, and its lines."""
 
     def __init__(
         self,
@@ -265,14 +265,14 @@ class CommitLines:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is to be written: the commit only checked something."""
+        """Whether nothing is to be written: the commit only checked something."""
         is_keyed = self._facts.key is not None
         return not (self.admission.entries or self._is_new or is_keyed)
 
     # -- the lines
 
     def content(self, salts: Sequence[bytes]) -> bytes:
-        """What is to be written at the end of the file; `salts` holds one for each entry."""
+        """Return the bytes to append to the file; `salts` has one salt per entry."""
         prefix = b"\n" if self.log is not None and not self.log.is_line_ended else b""
         lines: list[bytes] = []
         header = self._header_lines(lines) if self._is_new else None
@@ -323,13 +323,13 @@ class CommitLines:
         return named, Ours(of=header.id)
 
     def _key_record(self) -> tuple[Fields, Ours]:
-        """The record of a commit without entries, whose key has to be kept."""
+        """Return the record of a commit without entries that has an idempotency key."""
         parent = self._record_of(self._leaf)
         name = file_name_of(self._facts.key or "")
         return self._beside(f"{OURS}key", name, parent, self._facts.at), Ours(of=self.header.id)
 
     def _beside(self, custom_type: str, name: str, parent: str | None, at: int) -> Fields:
-        """A record of ours that is no entry."""
+        """Return a record of perdure that is no entry."""
         id = written_id(EntryId(f"{self.header.id} {name}"))
         return self._codec.placed(self._codec.custom(custom_type, None), id, parent, at)
 
@@ -394,7 +394,7 @@ class CommitLines:
         return last if last is None or is_tools else written_id(id_)
 
     def _model_at(self, seq: int | None) -> str | None:
-        """The model in force at the entry `seq`, of this commit or of those before."""
+        """Return the model in effect at the entry `seq`, of this commit or an earlier one."""
         entries, first = self.admission.entries, self._state.head + 1
         while seq is not None and seq >= first and entries[seq - first].kind != ModelChange.kind:
             parent = entries[seq - first].parent_id
@@ -455,9 +455,9 @@ def _state(shelf: SessionIndex, log: Log | None, write: Write) -> StreamState:
 
 
 def sound_state(shelf: SessionIndex, log: Log) -> StreamState:
-    """Where the session of `log`, which is to be appended to, stands.
+    """Return the state of a session that is about to be extended.
 
-    Raises: CorruptLog when part of it is damaged; Unsupported for a file that is too old.
+    Raises: CorruptLog if part of it is damaged; Unsupported for a file that is too old.
     """
     if log.faults:
         seq, problem = log.faults[0]
@@ -468,7 +468,7 @@ def sound_state(shelf: SessionIndex, log: Log) -> StreamState:
 
 
 def state_of(log: Log, epoch: int) -> StreamState:
-    """Where the session of `log` stands."""
+    """Return the current state of the session of `log`."""
     return StreamState(
         header=log.header,
         head=log.head,

@@ -1,8 +1,8 @@
-"""A body and the records that say it: what has to be kept beside them, and the body again.
+"""Convert a body to records, with the fields that the records cannot express, and back.
 
-Mostly nothing: the record, read back, gives the body byte for byte. Else the fields that it does
-not give are kept; else the whole body. Invariant: `restored` of the lines that `recorded` made is
-the body, whatever bytes it is.
+Usually nothing extra is stored: the record gives the body byte for byte. Otherwise the missing
+fields are stored, or else the whole body. Invariant: `restore_body` of the lines made by
+`entry_lines` returns the body, for any bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Parent = str | None
 
 
 class EntryLines(msgspec.Struct, frozen=True):
-    """An entry as lines; the last may still be given a batch (`line`)."""
+    """An entry as lines; a batch may still be added to the last one (`line`)."""
 
     lines: tuple[bytes, ...]
     last: Fields
@@ -43,14 +43,14 @@ class EntryLines(msgspec.Struct, frozen=True):
     last_id: str
 
     def line(self, ours: Ours, codec: Codec) -> bytes:
-        """The last line with `ours`, which may carry a batch."""
+        """Return the last line with `ours`, which may carry a batch."""
         return line_of(self.last, ours, codec)
 
 
 def entry_lines(
     entry: Entry, ours: Ours, parent: Parent, writing: WriteContext, codec: Codec
 ) -> EntryLines:
-    """`entry` as records, the first following `parent`; `ours` says the rest of it."""
+    """Return `entry` as records, the first following `parent`; `ours` has its other fields."""
     records = codec.records(entry, readable(entry), writing)
     patch = _patch(entry, records, codec)
     kept = ours if patch is None else msgspec.structs.replace(ours, set=patch[0], drop=patch[1])
@@ -81,7 +81,7 @@ def _line_or_empty(placed: Fields, ours: Ours, codec: Codec) -> bytes:
     try:
         return line_of(placed, ours, codec)
     except (TypeError, ValueError, RecursionError):
-        return b""  # what cannot be written is not restored, and the body is kept whole
+        return b""  # a body that cannot be written is stored whole
 
 
 def _is_restored(made: EntryLines, body: bytes, codec: Codec) -> bool:
@@ -103,7 +103,7 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 
 
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
-    """What makes the entry's body of what `records` say; None where there is no such thing."""
+    """Return the changes that turn what `records` say into the entry's body; None if impossible."""
     try:
         plain = _plain(_join_records([codec.said(record, Media()) for record in records]))
         if plain == entry.body:
@@ -120,7 +120,7 @@ def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | Non
 
 
 def _join_records(said: Sequence[Said]) -> Said:
-    """What the records of one entry say together: the results of a tool message."""
+    """Join the content of the records of one entry: the results of a tool message."""
     first = said[0].body
     if len(said) == 1 or not isinstance(first, Message):
         return said[-1]  # before a compaction of Operator's come the messages that it retains
@@ -133,7 +133,7 @@ def _plain(said: Said) -> bytes:
 
 
 def restore_body(lines: Sequence[bytes], ours: Ours, codec: Codec) -> bytes | None:
-    """The body that `lines` hold; None when they are damaged."""
+    """Return the body stored in `lines`; None if they are damaged."""
     if bytes(ours.body):
         return bytes(ours.body)
     if ours.text is not None:
@@ -174,7 +174,7 @@ def _patched_body(said: Said, ours: Ours) -> bytes | None:
 
 
 def _with_further(body: bytes, further: dict[str, msgspec.Raw]) -> bytes:
-    """`body` with fields that its class does not know, behind those it does."""
+    """Return `body` followed by fields that its class does not know."""
     if not further:
         return body
     added = msgspec.json.encode(further)[1:]

@@ -1,7 +1,7 @@
-"""Which sessions of a folder were written since the last look, for the thread that wakes iterators.
+"""Find the sessions of a folder written since the last poll, for the watcher thread.
 
-Every commit of perdure adds a line to the feed, which is cheap to look at. What another tool wrote
-is found in the session files, which are looked at less often.
+Every commit of perdure adds a line to the feed, which is cheap to poll. Writes of other tools are
+found in the session files, which are polled less often.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from perdure.stores.regular_files import open_to_read
 from perdure.stores.wakeups import Place
 
 FILES_POLL_S = 1.0
-"""How often the session files are looked at."""
+"""How often the session files are polled."""
 
 
 class CommitLook:
-    """Looks at a folder; each call returns the sessions written since the one before."""
+    """Polls a folder; each call returns the sessions written since the previous call."""
 
     def __init__(self, folder: Folder, feed: Feed, codec: Codec, namespace: str) -> None:
         self._folder, self._feed, self._namespace = folder, feed, namespace
@@ -75,4 +75,4 @@ class CommitLook:
 
 
 class _UnknownStream(Exception):
-    """Something was written, and nothing says where: every iterator has to be woken."""
+    """A write to an unknown stream: every iterator has to be woken."""

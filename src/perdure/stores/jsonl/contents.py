@@ -1,7 +1,7 @@
-"""Entries of a session file with their bodies, read from where the index says they stand.
+"""Read entries of a session file with their bodies, from the positions in the index.
 
-What cannot be read any more comes as an ``opaque`` entry in its place, with the bytes that are
-left, so that everything else stays readable; ``verify`` names it.
+An unreadable entry is returned as an ``opaque`` entry with its remaining bytes, so that everything
+else stays readable; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from perdure.stores.verification import StoredEntry
 def entries_of(
     log: Log, seqs: Iterable[int], is_wanted: Callable[[bytes], bool] | None = None
 ) -> list[Entry]:
-    """The entries `seqs` of `log`, in that order; those only whose lines are wanted.
+    """Return the entries `seqs` of `log` in that order, if `is_wanted` accepts their lines.
 
-    Raises: SessionNotFound when the file is gone by now.
+    Raises: SessionNotFound if the file was removed.
     """
     return [
         _entry(log, seq, content)
@@ -42,9 +42,9 @@ def entries_of(
 
 
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
-    """Every entry with its salt and digest, the tool's own with what the chain hashed of them.
+    """Yield every entry with its salt and digest; for a tool's own line, with the hashed bytes.
 
-    With `seqs`, only those. Raises: SessionNotFound when the file is gone by now.
+    With `seqs`, only those. Raises: SessionNotFound if the file was removed.
     """
     for seq, content in _contents(log, range(len(log.rows)) if seqs is None else seqs):
         entry, ours = _entry(log, seq, content), _ours(content)
@@ -57,7 +57,7 @@ def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEnt
 
 
 def media_of(log: Log, digest: str) -> bytes | None:
-    """A content that stands in a line of the tool's own and was seen there; None otherwise."""
+    """Return a content that a line of the tool's own contains; None otherwise."""
     seq = log.media.get(digest)
     if seq is None or seq >= len(log.rows):
         return None
@@ -112,7 +112,7 @@ def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
 
 
 def content_named(shelf: SessionIndex, digest: str) -> bytes | None:
-    """The content of that hash: kept beside the sessions, or in a record of one that is in use."""
+    """Return the content with that hash: stored beside the sessions, or in a record in use."""
     content = blob_of(shelf.folder, digest)
     for log in () if content is not None else shelf.logs():
         content = content or media_of(log, digest)

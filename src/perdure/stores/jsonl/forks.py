@@ -1,8 +1,8 @@
-"""Forks, which copy: this backend has no way to point from one file into another.
+"""Forks by copying: this backend cannot reference entries of another file.
 
-A fork gets copies of the tree entries it is to see and of their labels and undone compactions, as
-entries of its own. What names one of them, in the copies and in what is appended with them, names
-the copy. Its header has the origin as its parent and no fork point.
+A fork gets copies of its visible tree entries and of their labels and undone compactions, as its
+own entries. References to a copied entry, in the copies and in the same commit, name the copy. Its
+header has the origin as parent and no fork point.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from perdure.stores.validation import names_in
 
 _REFERENCES = {Compaction.kind: "first_kept", BranchSummary.kind: "from_id"}
 _SOURCE = "source"
-"""The field that says where in an import original, which is not copied, an entry came from."""
+"""The field with an entry's location in an import original, which is not copied."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class CopiedFork(msgspec.Struct, frozen=True):
-    """A fork as a new stream: `write` makes it, the first `count` of its entries are copies.
+    """A fork as a new stream: `write` creates it; the first `count` of its entries are copies.
 
-    Shape: `ids` are entry of the origin -> its copy.
+    Shape: `ids` maps an entry of the origin to its copy.
     """
 
     write: Write
@@ -44,9 +44,9 @@ class CopiedFork(msgspec.Struct, frozen=True):
 
 
 def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> CopiedFork:
-    """`write`, which makes the fork `header` of `origin`, as one that copies.
+    """Return `write`, which creates the fork `header` of `origin`, with the copied entries.
 
-    Raises: InvalidEntry, InvalidParent when there is no such point in `origin`; LeafConflict.
+    Raises: InvalidEntry, InvalidParent if `origin` has no such point; LeafConflict.
     """
     shared = ForkOrigin(origin.info, origin.head, b"", 0)
     initial_state(header, b"", shared, lambda id_: reads.tree_seq(origin, id_) is not None)
@@ -85,7 +85,7 @@ def _own_header(origin: Log, header: StreamHeader, fork: ForkPoint) -> StreamHea
 
 
 class _Copies:
-    """The copies, in the order they are appended; `ids` says which entry each is a copy of."""
+    """The copies, in the order they are appended; `ids` maps each original to its copy."""
 
     def __init__(self, origin: Log, header: StreamHeader, fork: ForkPoint) -> None:
         self.made: list[NewEntry] = []
@@ -103,7 +103,7 @@ class _Copies:
             self.made.append(new_side(LeafMoved(target)))
 
     def copy_of(self, entry: EntryId) -> EntryId | None:
-        """The id of the copy of `entry`; None when it was not copied."""
+        """Return the id of the copy of `entry`; None if it was not copied."""
         index = self.ids.get(entry)
         return None if index is None else entry_id(self.stream, index)
 
@@ -124,7 +124,7 @@ class _Copies:
 
 
 def _visible_seqs(origin: Log, fork: ForkPoint) -> list[int]:
-    """The tree entries that the fork is to see, in log order."""
+    """Return the tree entries that the fork sees, in log order."""
     if fork.scope == "path":
         leaf = None if fork.leaf is None else reads.seq_of(origin, fork.leaf)
         return sorted(reads.upwards(origin, leaf))
@@ -133,7 +133,7 @@ def _visible_seqs(origin: Log, fork: ForkPoint) -> list[int]:
 
 
 def relink_body(kind: str, body: bytes, copy_of: Callable[[EntryId], EntryId | None]) -> bytes:
-    """`body` with the entry it names under that entry's new name, every other byte as it was."""
+    """Return `body` with the entry it references replaced by its copy; other bytes stay."""
     field = _REFERENCES.get(kind)
     has_source = b'"source"' in body
     if field is None and not has_source:

@@ -1,13 +1,13 @@
-"""Where each entry of a session's file stands: the file is read once, then only what it grew by.
+"""Index a session's file: read it once, then only what was added.
 
-A `Log` holds no body; ``contents`` reads those from the file. The rules of reading a file:
+A `Log` contains no bodies; ``contents`` reads them from the file. The rules of reading a file:
 
-1. A line is what stands between two LFs, or behind the last one; it counts if it is a record.
-2. Lines of ours count once the line with the `Batch` that covers them is there. What no batch
-   covers was never committed.
-3. A line of the tool's own is an entry as soon as it is there, in its place in the file. One that
-   came between our reading of the file and our appending to it has its place behind our batch.
-4. An entry of ours that should be there and cannot be read keeps its seq, as a lost one.
+1. A line ends at an LF, or at the end of the file; it counts if it is a record.
+2. Lines of perdure count once the line with the `Batch` that covers them is there. Lines without a
+batch were never committed.
+3. A line of the tool's own is an entry at once, at its place in the file. One written between
+perdure's read and its append is placed after perdure's batch.
+4. An unreadable entry of perdure keeps its seq, as a lost one.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from perdure.stores.regular_files import open_to_read
 from perdure.stores.verification import StoredCommit
 
 _TRAIL_BYTES = 256
-"""What is read again of the end of what was read, to see that it is still there."""
+"""Bytes at the end of the part already read that are read again, to detect a rewrite."""
 
 
 TAIL_BYTES = 2**18
-"""What of a file is read for its newest entries."""
+"""Number of bytes read from the end of a file for its newest entries."""
 
 
 class Log(IndexState):
@@ -63,9 +63,9 @@ class Log(IndexState):
     # -- reading the file
 
     def refresh(self) -> bool:
-        """Read what the file grew by; False when it is gone or holds no session.
+        """Read what was added to the file; False if it is missing or contains no session.
 
-        Raises: StoreTooNew when a newer perdure wrote it; StoreUnavailable.
+        Raises: StoreTooNew if a newer perdure wrote it; StoreUnavailable.
         """
         try:
             with open_to_read(self.path) as file:
@@ -82,7 +82,7 @@ class Log(IndexState):
         return self.is_session
 
     def _is_another(self, stamp: Stamp) -> bool:
-        """The file was rewritten; one that only grew is still the file that was read."""
+        """Return whether the file was rewritten, instead of only growing."""
         known = self._stamp
         if known is None:
             return stamp.size < self.size
@@ -118,7 +118,7 @@ class Log(IndexState):
                 self.end = self.size
 
     def _take(self, line: Line) -> bool:
-        """Take a record; False when the file is no session."""
+        """Process a record; False if the file is no session."""
         ours = line.envelope.ours
         if not self.is_session:
             return self._take_header(line)
@@ -181,7 +181,7 @@ class Log(IndexState):
             self._take_foreign(each)
 
     def _taken_back(self, first: int) -> list[Line]:
-        """The tool's lines from seq `first` on, which belong behind the batch; no longer here."""
+        """Remove and return the tool's lines from seq `first` on: they belong after the batch."""
         run = self.run
         count = len(self.rows) - first
         if count <= 0:
@@ -218,9 +218,9 @@ class Log(IndexState):
             self.aliases.append((ours.alias, entry_id(self.header.id, seq)))
 
     def take_acknowledged(self, head: int) -> None:
-        """Take what is left of the entries up to `head`, whose batch is damaged or cut off.
+        """Add what is left of the entries up to `head`, whose batch is damaged or cut off.
 
-        Only for who knows that they were committed: nothing in the file says so any more.
+        Use only if they are known to be committed: the file no longer shows it.
         """
         if head > self.head:
             held = _by_seq(self._pending)
@@ -229,11 +229,11 @@ class Log(IndexState):
             self._pending, self.end = [], self.size
 
     def _near(self, seq: int | None) -> int | None:
-        """The tree entry `seq`, or where it is lost what stands before it."""
+        """Return the tree entry `seq`, or the one before it if it is lost."""
         return None if seq is None else self.rows[seq].anchor
 
     def _settle(self, batch: Batch, line: Line) -> None:
-        """The stream stands where `batch` says."""
+        """Set the stream's state to that of `batch`."""
         chain = bytes.fromhex(batch.hash)
         if batch.count:
             stored = StoredCommit(batch.first, batch.count, batch.at, batch.epoch, chain)
@@ -270,7 +270,7 @@ class Log(IndexState):
             self.ids[envelope.id] = seq
             self.aliases.append((envelope.id, entry_id(self.header.id, seq)))
         if row.lane == "side" and row.kind != LeafMoved.kind and row.anchor != self.leaf:
-            # The tools go on from their last record, whatever it is.
+            # The tools continue from their last record, whatever it is.
             self._add(line, Said(LeafMoved(None)), parent, 1)
         self.end = max(self.end, line.end)
 
@@ -310,7 +310,7 @@ class Log(IndexState):
 
 
 def _by_seq(lines: list[Line]) -> dict[int, list[tuple[Line, Ours]]]:
-    """The lines of each entry, in order."""
+    """Return the lines of each entry, in order."""
     found: dict[int, list[tuple[Line, Ours]]] = {}
     for line in lines:
         if line.envelope.ours is not None:
@@ -326,9 +326,9 @@ def _is_whole(lines: list[Ours], seq: int) -> bool:
 
 
 class Tail(Log):
-    """The end of a session file, for its newest entries alone; those before `base` are not known.
+    """The end of a session file, for its newest entries alone; entries before `base` are unknown.
 
-    It takes commits of ours only: the tool's lines may name records that stand before.
+    Supports only commits of perdure: the tool's lines may reference earlier records.
     """
 
     base = 0
@@ -347,9 +347,9 @@ class Tail(Log):
         return False
 
     def go_on(self, header: StreamHeader, end: int, base: int, leaf: int | None) -> bool:
-        """Read what stands behind `end`, where there are `base` entries and the leaf is `leaf`.
+        """Read the file after byte `end`, where there are `base` entries and the leaf is `leaf`.
 
-        False when it will not do.
+        Returns False if the whole file must be read.
         """
         self.header, self.is_session = header, True
         self.base, self.leaf, self.end = base, leaf, end
@@ -363,7 +363,7 @@ class Tail(Log):
         return all(map(self._is_taken, lines)) and not self.faults
 
     def _end(self) -> list[Line | None]:
-        """The last lines of the file; None for one that is no record."""
+        """Return the last lines of the file, with None for each that is no record."""
         with open_to_read(self.path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             offset = file.tell() + len(file.readline())

@@ -1,4 +1,4 @@
-"""What the index of a session file holds: where the stream stands, and every entry's place."""
+"""State of the index of a session file: the stream's state, and the location of every entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from perdure.stores.verification import StoredCommit
 
 
 class Line(NamedTuple):
-    """A line and where it stands. Units: bytes."""
+    """A line and its location. Units: bytes."""
 
     offset: int
     content: bytes
@@ -34,13 +34,13 @@ class Line(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends, its LF not counted."""
+        """Its end, without the LF."""
         return self.offset + len(self.content)
 
 
 @dataclass(slots=True)
 class Run:
-    """The tool's own lines since our last batch: the first's seq, and what the chain hashes."""
+    """The tool's own lines since the last batch of perdure: the first's seq, and their hashes."""
 
     first: int = 0
     at: int = 0
@@ -49,9 +49,9 @@ class Run:
 
 
 class IndexState:
-    """The state of an index. `media` says which entry a content of the tool's stands in.
+    """The state of an index. `media` maps a content of the tool's to the entry that contains it.
 
-    `has_own_header` says that we began the file, and its header of ours was read.
+    `has_own_header` says that perdure created the file, and that its own header was read.
     """
 
     def __init__(self, path: Path, codec: Codec) -> None:
@@ -90,7 +90,7 @@ class IndexState:
         self._hash = genesis_hash(header)
         self.info = info_of(header)
 
-    # -- where the stream stands
+    # -- state of the stream
 
     @property
     def head(self) -> int:
@@ -99,28 +99,28 @@ class IndexState:
 
     @property
     def hash(self) -> bytes:
-        """The chain's head; the tool's lines since our last batch count as one commit."""
+        """The chain's head; the tool's lines since the last batch count as one commit."""
         run = self.run
         return commit_hash(self._hash, run.at, 0, run.hashed) if run.hashed else self._hash
 
     @property
     def torn_bytes(self) -> int:
-        """What stands at the end of the file and was never committed."""
+        """Number of uncommitted bytes at the end of the file."""
         return self.size - self.end
 
     def note_cut_off(self, begin: int, end: int) -> None:
-        """Note what was never committed, from byte `begin` to before `end`, if anything."""
+        """Record the bytes from `begin` to before `end`, if any, as never committed."""
         if begin < end:
             self.cut_off.append((begin, end - begin))
         self.unreadable = [each for each in self.unreadable if each[0] < begin]
 
     def note_uncommitted(self, line: Line) -> None:
-        """Note the lines of ours without a batch that `line`, the tool's, follows."""
+        """Record perdure's lines without a batch before `line`, which is the tool's."""
         if self._pending and self.end <= self._pending[-1].offset < line.offset:
             self.note_cut_off(self.end, line.offset)
 
     def all_commits(self) -> list[StoredCommit]:
-        """The commits in order, the last of them of the tool's lines since our last batch."""
+        """Return the commits in order; the tool's lines since the last batch are the last one."""
         run = self.run
         if not run.hashed:
             return self.commits
@@ -128,17 +128,17 @@ class IndexState:
         return [*self.commits, last]
 
     def id_of(self, seq: int | None) -> EntryId | None:
-        """The id of the entry `seq`."""
+        """Return the id of the entry `seq`."""
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """The tree entry that what follows the record of that id hangs on."""
+        """Return the tree entry that is the parent for entries after the record with that id."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 
 
 def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
-    """The entry `seq` with its body."""
+    """Return the entry `seq` with its body."""
     row = log.rows[seq]
     return Entry(
         stream=log.header.id,
@@ -154,12 +154,12 @@ def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
 
 
 def tool_digest(line: bytes, part: int) -> bytes:
-    """What the chain hashes of an entry that a line of the tool's own holds: the line itself."""
+    """Return the digest of an entry in a line of the tool's own: the hash of the line."""
     return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
 
 
 def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) -> NewEntry:
-    """What a record of the tool's says, below `parent`, its references resolved."""
+    """Return the entry in a record of the tool's, below `parent`, with its references resolved."""
     if part == 1:
         return new_side(LeafMoved(log.id_of(parent)))
     body = said.body
@@ -172,7 +172,7 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """The tree entry that `record` names; for one beside the tree, what follows on the branch."""
+    """Return the tree entry for `record`; for a side record, the next entry on the branch."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":
         return seq

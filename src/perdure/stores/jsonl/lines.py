@@ -1,10 +1,9 @@
-"""The lines of a session's file: records of a tool's format, with what is ours under one more key.
+"""The lines of a session's file: records of a tool's format, with an added key of perdure.
 
-A line that we wrote is a record the tool reads, and ends with the key ``perdure``: an
-`Ours`. The last line of what was written at once carries a `Batch`; lines of ours that none covers
-were never committed. Lines without the key, or whose key names another session, are the tool's.
-
-Only LF ends a line. Nothing here touches a file or knows a codec.
+A line written by perdure is a valid record for the tool, and ends with the key ``perdure``: an
+`Ours`. The last line of one write also has a `Batch`; perdure's lines without one were never
+committed. Lines without the key, or whose key names another session, are the tool's. Only LF ends a
+line. Nothing here accesses a file or knows a codec.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from perdure.session.info import SessionInfo, Status, StreamHeader, with_descrip
 FORMAT = 1
 KEY = b'"perdure":'
 HEADER_TYPE = "perdure.session"
-"""Type of the ``custom`` record, the second of a file that we began, with the stream's header."""
+"""Type of the ``custom`` record with the stream's header, the second of a file perdure created."""
 
 _NO_JSON = msgspec.Raw()
 
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What was written at once, and where it left the stream.
+    """The content of one write, and the state of the stream after it.
 
-    Units: `size` is the bytes of the batch's lines before this one, `torn` those of what was left
-    before the batch by a write that never finished; `payload` the bytes of all bodies so far.
-    Shape: entries `first` to `first + count - 1`; `hash` is the chain after them, `foreign` the
-    chain before them where lines of the tool's came since the batch before (hexadecimal both).
-    `leaf` and `turn` are seqs.
+    Units: `size` is the bytes of the batch's lines before this one; `torn` the bytes that an
+    unfinished write left before the batch; `payload` the bytes of all bodies so far.
+    Shape: entries `first` to `first + count - 1`. `hash` is the chain after them; `foreign` is the
+    chain before them if the tool wrote lines since the previous batch (both hexadecimal). `leaf`
+    and `turn` are seqs.
     """
 
     first: int
@@ -58,13 +57,13 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the record does not say of the entry `seq`, of the session `of`.
+    """The fields of the entry `seq` of session `of` that the record does not express.
 
-    `header` and `copies`, how many entries were copied from the origin of a fork, stand in the
-    second line: the first has the tool's own keys only. `more` says that the entry's next record
-    follows. `parent` is a seq. `at` is there where the record's time is not exactly it. The body is
-    `body`, `text` or `raw` where it is kept whole; else it is what the record says, with the fields
-    of `set` and without those of `drop`.
+    `header`, and `copies`, the number of entries copied by a fork, are in the second line: the
+    first has the tool's own keys only. `more` says that the next record belongs to the same entry.
+    `parent` is a seq. `at` is set if the record's time is not exact. The body is `body`, `text` or
+    `raw` if it is stored whole; otherwise it is the record's, with the fields of `set` and without
+    those of `drop`.
     """
 
     of: str
@@ -91,7 +90,7 @@ class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Where a record stands, in either tool's spelling; None where a tool wrote it otherwise."""
+    """The location of a record, in either tool's spelling; None if a tool wrote it otherwise."""
 
     type: str
     id: str | None = None
@@ -110,7 +109,7 @@ _envelope = msgspec.json.Decoder(Envelope)
 
 
 def envelope_of(line: bytes) -> Envelope | None:
-    """Where the record `line` stands; None when it is no record, or one of ours that is damaged."""
+    """Return the envelope of the record `line`; None if it is no record, or a damaged own one."""
     try:
         found = _envelope.decode(line)
         if not line.isascii():
@@ -134,7 +133,7 @@ def _foreign_envelope(fields: Fields | None) -> Envelope | None:
 
 
 def fields_of(line: bytes) -> Fields | None:
-    """The JSON object in `line`, mended where only lenient readers can read it; None for others."""
+    """Return the JSON object in `line`, repaired if only lenient readers accept it; else None."""
     return object_of(read_line(line).value)
 
 
@@ -142,12 +141,12 @@ def fields_of(line: bytes) -> Fields | None:
 
 
 def line_of(fields: Fields, ours: Ours | None, codec: Codec) -> bytes:
-    """The record `fields`, with `ours`, as a line without its end."""
+    """Return the record `fields`, with `ours`, as a line without its end."""
     return codec.line(fields if ours is None else {**fields, "perdure": ours})
 
 
 def batch_info(header: StreamHeader, batch: Batch) -> SessionInfo:
-    """The info of the stream `header` after `batch`."""
+    """Return the info of the stream `header` after `batch`."""
     info = SessionInfo(
         id=header.id,
         kind=header.kind,

@@ -1,6 +1,6 @@
-"""What can be read of one session: its log, its tree, branches, windows, notes, foreign ids.
+"""Reads of one session: its log, tree, branches, windows, notes, foreign ids.
 
-Everything is found in the index; only the entries that are returned are read from the file.
+Everything is found in the index; only returned entries are read from the file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from perdure.stores.jsonl.index import Log, Tail
 def entries(
     log: Log, after: int, limit: int | None, *, kind: str | None, before: int | None
 ) -> list[Entry]:
-    """The log from the first entry after `after`, or its entries before `before`, newest first."""
+    """Return the log after seq `after`, or entries before `before`, newest first."""
     seqs = seqs_between(len(log.rows), after, before)
     fitting = (seq for seq in seqs if kind in (None, log.rows[seq].kind))
     return entries_of(log, list(islice(fitting, limit)))
 
 
 def seq_of(log: Log, reference: str) -> int | None:
-    """The entry of that id; None when the session has none."""
+    """Return the seq of the entry with that id; None if the session has none."""
     try:
         stream, seq = entry_place(reference)
     except ValueError:
@@ -38,13 +38,13 @@ def seq_of(log: Log, reference: str) -> int | None:
 
 
 def tree_seq(log: Log, reference: str) -> int | None:
-    """The tree entry of that id; None when the session has none."""
+    """Return the seq of the tree entry with that id; None if the session has none."""
     seq = seq_of(log, reference)
     return None if seq is None or log.rows[seq].lane != "tree" else seq
 
 
 def entry(log: Log, reference: EntryId) -> Entry:
-    """The entry of that id.
+    """Return the entry with that id.
 
     Raises: EntryNotFound.
     """
@@ -57,7 +57,7 @@ def entry(log: Log, reference: EntryId) -> Entry:
 def branch(
     log: Log, leaf: EntryId | None, *, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """The tree entries root -> `leaf`; of `kind` only, the newest `limit` only.
+    """Return the tree entries from the root to `leaf`; only of `kind`, only the newest `limit`.
 
     Raises: EntryNotFound.
     """
@@ -71,7 +71,7 @@ def branch(
 
 
 def recent(tail: Tail, leaf: EntryId, limit: int, kind: str | None = None) -> list[Entry] | None:
-    """The newest `limit` entries of the branch to `leaf`; None where they reach back too far."""
+    """Return the newest `limit` entries of the branch to `leaf`; None if they begin too early."""
     found: list[int] = []
     seq = tree_seq(tail, leaf)
     while seq is not None and seq >= tail.base and len(found) < limit:
@@ -82,7 +82,7 @@ def recent(tail: Tail, leaf: EntryId, limit: int, kind: str | None = None) -> li
 
 
 def upwards(log: Log, leaf: int | None) -> Iterator[int]:
-    """The tree entries from `leaf` back to its root."""
+    """Yield the tree entries from `leaf` back to its root."""
     while leaf is not None:
         yield leaf
         leaf = log.rows[leaf].parent
@@ -98,14 +98,14 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
 
 
 def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
-    """Those of `references` that the session has: a fork has copies of what it shares."""
+    """Return those of `references` that the session has; a fork has copies."""
     return frozenset(each for each in references if seq_of(log, each) is not None)
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Those of `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return those of `references` on the branch to `leaf`, with `reach` entries on either side.
 
-    Walks the index of the branch, and reads the bodies of what it returns.
+    Walks the index of the branch, and reads only the returned bodies.
     """
     sought = {seq for each in references if (seq := tree_seq(log, each)) is not None}
     path = list(upwards(log, _leaf(log, leaf)))
@@ -117,21 +117,21 @@ def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -
 
 
 def tree(log: Log, limit: int | None = None) -> list[Entry]:
-    """The newest `limit` tree entries."""
+    """Return the newest `limit` tree entries."""
     seqs = range(len(log.rows) - 1, -1, -1)
     newest = list(islice((seq for seq in seqs if log.rows[seq].lane == "tree"), limit))
     return entries_of(log, reversed(newest))
 
 
 def notes(log: Log, kinds: Sequence[str]) -> list[Entry]:
-    """The side entries of `kinds`."""
+    """Return the side entries of `kinds`."""
     wanted = frozenset(kinds)
     rows = enumerate(log.rows)
     return entries_of(log, [n for n, row in rows if row.lane == "side" and row.kind in wanted])
 
 
 def window(log: Log, leaf: EntryId | None, limit: int | None = None) -> ContextWindow:
-    """What ``fold.window_of`` gives for the branch to `leaf`; with `limit` its end.
+    """Return ``fold.window_of`` for the branch to `leaf`; with `limit` only its end.
 
     Raises: EntryNotFound.
     """
@@ -169,7 +169,7 @@ def _undone(log: Log) -> frozenset[EntryId]:
 def _in_force(
     log: Log, leaf: int, undone: frozenset[EntryId]
 ) -> tuple[int | None, frozenset[EntryId]]:
-    """The newest compaction that hides something, and those after it, which hide nothing."""
+    """Return the active compaction, and the newer ones, which hide nothing."""
     newest = log.rows[leaf].compaction
     passed: list[EntryId] = []
     while newest is not None and (id_ := entry_id(log.header.id, newest)) in undone:
@@ -180,7 +180,7 @@ def _in_force(
 
 
 def _start(log: Log, compaction: int, entry: Entry) -> int:
-    """Depth of the first entry that `compaction` keeps, or else its own."""
+    """Return the depth of the first entry that `compaction` keeps, or else its own."""
     kept = first_kept_by(entry)
     seq = None if kept is None else tree_seq(log, kept)
     if seq is not None and seq in upwards(log, log.rows[compaction].parent):
@@ -189,7 +189,7 @@ def _start(log: Log, compaction: int, entry: Entry) -> int:
 
 
 def resolve(log: Log, reference: str) -> EntryId:
-    """What ``SessionStore.resolve`` promises.
+    """Implement ``LogReader.resolve``.
 
     Raises: EntryNotFound.
     """
@@ -204,7 +204,7 @@ def resolve(log: Log, reference: str) -> EntryId:
 
 
 def find_entry(log: Log, prefix: str) -> EntryId:
-    """What ``SessionStore.find_entry`` promises.
+    """Implement ``LogReader.find_entry``.
 
     Raises: EntryNotFound, AmbiguousId.
     """
@@ -225,13 +225,13 @@ def find_entry(log: Log, prefix: str) -> EntryId:
 
 
 def entries_named(logs: Iterable[Log], alias: str) -> list[EntryId]:
-    """What ``NamespaceReader.entries_named`` promises."""
+    """Implement ``NamespaceReader.entries_named``."""
     named = (dict(log.aliases).get(alias) for log in logs)
     return [entry for entry in named if entry is not None]
 
 
 def notes_of_all(logs: Iterable[Log], kinds: Sequence[str]) -> list[Entry]:
-    """What ``NamespaceReader.notes_of_all`` promises."""
+    """Implement ``NamespaceReader.notes_of_all``."""
     found: list[Entry] = []
     for log in logs:
         with suppress(SessionNotFound):  # erased meanwhile

@@ -1,4 +1,4 @@
-"""What an index knows of a session file: its header, its entries' places, its idempotency keys."""
+"""What an index stores of a session file: its header, its entries' locations, its keys."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from perdure.stores.chain import HASH_BYTES
 from perdure.stores.jsonl.lines import Batch, Envelope, Ours
 
 HEADERS = ("session", "session_header")
-"""Types of a header record: what the tools write, and what Operator's documentation says."""
+"""Types of a header record: the one tools write, and the one in Operator's documentation."""
 
 
 class Row(msgspec.Struct, gc=False):
-    """Where an entry stands. `anchor` is the tree entry that what follows its record hangs on.
+    """The location of an entry. `anchor` is the tree entry that later records build on.
 
-    Units: bytes; `size` is 0 where the line is lost. Shape: references are seqs. `part` counts the
+    Units: bytes; `size` is 0 if the line is lost. Shape: references are seqs. `part` counts the
     entries of one record. `depth` counts the entries before it on its branch, `messages` the
-    messages there and itself; `compaction`, `model` and `thinking` are the newest on its branch.
+    messages up to and including it; `compaction`, `model` and `thinking` are the newest on its
+    branch.
     """
 
     offset: int
@@ -49,7 +50,7 @@ class Row(msgspec.Struct, gc=False):
 
 
 class Key(NamedTuple):
-    """What an idempotency key was used for at `at`: the entries from `first` to before `end`."""
+    """The use of an idempotency key at `at`: the entries from `first` to before `end`."""
 
     asked: bytes
     first: int
@@ -61,12 +62,12 @@ _ABOVE_ROOT = Row(0, 0, "", 1, "tree", 0, is_ours=False)
 
 
 def lost_row(anchor: int | None) -> Row:
-    """The row of an entry whose line cannot be read."""
+    """Return the row of an entry whose line cannot be read."""
     return Row(0, 0, OPAQUE, 1, "side", 0, is_ours=True, anchor=anchor)
 
 
 def place(row: Row, rows: list[Row], parent: int | None) -> None:
-    """Add `row` to `rows`: in the tree below `parent`, or beside it with that as its anchor."""
+    """Add `row` to `rows`: in the tree below `parent`, or as a side entry with that anchor."""
     seq = len(rows)
     rows.append(row)
     if row.lane == "side":
@@ -82,7 +83,7 @@ def place(row: Row, rows: list[Row], parent: int | None) -> None:
 
 
 def is_sound(batch: Batch, lines: int) -> bool:
-    """Whether a batch over at most `lines` lines can be one, as far as it says itself."""
+    """Return whether a batch over at most `lines` lines is consistent."""
     end = batch.first + batch.count
     try:
         chains = [bytes.fromhex(chain) for chain in (batch.hash, batch.foreign or batch.hash)]
@@ -98,9 +99,9 @@ def is_sound(batch: Batch, lines: int) -> bool:
 
 
 def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader | None:
-    """The stream that a file with this first record holds; None when it is no header.
+    """Return the stream of a file with this first record; None if it is no header.
 
-    Of a session that a tool began, its header says all that is known; it belongs to the user.
+    If a tool created the session, its header is all that is known; it belongs to the user.
     """
     if envelope.type not in HEADERS or envelope.id is None:
         return None
@@ -111,13 +112,13 @@ def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader 
 
 
 def own_header_of(ours: Ours | None, stream: StreamId) -> StreamHeader | None:
-    """The header of `stream`, if `ours` is from the second line of a file that we began."""
+    """Return the header of `stream`, if `ours` is from the second line of a file of perdure."""
     header = None if ours is None or ours.of != stream else ours.header
     return header if header is not None and header.id == stream else None
 
 
 def usable_id(name: str) -> StreamId:
-    """`name` as a stream id; one made of its hash where it cannot be one."""
+    """Return `name` as a stream id, or an id made of its hash if it is invalid."""
     try:
         return stream_id(name)
     except ValueError:

@@ -113,12 +113,12 @@ class JsonlHandle:
         return standing
 
     def catch_up(self) -> None:
-        """Give positions to what has none: what a tool wrote, or a process that died."""
+        """Assign positions to entries without one: written by a tool, or before a crash."""
         catch_up(self.shelf, self.feed)
 
 
 class JsonlSearch:
-    """`SearchService`: by an index, or by a scan where no index can be written."""
+    """`SearchService`: uses an index, or a scan if no index can be written."""
 
     def __init__(self, handle: JsonlHandle) -> None:
         self._handle = handle
@@ -184,7 +184,7 @@ class JsonlRetention:
         return await self._handle.run(lambda: self._handle.limits.forget_keys(before))
 
     async def give_back(self) -> int:
-        """Nothing is left to give back: a file that is gone takes no space."""
+        """Return 0: a removed file takes no space."""
         return await self._handle.run(int)
 
     async def remember_backup(self, backup: Backup) -> None:

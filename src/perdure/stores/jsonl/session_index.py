@@ -1,7 +1,7 @@
-"""The sessions of a folder: which file holds which, where each stands, the indexes in use.
+"""The sessions of a folder: their files, their states, and the indexes in use.
 
-Where a session stands is read from the end of its file: our last batch says it. Only what a tool
-wrote after that, or a file without a batch of ours, makes the whole file be read, once.
+The state of a session is read from the end of its file: from the last batch of perdure. The whole
+file is read once, if a tool wrote after that batch or if there is no batch.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from perdure.stores.protocol import StreamState
 from perdure.stores.regular_files import NotRegular, open_to_read, status_of
 
 MOST_LOGS = 64
-"""Indexes kept in memory; the one unused for longest makes room."""
+"""Indexes kept in memory; the least recently used one is dropped first."""
 
 _TAIL_BYTES = 16_384
 _MOST_TAIL_BYTES = 2**24
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """Where a session stands. `leaf` and `open_turn` are seqs. Units: `payload` in bytes."""
+    """The state of a session. `leaf` and `open_turn` are seqs. Units: `payload` in bytes."""
 
     header: StreamHeader
     head: int
@@ -58,7 +58,7 @@ class SessionIndex:
     # -- one session
 
     def log(self, stream: StreamId, *, is_thorough: bool = True) -> Log | None:
-        """The session's index, up to date; None when there is no such session.
+        """Return the session's current index; None if there is no such session.
 
         Raises: StoreTooNew, StoreUnavailable.
         """
@@ -66,7 +66,7 @@ class SessionIndex:
         return None if path is None else self._log(path)
 
     def tail(self, stream: StreamId) -> Tail | None:
-        """The end of the session's file, where that is less than reading the whole of it."""
+        """Return the end of the session's file, if that is less than the whole file."""
         path = self.path(stream)
         if path is None or path in self._logs:
             return None
@@ -81,7 +81,7 @@ class SessionIndex:
             raise StoreUnavailable(str(path), str(error)) from error
 
     def standing(self, stream: StreamId) -> FileState | None:
-        """Where the session stands; None when there is no such session.
+        """Return the state of the session; None if there is no such session.
 
         Raises: StoreTooNew, StoreUnavailable.
         """
@@ -99,9 +99,9 @@ class SessionIndex:
             raise StoreUnavailable(str(path), str(error)) from error
 
     def path(self, stream: StreamId, *, is_thorough: bool = True) -> Path | None:
-        """The session's file; None when there is no such session.
+        """Return the session's file; None if there is no such session.
 
-        Unless `is_thorough`, a file whose name says that it holds another is believed.
+        Unless `is_thorough`, a file name that states another session is trusted.
         """
         known = self._paths.get(stream)
         with suppress(NotRegular):
@@ -160,7 +160,7 @@ class SessionIndex:
         return tuple(self._logs.values())
 
     def forget(self, path: Path) -> None:
-        """Read `path` anew from its beginning the next time."""
+        """Read `path` again from its beginning the next time."""
         self._logs.pop(path, None)
         self._standings.pop(path, None)
 
@@ -186,13 +186,13 @@ class SessionIndex:
     # -- all sessions
 
     def has_log(self, path: Path) -> bool:
-        """The index of `path` is in memory."""
+        """Return whether the index of `path` is in memory."""
         return path in self._logs
 
     def standing_in(self, path: Path, stamp: Stamp) -> FileState | None:
-        """Where the session in `path` stands, a file that looks like `stamp`; None if it has none.
+        """Return the state of the session in `path`, a file with that `stamp`; None if it has none.
 
-        None, too, where a newer perdure wrote it, which is said to whoever opens it.
+        Also None if a newer perdure wrote it; opening the session then raises the error.
         Raises: StoreUnavailable.
         """
         try:
@@ -201,7 +201,7 @@ class SessionIndex:
             return None
 
     def standings(self) -> Iterator[tuple[Path, FileState]]:
-        """Every file that holds a session, and where that stands."""
+        """Yield every file that contains a session, with its state."""
         found: set[Path] = set()
         for path, stamp in self.folder.files():
             found.add(path)
@@ -228,7 +228,7 @@ def _standing_of(log: Log) -> FileState:
 
 
 def state_at(standing: FileState, epoch: int) -> StreamState:
-    """`standing` as the protocol says it, under a lease of `epoch`."""
+    """Return `standing` as a `StreamState`, with a lease of `epoch`."""
     stream = standing.header.id
     leaf = standing.leaf
     return StreamState(
@@ -253,7 +253,7 @@ def stream_in(path: Path, codec: Codec) -> StreamId | None:
 
 
 def peek(path: Path, codec: Codec) -> FileState | None:
-    """Where the session in `path` stands, if the end of the file says so; None when it does not."""
+    """Return the state of the session in `path` if the end of the file contains it; else None."""
     try:
         with open_to_read(path) as file:
             header = _header(file.readline(), file.readline(), codec)
@@ -276,7 +276,7 @@ def peek(path: Path, codec: Codec) -> FileState | None:
 
 
 def _header(first: bytes, second: bytes, codec: Codec) -> StreamHeader | None:
-    """The header in the two lines; None if the whole file has to be read to find it."""
+    """Return the header in the two lines; None if the whole file has to be read to find it."""
     envelope, own = envelope_of(first.strip()), envelope_of(second.strip())
     header = None if envelope is None else header_of(envelope, fields_of(first) or {}, codec)
     if header is None or own is None or own.ours is None:
@@ -285,7 +285,7 @@ def _header(first: bytes, second: bytes, codec: Codec) -> StreamHeader | None:
 
 
 def _last_line(file: BinaryIO) -> bytes:
-    """The last line, read from the end; empty when it is too long to be worth it."""
+    """Return the last line, read from the end; empty if it is too long."""
     size = os.fstat(file.fileno()).st_size
     tail_bytes = _TAIL_BYTES
     while tail_bytes <= _MOST_TAIL_BYTES:

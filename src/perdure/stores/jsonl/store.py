@@ -1,9 +1,9 @@
-"""`JsonlStore`: a folder of session files as Operator or pi keep them, with a log's promises.
+"""`JsonlStore`: a folder of session files of Operator or pi, with the guarantees of a log.
 
-What the tool of the dialect wrote can be read and gone on with here, what is written here by it;
-docs/jsonl.md says how the promises are kept in files, and what they cost. Everything that touches
-the disk runs on one thread of the handle; other handles, other processes and the tools themselves
-may use the same folder at the same time.
+perdure can read and continue sessions that the tool of the dialect wrote, and the tool those of
+perdure. docs/jsonl.md describes how files provide the guarantees, and at what cost. All disk access
+runs on one thread of the handle. Other handles, other processes and the tools themselves may use
+the same folder at the same time.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class JsonlStore:
         random: RandomSource,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> JsonlStore:
-        """A handle on the sessions in the folder `root`, made if it is missing.
+        """Open the sessions in the folder `root`; create it if missing.
 
         Durable: at durability "full" a commit survives power loss on return; at "normal" it
         survives the end of the process.

@@ -1,7 +1,7 @@
-"""Checking a folder: every session's lines and hashes, every content, the search index.
+"""Verify a folder: every session's lines and hashes, every content, the search index.
 
-``stores.verification`` recomputes what every backend has; here is what only files have: lines that
-nobody can read, a write that was cut off, entries that were acknowledged and are gone.
+``stores.verification`` recomputes what every backend has; this module checks what only files have:
+unreadable lines, cut-off writes, and missing acknowledged entries.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from perdure.stores.verification import (
 def verification(
     shelf: SessionIndex, feed: Feed, index: Index, told: OnProgress | None = None
 ) -> Verification:
-    """What ``SessionStore.verify`` promises."""
+    """Implement ``MaintenanceService.verify``."""
     feed.refresh()
     problems: list[Problem] = []
     cut_off: list[Problem] = []
@@ -46,7 +46,7 @@ def verification(
     streams = entries = 0
     steps = Steps(told, _steps(shelf) + index.catalogue().text_count if told else 0)
     for path, _ in sorted(shelf.folder.files()):
-        log = Log(path, shelf.codec)  # read anew, whatever is in memory
+        log = Log(path, shelf.codec)  # read again, whatever is in memory
         try:
             found = list(_file_problems(log, seen, feed, steps))
             found += _contents_missed(shelf, log) if log.is_session else []
@@ -77,7 +77,7 @@ def _irregular(folder: Folder) -> Iterator[Problem]:
 
 
 def _steps(shelf: SessionIndex) -> int:
-    """How many entries and contents there are to look at; 0 where nobody can tell."""
+    """Return the number of entries and contents to check; 0 if unknown."""
     try:
         entries = sum(standing.head + 1 for _, standing in shelf.standings())
         return entries + sum(content_steps(_size(path)) for path in blobs_in(shelf.folder))
@@ -140,7 +140,7 @@ def _writes_cut_off(log: Log) -> Iterator[Problem]:
 
 
 def _contents_missed(shelf: SessionIndex, log: Log) -> Iterator[Problem]:
-    """Contents that an entry shows, and that nobody could be given."""
+    """Yield the contents that an entry references but that are missing."""
     known: set[str] = set()
     for stored in stored_of(log):
         for name in contents_shown(stored.entry):

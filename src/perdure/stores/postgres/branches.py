@@ -78,7 +78,7 @@ SELECT b.*, f.floor FROM (
 ) AS f CROSS JOIN LATERAL perdure.branch(%s, %s, %s, greatest(f.floor, %s), NULL, NULL) AS b
 """
 
-# An entry, and where the state of its branch stands: columns, since row-level security keeps a
+# An entry and the location of its branch state, as columns, since row-level security keeps a
 # function like `split_part` from being a condition of an index. OFFSET 0 keeps them columns.
 _WITH_STATE: LiteralString = """(
     SELECT l.namespace, l.stream, l.seq, l.depth,

@@ -24,7 +24,7 @@ from perdure.stores.maintenance.protocol import MigrationPlan, purpose
 from perdure.stores.postgres.rows import Row
 
 APP_ROLE = "perdure_app"
-"""The role that row-level security binds; made by the first migration where that is allowed."""
+"""The role that row-level security restricts. The first migration creates it if permitted."""
 
 OLDEST_SERVER = 140_000
 
@@ -51,7 +51,7 @@ UNRELEASED = 12
 
 
 class Site(NamedTuple):
-    """What a database is before the store looks into it. `is_free`: security does not bind us."""
+    """A database before the store opens it. `is_free`: row-level security does not apply to us."""
 
     server: int
     encoding: str
@@ -142,9 +142,9 @@ async def _version(db: AsyncConnection[Row], site: Site) -> int:
 
 
 async def rehearse_migration(db: AsyncConnection[Row], store: str) -> MigrationPlan:
-    """What `prepared` would do to the schema: done in one transaction, and taken back.
+    """Run the migrations of `prepare_schema` in one transaction and roll it back.
 
-    A database that cannot be written is only looked at.
+    A read-only database is only inspected.
     Raises: NotAStore, StoreTooNew, StoreUnavailable; nothing is changed.
     """
     async with db.transaction(force_rollback=True):

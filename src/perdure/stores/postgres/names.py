@@ -1,4 +1,4 @@
-"""The parts of names by which lists find sessions: written by each commit, read by a query."""
+"""Index of name parts for lists: written by each commit, read by list queries."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ SELECT id, info FROM perdure.stream WHERE namespace = %s AND kind = 'session'
 
 
 def listed_new(namespace: str, info: SessionInfo) -> list[Statement]:
-    """Lets lists find a new stream."""
+    """Return the statements that add a new stream to the index of lists."""
     return _changed(namespace, info.id, frozenset(), parts_of(info))
 
 
 def listed_changed(namespace: str, before: SessionInfo, after: SessionInfo) -> list[Statement]:
-    """Lets lists find a stream as `after` says, no longer as `before` says; mostly nothing."""
+    """Return the statements that update a stream from `before` to `after`; usually none."""
     if not is_renamed(before, after):
         return []
     return _changed(namespace, after.id, parts_of(before), parts_of(after))
 
 
 def unlisted(namespace: str, info: SessionInfo) -> list[Statement]:
-    """Lets lists find a stream no longer."""
+    """Return the statements that remove a stream from the index of lists."""
     return _changed(namespace, info.id, parts_of(info), frozenset())
 
 
@@ -124,7 +124,7 @@ async def few_sessions(
 
 
 def wrong_names(parts: Iterable[Row], sessions: Iterable[Row]) -> Iterator[Problem]:
-    """Every session whose parts are not those of its name and id."""
+    """Yield every session whose parts differ from those of its name and id."""
     kept: dict[str, tuple[int, int]] = {}
     for part, stream in parts:
         count, mixed = kept.get(stream, (0, 0))

@@ -1,11 +1,10 @@
-"""Wake-ups after commits: by NOTIFY after each, on a connection that only listens.
+"""Wake-ups after commits: by NOTIFY after each commit, on a connection that only listens.
 
-A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; the
-others cost it nothing. A notification names the streams.
-
-A commit does not carry its NOTIFY: PostgreSQL lets only one notifying transaction of the whole
-server commit at a time. It is sent after the commit, many commits in one. Should it be lost with
-the process that owed it, the listener finds the commit by asking which streams have new entries.
+A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; other
+iterators are not affected. A notification names the streams. A commit does not include its NOTIFY,
+because PostgreSQL lets only one notifying transaction of the whole server commit at a time. NOTIFY
+is sent after the commit, once for many commits. If it is lost because its process died, the
+listener finds the commit by querying for streams with new entries.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from perdure.stores.postgres.rows import Row
 from perdure.stores.wakeups import Changes, Watches
 
 POLL_S = 1.0
-"""How often the listener asks for the newest position."""
+"""How often the listener queries the newest position."""
 
 PAYLOAD_BYTES = 7_500
-"""PostgreSQL takes 8,000. Streams that do not fit are not named, and the listener asks for them."""
+"""PostgreSQL accepts 8,000. Streams that do not fit are omitted, and the listener queries them."""
 
 RECONNECT_S = 0.25
 PAUSE_S = 0.050
-"""The least time between two notifications by one handle: each is a transaction of its own."""
+"""Minimum time between two notifications of one handle: each is a separate transaction."""
 
 SETTLE_S = 0.050
 LAST_WORD_S = 2.0
@@ -57,7 +56,7 @@ WHERE b.namespace = %s AND b.n > %s AND b.n <= current_setting('perdure.horizon'
 
 
 class _Notice(msgspec.Struct, array_like=True):
-    """What a notification says. `streams` None: any; `of` is the namespace, `by` the handle."""
+    """A notification. `streams` None means any; `of` is the namespace, `by` the handle."""
 
     of: str
     by: str
@@ -68,7 +67,7 @@ _notice = msgspec.json.Decoder(_Notice)
 
 
 class Watcher:
-    """Wakes the iterators of one handle, and tells other handles of its commits."""
+    """Wakes the iterators of one handle, and notifies other handles of its commits."""
 
     def __init__(self, database: Database, random: RandomSource) -> None:
         self._database = database
@@ -94,24 +93,24 @@ class Watcher:
         return changes
 
     def wake(self, streams: Collection[StreamId]) -> None:
-        """Wake the iterators of `streams`, and of the namespace if there are any."""
+        """Wake the iterators of `streams`, and of the namespace if `streams` is not empty."""
         self._watches.wake((self._database.namespace, stream) for stream in streams)
 
     def wake_soon(self) -> None:
-        """Commits under way hid something: wake the namespace's when they should be over."""
+        """Wake the namespace's iterators later: commits in progress hid some entries."""
         asyncio.get_running_loop().call_later(
             SETTLE_S, self._watches.wake_namespace, self._database.namespace
         )
 
     def tell(self, streams: Collection[StreamId]) -> None:
-        """Wake, here and elsewhere, after a commit of this handle to `streams`."""
+        """Wake iterators here and in other processes after a commit of this handle to `streams`."""
         self.wake(streams)
         self._owed.update(streams)
         if self._telling is None:
             self._telling = asyncio.create_task(self._tell())
 
     async def close(self) -> None:
-        """Tell what is still owed, and stop waiting."""
+        """Send pending notifications, and stop listening."""
         self._is_closing.set()
         telling = self._telling
         if telling is not None:
@@ -137,7 +136,7 @@ class Watcher:
         self._telling = None
 
     def _payload(self) -> str:
-        """What is owed, which then is owed no more."""
+        """Return the pending notification, and clear it."""
         owed, self._owed = self._owed, set()
         payload = msgspec.json.encode(_Notice(self._of, self._by, [str(each) for each in owed]))
         if len(payload) > PAYLOAD_BYTES:
@@ -173,10 +172,10 @@ class Watcher:
             newest, was_new = now, now != newest
 
     def _on_notification(self, payload: str) -> None:
-        """Wake after a notification; those of this handle were woken by its commit."""
+        """Wake iterators after a notification, unless this handle sent it."""
         try:
             notice = _notice.decode(payload)
-        except msgspec.MsgspecError:  # anyone who may connect may notify
+        except msgspec.MsgspecError:  # any client that can connect can notify
             return
         if notice.of != self._of or notice.by == self._by:
             return
@@ -186,7 +185,7 @@ class Watcher:
             self.wake([StreamId(stream) for stream in notice.streams])
 
     async def _changed_streams(self, db: Connected) -> list[StreamId]:
-        """The streams that got entries, or came, since the last call; the first finds none."""
+        """Return the streams created or extended since the last call; the first returns none."""
         name, seen = self._database.namespace, self._seen
         query = Statement(_WRITTEN, (name, seen, name, seen))
         settle = Statement(_SETTLE, ())

@@ -1,7 +1,7 @@
 """Reads of the store. Each is one statement or a few in one round trip; nothing here writes.
 
 A log only grows, so two statements of one read are consistent although each has its own snapshot:
-the later one may only see more, and asks for what the earlier one named.
+the later one can only see more, and queries what the earlier one named.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Those of `references` on the branch to `leaf`, with up to `reach` entries on either side."""
+    """Return those of `references` on the branch to `leaf`, with `reach` neighbors per side."""
     _check_name(db, stream)
     return await branches.around(db, stream, leaf, references, reach)
 
@@ -255,7 +255,7 @@ async def branch(
 async def context_window(
     db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None
 ) -> ContextWindow:
-    """The window of the branch to `leaf`, or the newest `limit` entries of it."""
+    """Return the context window of the branch to `leaf`, or its newest `limit` entries."""
     if leaf is None:
         await _of_stream(db, stream)
         return ContextWindow(None, (), BranchState(), 0)
@@ -325,7 +325,7 @@ def _check_name(db: Database, stream: StreamId) -> None:
 
 
 async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> list[Row]:
-    """The answer to the last of `statements`. Raises: SessionNotFound when there is no stream."""
+    """Return the rows of the last of `statements`. Raises: SessionNotFound for a missing stream."""
     _check_name(db, stream)
     head, *answers = await db.ask(Statement(HEAD, (db.namespace, stream)), *statements)
     if not head:
@@ -336,7 +336,7 @@ async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> 
 async def _aliases_between(
     db: Database, stream: StreamId, start: str, suffix: bytes
 ) -> dict[str, EntryId]:
-    """Foreign id -> entry that `stream` sees, from `start` to before `start` plus `suffix`."""
+    """Map foreign ids from `start` up to `start` plus `suffix` to entries that `stream` sees."""
     try:
         name = start.encode()
     except UnicodeEncodeError:
@@ -387,9 +387,10 @@ async def sessions(
     query: str | None,
     sought: Sought,
 ) -> list[SessionInfo]:
-    """Sessions, newest activity first; read page by page until enough of them fit.
+    """Return sessions, newest activity first; read page by page until enough of them match.
 
-    With a query or an id prefix, reads those that the indexes find, before more pages, if few.
+    With a query or an id prefix, reads those that the indexes find before further pages, if they
+    are few.
     """
     after = sought.get("after")
     is_any = query is None and all(sought.get(key) is None for key in sought if key != "after")

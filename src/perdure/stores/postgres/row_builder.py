@@ -1,7 +1,7 @@
-"""What a write becomes as rows: pure, given what the rules of an append and of branches ask for.
+"""Convert a write to rows: pure, given the facts that the append and branch rules need.
 
-The rules ask about entries that may be anywhere in the log. What is not known yet is raised as
-`NotLookedUp`; the caller looks it up and begins again, which changes nothing.
+The rules may need any entry of the log. A missing fact raises `NotLookedUp`; the caller looks it up
+and starts again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ABOVE_ROOT = Node(StreamId(""), _NONE, _NONE, _NONE, 0, None)
 
 
 class NotLookedUp(Exception):
-    """Something has to be looked up: the node of an entry, or the state that a node names."""
+    """A fact is missing: the node of an entry, or the branch state that a node names."""
 
     def __init__(self, *, node: EntryId | None = None, state: EntryId | None = None) -> None:
         super().__init__(node or state)
@@ -40,20 +40,20 @@ class NotLookedUp(Exception):
 
 @dataclass(slots=True)
 class Facts:
-    """What was looked up for one stream. A node that is None is of no tree entry it sees."""
+    """Facts looked up for one stream. A node is None if the stream sees no such tree entry."""
 
     nodes: dict[EntryId, Node | None] = field(default_factory=dict[EntryId, "Node | None"])
     states: dict[EntryId, State] = field(default_factory=dict[EntryId, State])
 
     def node(self, reference: EntryId) -> Node | None:
-        """The node of a tree entry that the stream sees. Raises: Unknown."""
+        """Return the node of a tree entry that the stream sees. Raises: NotLookedUp."""
         try:
             return self.nodes[reference]
         except KeyError:
             raise NotLookedUp(node=reference) from None
 
     def state(self, name: EntryId | None) -> State:
-        """What a branch has inherited. Raises: Unknown."""
+        """Return the inherited state of a branch. Raises: NotLookedUp."""
         if name is None:
             return State()
         try:
@@ -66,8 +66,8 @@ class Facts:
 class Columns:
     """The new rows of ``entry``, as ``perdure.append`` takes them; -1 and "" stand for NULL.
 
-    Shape: `numbers` holds seven of each entry: v, at, run, ref, depth, messages, state. `fars` and
-    `state_fars` are empty where none of them is anything.
+    Shape: `numbers` has seven per entry: v, at, run, ref, depth, messages, state. `fars` and
+    `state_fars` are empty if all their values are empty.
     """
 
     numbers: Numbers = field(default_factory=Numbers)
@@ -79,14 +79,14 @@ class Columns:
     bodies: Contents = field(default_factory=Contents)
 
     def add_far(self, fars: Texts, name: str) -> None:
-        """`name` belongs to the entry whose kind was added last."""
+        """Set the far reference of the entry added last to `name`."""
         fars.extend([""] * (len(self.kinds) - 1 - len(fars)))
         fars.append(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One stream's share of a commit: from where it stood to where it will stand."""
+    """One stream's share of a commit: its state before and after."""
 
     before: Stream
     after: Stream
@@ -98,14 +98,14 @@ class Share:
 
     @property
     def ends_turn(self) -> bool:
-        """It begins or ends a turn, so nothing of an answer is on its way any more."""
+        """Whether it starts or ends a turn, so that a stored partial answer is obsolete."""
         return any(entry.kind in _TURN_ENDS for entry in self.entries)
 
 
 def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) -> Share:
-    """`write` as rows of `stream`, in a commit made at `at`; `salts` holds one for every entry.
+    """Return `write` as rows of `stream`, in a commit made at `at`, with one salt per entry.
 
-    Raises: Unknown; else as ``admission.admit``.
+    Raises: NotLookedUp; else as ``append_rules.plan_append``.
     """
     facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
     admission = plan_append(stream.state, write, at, lambda id_: facts.node(id_) is not None)
@@ -122,7 +122,7 @@ def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) 
 async def share_off_loop(
     stream: Stream, write: Write, at: int, salts: bytes, facts: Facts
 ) -> Share:
-    """`share_of`, in a thread where the entries are so large that their digests take a while."""
+    """Run `share_of`, on a thread if the entries are so large that their digests take long."""
     if sum([len(new.body) for new in write.entries]) < _LARGE_BYTES:
         return share_of(stream, write, at, salts, facts)
     return await asyncio.to_thread(share_of, stream, write, at, salts, facts)
@@ -135,10 +135,10 @@ def share_placed(
     facts: Facts,
     chain: bytes,
 ) -> Share:
-    """What was admitted as rows of `stream`, each entry with its salt and digest.
+    """Return planned entries as rows of `stream`; `rows` are the entries with salts and digests.
 
-    `chain` is the stream's hash after this commit, if there is any entry.
-    Raises: Unknown.
+    `chain` is the stream's hash after this commit, if it has entries.
+    Raises: NotLookedUp.
     """
     facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
     growth = _Growth(stream, facts)
@@ -161,7 +161,7 @@ def share_placed(
 
 
 def _aliases(admission: Admission) -> list[tuple[bytes, int]]:
-    """Name and seq of each; of equal names the last counts."""
+    """Return name and seq of each alias; of equal names the last one wins."""
     named = {alias: int(id_.rpartition("/")[2]) for alias, id_ in admission.aliases}
     return [(alias.encode(), seq) for alias, seq in named.items()]
 
@@ -171,7 +171,7 @@ def _each(salts: bytes) -> Iterable[bytes]:
 
 
 class _Growth:
-    """Places in runs and on branches for the entries of one write, one after the other."""
+    """Assigns places in runs and on branches to the entries of one write, in order."""
 
     def __init__(self, stream: Stream, facts: Facts) -> None:
         self.tip = stream.tip
@@ -200,7 +200,7 @@ class _Growth:
         columns.numbers += (entry.v, entry.at, node.run, ref, node.depth, node.messages, state)
 
     def leaf(self, reference: EntryId | None) -> Node | None:
-        """The tree entry the stream goes on from."""
+        """The current leaf of the stream."""
         return None if reference is None else self._node(reference)
 
     def _node_of_new(self, entry: Entry) -> Node:
@@ -219,7 +219,7 @@ class _Growth:
         return node
 
     def _near(self, reference: EntryId | None, fars: Texts) -> int:
-        """The seq of an entry of the stream's own; of another's, the whole id is one of `fars`."""
+        """Return the seq of an own entry; for another stream's entry add its id to `fars`."""
         if reference is None:
             return _NONE
         if reference.startswith(self._prefix):
@@ -239,7 +239,7 @@ class _Growth:
 
 
 def left_behind(inherited: State, name: EntryId | None, entry: Entry) -> State:
-    """What a branch that inherited `inherited`, called `name`, hands on after `entry`."""
+    """Return the branch state after `entry`, given the inherited state, which is called `name`."""
     if entry.kind == Compaction.kind:
         return inherited._replace(compaction=entry.id, before=name)
     if entry.kind == ModelChange.kind:

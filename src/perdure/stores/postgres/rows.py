@@ -1,6 +1,6 @@
-"""Rows as values: what the columns of the schema are as values of ``session`` and ``stores``.
+"""Convert rows to values of ``session`` and ``stores``.
 
-What the columns mean is in ``migrations/0001_log.sql``. Nothing here talks to a server.
+``migrations/0001_log.sql`` documents the columns. Nothing here talks to a server.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from perdure.stores.protocol import EMPTY, StreamState
 Row = tuple[Any, ...]
 
 ENTRY_COLUMNS: LiteralString = "e.stream, e.seq, e.run, e.ref, e.far, e.at, e.kind, e.v, e.body"
-"""The columns of ``entry AS e`` that `entry_of` makes an entry of."""
+"""The columns of ``entry AS e`` that `entry_of` reads."""
 
 NODE_COLUMNS: LiteralString = "e.stream, e.seq, e.run, e.depth, e.messages, e.state, e.state_far"
-"""The columns of ``entry AS e`` that `node_of` makes a node of."""
+"""The columns of ``entry AS e`` that `node_of` reads."""
 
 MAX_SEQ = 2**63 - 1
 
@@ -43,11 +43,11 @@ class Contents(list[bytes]):
 
 
 class Salts(list["bytes | None"]):
-    """Sent as ``bytea[]``; None, the salt of what was erased, as NULL."""
+    """Sent as ``bytea[]``; None, the salt of an erased entry, as NULL."""
 
 
 class Node(NamedTuple):
-    """A tree entry's place on its branch. `state` is what it names of the table ``state``."""
+    """A tree entry's place on its branch. `state` names a row of the table ``state``."""
 
     stream: StreamId
     seq: int
@@ -58,7 +58,7 @@ class Node(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a branch has inherited: ids of its newest entries of three kinds, and `before`."""
+    """The state a branch inherits: ids of its newest entries of three kinds, and `before`."""
 
     compaction: EntryId | None = None
     model: EntryId | None = None
@@ -68,7 +68,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream as it stands. `tip` is the seq of its own newest tree entry."""
+    """The current state of a stream. `tip` is the seq of its own newest tree entry."""
 
     state: StreamState
     leaf: Node | None
@@ -78,7 +78,7 @@ class Stream:
 
 
 def entry_of(row: Row) -> Entry:
-    """The entry in a row of `ENTRY_COLUMNS`."""
+    """Return the entry in a row of `ENTRY_COLUMNS`."""
     stream, seq, run, ref, far, at, kind, v, body = row
     target = far if ref is None else entry_id(stream, ref)
     if run is None:
@@ -87,14 +87,14 @@ def entry_of(row: Row) -> Entry:
 
 
 def node_of(row: Row) -> Node:
-    """The node in a row of `NODE_COLUMNS`."""
+    """Return the node in a row of `NODE_COLUMNS`."""
     stream, seq, run, depth, messages, state, state_far = row
     named = state_far if state is None else entry_id(stream, state)
     return Node(stream, seq, run, depth, messages, named)
 
 
 def info_of_row(stream: str, info: bytes) -> SessionInfo:
-    """The info kept with a stream."""
+    """Return the info stored with a stream."""
     try:
         return _info.decode(info)
     except msgspec.MsgspecError as error:
@@ -102,7 +102,7 @@ def info_of_row(stream: str, info: bytes) -> SessionInfo:
 
 
 def header_of_row(stream: str, header: bytes) -> StreamHeader:
-    """The header kept with a stream."""
+    """Return the header stored with a stream."""
     try:
         return _header.decode(header)
     except msgspec.MsgspecError as error:
@@ -110,7 +110,7 @@ def header_of_row(stream: str, header: bytes) -> StreamHeader:
 
 
 def stream_of(row: Row) -> Stream:
-    """The stream in a row of ``reading.STREAM``."""
+    """Return the stream in a row of ``reads.STREAM``."""
     name, head, leaf, tip, chain, epoch, owner, until, open_turn, info, header = row[:11]
     born = header_of_row(name, header)
     listed = with_description(info_of_row(name, info), born)
@@ -119,7 +119,7 @@ def stream_of(row: Row) -> Stream:
 
 
 def place_of(reference: str) -> tuple[StreamId, int] | None:
-    """Stream and seq of an entry id; None when it is none that the database could hold."""
+    """Return stream and seq of an entry id; None if the database cannot contain it."""
     try:
         stream, seq = entry_place(reference)
     except ValueError:
@@ -128,7 +128,7 @@ def place_of(reference: str) -> tuple[StreamId, int] | None:
 
 
 def is_text(text: str) -> bool:
-    """PostgreSQL can hold `text`: it has no NUL and no lone surrogate."""
+    """Return whether PostgreSQL can store `text`: it has no NUL and no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -137,5 +137,5 @@ def is_text(text: str) -> bool:
 
 
 def key_of(namespace: str) -> str:
-    """`namespace` as the rows hold it: never empty, since an unset setting reads as empty."""
+    """Return `namespace` as stored: never empty, since an unset setting reads as empty."""
     return "\1" + namespace if namespace[:1] in ("", "\1") else namespace

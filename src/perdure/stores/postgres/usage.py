@@ -67,7 +67,7 @@ _SETTLE = Statement("SELECT perdure.settle(0)")
 
 _HORIZON = Statement("SELECT current_setting('perdure.horizon')::bigint")
 
-# What took something out meanwhile has changed the generation: nothing is kept then.
+# A concurrent removal changes the generation: then nothing is stored.
 _KEEP: LiteralString = """
 UPDATE perdure.usage SET position = %s, streams = %s, sessions = %s, flows = %s, entries = %s,
     kept = %s, body_bytes = %s, content_bytes = %s
@@ -109,17 +109,17 @@ async def namespace_totals(db: Database) -> NamespaceTotals:
 
 
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:
-    """Asks for generation, position, what is behind it, and then for the fields of `Held`."""
+    """Query generation, position, the rows after it, and the fields of `NamespaceTotals`."""
     return Statement(_HELD, (namespace, *(namespace, upto) * 3))
 
 
 def asking_kept(namespace: str) -> Statement:
-    """Asks for generation and position, and then for the fields of `Held` as they are kept."""
+    """Query the generation and position, and the stored fields of `NamespaceTotals`."""
     return Statement(_KEPT, (namespace,))
 
 
 def asking_counted(namespace: str, upto: int) -> Statement:
-    """As `asking_held`, all counted from the log."""
+    """Like `asking_held`, with everything counted from the log."""
     return Statement(_COUNTED, (namespace, upto) * 3)
 
 

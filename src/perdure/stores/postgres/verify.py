@@ -149,7 +149,7 @@ Report = Callable[[int | None, str], None]
 
 
 def verification(database: Database, told: OnProgress | None = None) -> Verification:
-    """Implement ``SessionStore.verify``. Blocks."""
+    """Implement ``MaintenanceService.verify``. Blocks."""
     try:
         with database.connect_blocking() as db:
             return _Check(db, database.namespace, told).verification()
@@ -225,9 +225,10 @@ class _Check:
         return index_problems(self.stream_rows, self.namespace, self.steps)
 
     def try_check(self, look: Callable[[], Iterable[Problem]], failed: str) -> list[Problem]:
-        """What `look` finds, up to where the server fails at a row of its own, which is told.
+        """Return the problems that `look` finds, up to a server error at a damaged row.
 
-        Raises: psycopg.Error where the server itself is gone.
+        Such an error is reported as a problem.
+        Raises: psycopg.Error if the server itself fails.
         """
         found: list[Problem] = []
         try:
@@ -249,7 +250,7 @@ class _Check:
         return rows[0][0] if rows else None
 
     def stream_rows(self, statement: Statement, at_once: int = FETCHED) -> Iterator[Row]:
-        """The answer to `statement`, a little of it in memory at a time."""
+        """Yield the rows of `statement`, with few of them in memory at a time."""
         with self._db.cursor(name="verify", binary=True) as cursor:
             cursor.itersize = at_once
             cursor.execute(*statement)
@@ -262,9 +263,9 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 class _StreamCheck:
-    """One stream's check: its faults are in `found`.
+    """The check of one stream; collects its faults in `found`.
 
-    `count` is how many entries it has, `erased` of them were erased.
+    `count` is the number of its entries; `erased` of them were erased.
     """
 
     def __init__(self, check: _Check, stream: StreamId) -> None:

@@ -229,8 +229,7 @@ class IndexedLog(Protocol):
         ...
 
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:
-        """Return whether each of `texts` (or its entry's subject) is on the branch its session
-        shows."""
+        """Return whether each of `texts`, or its entry's subject, is on the shown branch."""
         ...
 
 

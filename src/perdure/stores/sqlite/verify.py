@@ -91,7 +91,7 @@ _UNREADABLE = (apsw.Error, StoreError, UnicodeDecodeError, TypeError, ValueError
 
 
 def verification(tables: Tables, namespace: str, told: OnProgress | None = None) -> Verification:
-    """Implement ``SessionStore.verify``."""
+    """Implement ``MaintenanceService.verify``."""
     steps = Steps(told, _steps(tables, namespace) if told else 0)
     problems = list(_file_problems(tables))
     streams = entries = erased = 0

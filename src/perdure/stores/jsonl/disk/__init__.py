@@ -1,1 +1,1 @@
-"""What lies on the disk: the folder, its side files, the feed, and who waits for changes."""
+"""Disk access: the folder, its side files, the feed, and locks."""

@@ -1,12 +1,11 @@
-"""The order of all entries of a folder: one line for each commit, in a file beside the sessions.
+"""The order of all entries of a folder: one line per commit, in a file beside the sessions.
 
-``<position> <session> <first seq> <count>``: position is that of the commit's first entry; a count
-of 0 says that the session was erased, and all its lines before mean nothing any more. A count of
--n says that n entries from that seq on were acknowledged and were gone from the session's file
-before the next commit: their positions stay empty, and later entries have those seqs. The file
-is written after a commit, without waiting for the disk. What is in a session and not in here (a
-tool wrote it, or a process died in between) is added by whoever looks next; after a loss with a
-gap, so that no position that was given out before is given to another entry.
+A line is ``<position> <session> <first seq> <count>``; position is that of the commit's first
+entry. Count 0 means that the session was erased and all its earlier lines are void. Count -n means
+that n acknowledged entries from that seq on were missing in the session's file at the next commit:
+their positions stay empty, and later entries reuse their seqs. The file is written after a commit,
+without waiting for the disk. Entries that it lacks (written by a tool, or before a crash) are added
+by the next reader. After a loss the positions skip a gap, so that no position is ever reused.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ GAP = 2**20
 """How far positions jump after the file may have lost lines."""
 
 SOON_S = 0.25
-"""How long a commit, which is written already, waits for the feed."""
+"""How long a written commit waits for the feed's lock."""
 
 _TRAIL_BYTES = 256
 _MOST = 2**62
-"""No store has so many entries: a line that says so is damaged."""
+"""Larger than any store: a line with a larger number is damaged."""
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
@@ -51,7 +50,7 @@ class Span(NamedTuple):
 
 
 class FeedMark(msgspec.Struct, array_like=True, frozen=True):
-    """A feed as far as it was read; `trail` is the hash of the last of that. Units: bytes."""
+    """The part of a feed that was read; `trail` is the hash of its end. Units: bytes."""
 
     inode: int = 0
     end: int = 0
@@ -71,27 +70,27 @@ class Feed:
 
     @property
     def position(self) -> int:
-        """The position of the newest entry; 0 when there is none."""
+        """The position of the newest entry; 0 if there is none."""
         return self._spans[-1].position + self._spans[-1].length - 1 if self._spans else 0
 
     def head(self, stream: StreamId) -> int:
-        """The last seq of `stream` that has a position; -1 when none has."""
+        """Return the last seq of `stream` that has a position; -1 if none has."""
         return self._heads.get(stream, -1)
 
     def lost(self, stream: StreamId, head: int) -> list[range]:
-        """The acknowledged entries that are gone from a session file that ends at `head`."""
+        """Return the acknowledged entries missing in a session file that ends at `head`."""
         gone = range(head + 1, self.head(stream) + 1)
         return [*self._losses.get(stream, ()), *([gone] if gone else [])]
 
     def stamp(self) -> Stamp | None:
-        """What tells whether somebody committed."""
+        """Return a stamp that changes with every commit."""
         try:
             return Stamp.of(status_of(self.path))
         except OSError:
             return None
 
     def mark(self) -> FeedMark:
-        """How far it was read."""
+        """Return how far the feed was read."""
         try:
             with open_to_read(self.path, buffering=0) as file:
                 inode, end = os.fstat(file.fileno()).st_ino, self._scanned
@@ -110,7 +109,7 @@ class Feed:
             return _trail(file, mark.end) == mark.trail
 
     def after(self, position: int) -> Iterator[Span]:
-        """What comes after `position`, a span that it lies in cut."""
+        """Yield the spans after `position`; a span that contains it is cut."""
         start = max(0, bisect_right(self._spans, position, key=lambda span: span.position) - 1)
         for span in self._spans[start:]:
             skipped = min(span.length, max(0, position + 1 - span.position))
@@ -123,7 +122,7 @@ class Feed:
                 )
 
     def by_stream(self) -> defaultdict[StreamId, list[Span]]:
-        """What it says of each stream."""
+        """Return the spans by stream."""
         found: defaultdict[StreamId, list[Span]] = defaultdict(list)
         for span in self._spans:
             found[span.stream].append(span)
@@ -167,14 +166,14 @@ class Feed:
         self._heads[span.stream] = span.first + span.length - 1
 
     def forget(self, stream: StreamId) -> None:
-        """The session was erased: its positions stay empty, and one of its name begins anew."""
+        """Record that the session was erased: its positions stay empty, its id may be reused."""
         with self._folder.hold_lock("feed", ""):
             self.refresh()
             if self.lost(stream, -1):
                 self._write(f"{self.position + 1} {stream} 0 0\n".encode())
 
     def lose(self, stream: StreamId, lost: range) -> None:
-        """Record that `lost` were acknowledged and are gone: later entries may have their seqs.
+        """Record that acknowledged entries `lost` are missing: later entries may reuse their seqs.
 
         Durable: as the store's sessions.
         Raises: LockBusy, StoreFull, StoreReadOnly, StoreUnavailable.
@@ -187,10 +186,10 @@ class Feed:
                 raise StoreFull(str(self.path))
 
     def extend_soon(self, stream: StreamId, head: int, path: Path) -> None:
-        """Give positions to what was just written, as `extend` does.
+        """Assign positions to entries just written, as `extend` does.
 
-        The write stands in any case: while another process keeps the feed locked, the next look at
-        the feed gives the positions.
+        Does nothing while another process holds the feed's lock: the next reader assigns the
+        positions.
         """
         with suppress(LockBusy):
             self.extend(stream, head, path, is_lossy=False, wait_s=SOON_S)
@@ -204,14 +203,14 @@ class Feed:
         is_lossy: bool,
         wait_s: float | None = None,
     ) -> None:
-        """Give positions to the entries of `stream`, in the file `path`, up to `head`.
+        """Assign positions to the entries of `stream`, in the file `path`, up to `head`.
 
-        Those that have one keep it; a session that was erased meanwhile gets none.
+        Existing positions stay; a session that was erased meanwhile gets none.
         """
         with self._folder.hold_lock("feed", "", wait_s=wait_s):
             self.refresh()
             first = self.head(stream) + 1
-            # Who erases removes the file, and then waits for this lock to forget the session.
+            # An erasure removes the file, and then waits for this lock to forget the session.
             if first > head or not path.exists():
                 return
             position = self.position + 1 + (GAP if is_lossy else 0)

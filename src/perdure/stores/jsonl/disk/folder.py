@@ -1,9 +1,9 @@
-"""The folder of a namespace: which file is which session, and how its files are written.
+"""The folder of a namespace: the files of its sessions, and how they are written.
 
-Sessions lie flat in the folder, as the tools keep them. What the tools know nothing of lies in
-``.perdure`` below it, under names made of hashes: locks, leases, parts of answers, keys, contents.
-Invariant: a session file only ever grows, until it is erased. A new one appears whole, under its
-name, by a link.
+Session files are directly in the folder, as the tools store them. Data that the tools do not know
+is below ``.perdure``, under hashed names: locks, leases, partial answers, keys, contents.
+Invariant: a session file only ever grows, until it is erased. A new file appears complete, by a
+hard link.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INNER = ".perdure"
 NAMESPACES = ".perdure-namespaces"
 
 MOST_SIDE_BYTES = 2**28
-"""Of a side file that are read; a part of an answer is far smaller."""
+"""Maximum number of bytes read from a side file; a partial answer is far smaller."""
 
 _NO_INNER_FOLDER = "it is not a folder; remove it"
 _NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
@@ -45,7 +45,7 @@ _NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What tells whether a file is as it was."""
+    """Identifies a version of a file, to detect changes."""
 
     inode: int
     size: int
@@ -53,12 +53,12 @@ class Stamp:
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        """The stamp of a file with that status."""
+        """Return the stamp of a file with that status."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class Folder:
-    """One namespace's folder. `is_synced`: what is written is on the disk when a call returns.
+    """One namespace's folder. `is_synced`: written data is on the disk when a call returns.
 
     Units: `lock_timeout_s` seconds, the longest wait for a lock of another process.
     """
@@ -102,7 +102,7 @@ class Folder:
     # -- session files
 
     def names(self) -> list[str]:
-        """The names of what may be session files."""
+        """Return the names of possible session files."""
         try:
             return [name for name in os.listdir(self.path) if name.endswith(SUFFIX)]  # noqa: PTH208 - only names are wanted, and there may be many
         except FileNotFoundError:
@@ -111,7 +111,7 @@ class Folder:
             self.fail(error)
 
     def files(self) -> Iterator[tuple[Path, Stamp]]:
-        """Every session file with its stamp."""
+        """Yield every session file with its stamp."""
         try:
             with os.scandir(self.path) as found:
                 for item in found:
@@ -132,9 +132,9 @@ class Folder:
         return path
 
     def create(self, name: str, content: bytes) -> Path | None:
-        """A new session file that holds `content`, all at once; None when there is one already.
+        """Create a session file with `content` atomically; return None if it exists.
 
-        Durable: as `is_synced` says, its name included.
+        Durable: as `is_synced` says, including its name.
         """
         path = self.path / name
         passing = self.drafts / f"{_here()}-{file_name_of(name)}"
@@ -153,10 +153,10 @@ class Folder:
         return path
 
     def append(self, path: Path, content: bytes) -> None:
-        """Put `content` at the end of `path` by one write.
+        """Append `content` to `path` with one write call.
 
-        Durable: as `is_synced` says. What a failed write left stays; nobody reads it.
-        Raises: StoreFull, StoreReadOnly; StoreUnavailable, after which nobody knows.
+        Durable: as `is_synced` says. A failed write may leave bytes, which readers ignore.
+        Raises: StoreFull, StoreReadOnly; StoreUnavailable if the result is unknown.
         """
         try:
             file = open_regular(path, os.O_WRONLY | os.O_APPEND)
@@ -173,7 +173,7 @@ class Folder:
             self.fail(error)
 
     def remove(self, path: Path) -> None:
-        """Take away a file for good.
+        """Delete a file.
 
         Durable: as `is_synced` says.
         Raises: FileNotFoundError; StoreReadOnly, StoreUnavailable.
@@ -190,11 +190,11 @@ class Folder:
     # -- side files
 
     def replace(self, kind: str, name: str, content: bytes, *, is_synced: bool) -> None:
-        """The side file of that kind and name holds `content` from now on, never half of it."""
+        """Replace the side file of that kind and name with `content` atomically."""
         self._put(self.side(kind, name), content, is_synced=is_synced)
 
     def put_new(self, path: Path, content: bytes) -> None:
-        """The file `path`, below this folder, holds `content` from now on.
+        """Write `content` to the file `path` below this folder, atomically.
 
         Durable: as `is_synced` says.
         """
@@ -217,9 +217,9 @@ class Folder:
             self.fail(error)
 
     def put_beside(self, path: Path, content: bytes) -> None:
-        """The file `path`, which can be made again, holds `content` from now on, never half of it.
+        """Replace the rebuildable file `path` with `content` atomically.
 
-        What is on its way into it lies beside it, under another name.
+        The content is first written beside it, under another name.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         passing = path.with_name(f"{path.name}.new")
@@ -232,11 +232,11 @@ class Folder:
             self.fail(error)
 
     def side(self, kind: str, name: str) -> Path:
-        """Where the side file of that kind and name is; names differ in letter case, too."""
+        """Return the path of the side file of that kind and name; names are case-sensitive."""
         return self.inner / kind / file_name_of(name)
 
     def read_side(self, kind: str, name: str) -> bytes | None:
-        """What that side file holds; None when there is none."""
+        """Return the content of that side file; None if it is missing."""
         try:
             return read_regular(self.side(kind, name), most_bytes=MOST_SIDE_BYTES)
         except FileNotFoundError:
@@ -250,25 +250,25 @@ class Folder:
             self.side(kind, name).unlink()
 
     def try_lock(self, kind: str, name: str) -> int | None:
-        """The lock of that kind and name, held until it is closed; None while another has it."""
+        """Lock that kind and name until the file is closed; None if another process holds it."""
         return self.locks.try_lock(f"{kind}-{file_name_of(name)}")
 
     def hold_lock(
         self, kind: str, name: str, *, is_shared: bool = False, wait_s: float | None = None
     ) -> AbstractContextManager[None]:
-        """Hold the lock of that kind and name; as `FolderLocks.locked`."""
+        """Lock that kind and name; as `FolderLocks.hold_lock`."""
         return self.locks.hold_lock(
             f"{kind}-{file_name_of(name)}", is_shared=is_shared, wait_s=wait_s
         )
 
 
 def file_name_of(name: str) -> str:
-    """`name` as a file name: no letter case, no character a file system minds."""
+    """Return `name` as a file name: lower case, with only safe characters."""
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def session_in(name: str) -> str | None:
-    """The session that a file of that name holds, by the layout; None when it does not say."""
+    """Return the session of a file with that name, by the layout; None if the name has no id."""
     _, underscore, rest = name.removesuffix(SUFFIX).partition("_")
     try:
         return stream_id(rest) if underscore else None
@@ -282,7 +282,7 @@ def is_session_file(name: str) -> bool:
 
 
 def namespace_folder(root: Path, namespace: str) -> Path:
-    """The folder of a namespace: `root` itself for ``default``, one below it for any other."""
+    """Return the folder of a namespace: `root` for ``default``, otherwise one below it."""
     if namespace == "default":
         return root
     plain = "abcdefghijklmnopqrstuvwxyz0123456789-"
@@ -294,7 +294,7 @@ def namespace_folder(root: Path, namespace: str) -> Path:
 
 
 def _check_folders(path: Path) -> None:
-    """Refuse a link in the place of a folder: what is below it would be outside."""
+    """Reject a link in place of a folder: its content would be outside."""
     inner = path / INNER
     above = (path.parent, path) if path.parent.name == NAMESPACES else ()
     for folder in (*above, inner):
@@ -315,7 +315,7 @@ def _make(path: Path) -> None:
 
 
 def _here() -> str:
-    """A name that nobody else writes under now."""
+    """Return a name that no other process or thread writes to."""
     return f"{os.getpid()}-{threading.get_ident()}"
 
 

@@ -1,7 +1,7 @@
-"""The locks of a folder: files that one process locks at a time, and others wait for with a limit.
+"""The locks of a folder: a file is locked by one process; others wait for it with a time limit.
 
-A handle has one thread. A call that meets a lock of another process gives the thread up and is
-tried again later, unless it has changed something already: then it waits in place.
+A handle has one thread. A call that meets a lock of another process yields the thread and is
+retried later. If it has already changed something, it blocks the thread instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perdure.stores.access.lock_holder import holder_of, mark
 from perdure.stores.regular_files import open_regular
 
 QUICK_WAIT_S = 0.02
-"""How long a call waits for a lock in place, before it lets other calls have the thread."""
+"""How long a call blocks on a lock before it yields the thread to other calls."""
 
 _LOOK_S = (0.0001, 0.005)
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class LockBusy(Exception):
-    """Another process holds a lock; nothing of the work was done, and it may be tried again."""
+    """Another process holds a lock; nothing was changed, so the call can be retried."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -36,10 +36,10 @@ class LockBusy(Exception):
 
 
 class FolderLocks:
-    """The lock files in the folder `path`, which belong to the store in `store`.
+    """The lock files in the folder `path` of the store `store`.
 
-    `fail` raises what an error of the operating system means. Units: `timeout_s` seconds, the
-    longest wait.
+    `fail` raises the store error for an error of the operating system. Units: `timeout_s` seconds,
+    the longest wait.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FolderLocks:
         self._is_waiting = True
 
     def try_lock(self, name: str) -> int | None:
-        """The lock `name`, held until it is closed; None while another process has it."""
+        """Take the lock `name` until the file is closed; None if another process holds it."""
         file = self._open_file(name)
         is_mine = False
         try:
@@ -67,12 +67,12 @@ class FolderLocks:
 
     @contextmanager
     def hold_lock(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
-        """Hold the lock `name`, for which other processes wait.
+        """Hold the lock `name`; other processes wait for it.
 
-        With `is_shared` together with others that share it. The system releases it when this
-        process ends, however it ends.
+        With `is_shared`, share it with other shared holders. The system releases it when this
+        process ends in any way.
         Raises: LockBusy after `wait_s`, or within `without_waiting`; else StoreUnavailable, which
-        names the holder, when another process held it for `timeout_s`.
+        names the holder, after `timeout_s`.
         """
         file = self._open_file(name)
         try:
@@ -92,9 +92,9 @@ class FolderLocks:
             os.close(file)
 
     def without_waiting(self, work: Callable[[], T]) -> T:
-        """Do `work`, which takes its locks before it changes anything.
+        """Run `work`, which takes its locks before it changes anything.
 
-        Raises: LockBusy instead of waiting for long; what `work` raises.
+        Raises: LockBusy instead of a long wait; the errors of `work`.
         """
         self._is_waiting = False
         try:
@@ -104,7 +104,7 @@ class FolderLocks:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Wait for locks in place: what was begun must not be begun a second time."""
+        """Block on locks during the block: work that has begun must not be restarted."""
         before, self._is_waiting = self._is_waiting, True
         try:
             yield
@@ -112,7 +112,7 @@ class FolderLocks:
             self._is_waiting = before
 
     def unavailable(self, busy: LockBusy) -> StoreUnavailable:
-        """What to raise when `busy` was so for `timeout_s`."""
+        """Return the error for a lock that was busy for `timeout_s`."""
         return StoreUnavailable(
             str(self._store),
             f"{holder_of(busy.path)} holds a lock that this call needs, and this process waited "
@@ -126,7 +126,7 @@ class FolderLocks:
             self._fail(error)
 
     def _is_locked(self, file: int, how: int, limit_s: float) -> bool:
-        """Lock `file`; False when another process held it for `limit_s`."""
+        """Lock `file`; return False if another process held it for `limit_s`."""
         pause_s, until = _LOOK_S[0], time.monotonic() + limit_s
         while True:
             try:

@@ -1,7 +1,7 @@
-"""What is kept beside the session files: leases, parts of answers, contents.
+"""Files beside the session files: leases, partial answers, contents.
 
-A lease and a part of an answer are small files, replaced whole; whoever changes one holds its
-session's lock. A content is a file named by its hash, in one of 256 folders, written once.
+A lease and a partial answer are small files that are replaced whole, under the lock of their
+session. A content is a file named by its hash, in one of 256 folders, written once.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _place = msgspec.json.Decoder(tuple[int, int])
 
 
 def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
-    """The session's lease; one of epoch 0 while nobody ever had it.
+    """Return the session's lease; epoch 0 if there never was one.
 
-    Raises: StoreUnavailable when its file cannot be read, since nobody could be fenced then.
+    Raises: StoreUnavailable if its file cannot be read, since fencing would not work.
     """
     content = folder.read_side("leases", stream)
     if content is None:
@@ -54,16 +54,16 @@ def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
 
 
 def put_lease(folder: Folder, stream: StreamId, held: HeldLease) -> None:
-    """`held` is the session's lease from now on.
+    """Store `held` as the session's lease.
 
-    Durable: as the store's sessions, so that no epoch is given twice.
+    Durable: as the store's sessions, so that no epoch is issued twice.
     """
     content = msgspec.json.encode(held)
     folder.replace("leases", stream, content, is_synced=folder.is_synced)
 
 
 def check_lease(folder: Folder, lease: Lease) -> HeldLease:
-    """The lease, if nobody took it over.
+    """Return the lease, unless another owner took it.
 
     Raises: LeaseLost.
     """
@@ -74,7 +74,7 @@ def check_lease(folder: Folder, lease: Lease) -> HeldLease:
 
 
 def renew(folder: Folder, lease: Lease, until: int) -> Lease:
-    """The same lease, held until then. Raises: LeaseLost."""
+    """Return the lease, extended to `until`. Raises: LeaseLost."""
     with folder.hold_lock("stream", lease.stream):
         held = check_lease(folder, lease)
         put_lease(folder, lease.stream, HeldLease(lease.owner, held.epoch, until))
@@ -82,7 +82,7 @@ def renew(folder: Folder, lease: Lease, until: int) -> Lease:
 
 
 def release(folder: Folder, lease: Lease) -> None:
-    """Give `lease` back; nothing happens when it was taken over."""
+    """Release `lease`; do nothing if another owner took it."""
     with folder.hold_lock("stream", lease.stream):
         held = lease_of(folder, lease.stream)
         if 0 < lease.epoch == held.epoch:
@@ -92,9 +92,9 @@ def release(folder: Folder, lease: Lease) -> None:
 def decoded_side(
     folder: Folder, kind: str, name: str, decoder: msgspec.json.Decoder[T]
 ) -> T | None:
-    """Return what a side file holds, None when there is none.
+    """Return the content of a side file, None if it is missing.
 
-    Raises: StoreUnavailable when it is damaged: what was asked for is unknown then.
+    Raises: StoreUnavailable if it is damaged: the value is then unknown.
     """
     content = folder.read_side(kind, name)
     try:
@@ -105,7 +105,7 @@ def decoded_side(
 
 
 def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
-    """Keep what has arrived of the answer to `seq`, in the turn that began at `turn`.
+    """Store the received part of the answer to `seq`, in the turn that began at `turn`.
 
     Durable: against the end of the process.
     """
@@ -114,7 +114,7 @@ def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: 
 
 
 def partial_of(folder: Folder, stream: StreamId, turn: int | None) -> tuple[int, bytes] | None:
-    """What was kept in the turn that began at `turn`."""
+    """Return the partial answer of the turn that began at `turn`."""
     kept = folder.read_side("partials", stream)
     if kept is None or turn is None:
         return None
@@ -130,7 +130,7 @@ def partial_of(folder: Folder, stream: StreamId, turn: int | None) -> tuple[int,
 
 
 def put_blob(folder: Folder, content: bytes) -> None:
-    """Keep `content` under its hash, unless it is kept already.
+    """Store `content` under its hash, unless it is stored already.
 
     Durable: as the store's sessions.
     """
@@ -145,9 +145,9 @@ def put_blob(folder: Folder, content: bytes) -> None:
 
 
 def blob_of(folder: Folder, digest: str) -> bytes | None:
-    """The content of that hash; None when it is not kept here.
+    """Return the content with that hash; None if it is not stored here.
 
-    Raises: CorruptLog when it no longer has that hash; StoreUnavailable.
+    Raises: CorruptLog if it no longer matches its hash; StoreUnavailable.
     """
     if not _DIGEST.fullmatch(digest):
         return None
@@ -165,7 +165,7 @@ def blob_of(folder: Folder, digest: str) -> bytes | None:
 
 
 def blobs_in(folder: Folder) -> Iterator[Path]:
-    """The file of every content; its name is its hash."""
+    """Yield the file of every content; its name is its hash."""
     for path in sorted((folder.inner / "blobs").glob("*/sha256-*")):
         if _DIGEST.fullmatch(path.name) and not path.parent.is_symlink():
             yield path

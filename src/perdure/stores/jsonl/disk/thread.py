@@ -1,7 +1,7 @@
-"""The one thread of a handle that touches the folder.
+"""The only thread of a handle that accesses the folder.
 
-While a call waits for a lock that another process holds, the thread does the work of other calls:
-the call is tried again, and again, until its time is up.
+While a call waits for a lock of another process, the thread runs other calls. The waiting call is
+retried until its time is up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class FolderThread:
-    """Does the work of one handle, one call at a time, for callers in any event loop."""
+    """Runs the calls of one handle one at a time, for callers in any event loop."""
 
     def __init__(self, folder: Folder, address: str) -> None:
         self._path, self._locks = folder.path, folder.locks
@@ -35,7 +35,7 @@ class FolderThread:
         self._guard: FileGuard | None = None
 
     def begin(self) -> None:
-        """From now on refuse to work when the folder is removed or replaced, which is there now."""
+        """Remember the folder: later calls fail if it is removed or replaced."""
         self._guard = FileGuard(self._path, is_folder=True)
 
     def _work(self, work: Callable[[], T]) -> T:
@@ -67,7 +67,7 @@ class FolderThread:
             await asyncio.sleep(LOCK_POLL_S)
 
     def end(self) -> bool:
-        """Take no more work. False if it ended before, and in a forked child without a thread."""
+        """Accept no more work. False if it had already ended, or in a forked child."""
         if self._is_ended or not self._process.is_this:
             return False
         self._is_ended = True

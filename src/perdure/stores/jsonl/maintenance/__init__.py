@@ -1,1 +1,1 @@
-"""What is done to a folder as a whole: streams passed on, salvaged, measured; its index checked."""
+"""Operations on a whole folder: copy, salvage and measure streams; check the index."""

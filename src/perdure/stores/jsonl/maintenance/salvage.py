@@ -1,8 +1,8 @@
-"""Every record of a folder's files that can still be read, also where their first line is gone.
+"""Read every readable record of a folder's files, even if their first line is lost.
 
-A file is indexed as ever, which already keeps the place of a line it cannot read. Where the first
-line is no header, a copy is read that begins with what the file's name says. Nothing is decided
-here: ``operating.mending`` says what the entries amount to.
+Files are indexed as usual, which keeps the place of an unreadable line. If the first line is no
+header, a copy is read that starts with a header made of the file's name. Interprets nothing:
+``stores.maintenance.repair`` does.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from perdure.stores.regular_files import read_regular
 
 
 def salvage_namespace(shelf: SessionIndex, feed: Feed) -> SalvagedNamespace:
-    """What ``SalvageService.salvaged`` promises. Blocks."""
+    """Implement ``MaintenanceService.salvage_namespace``. Blocks."""
     feed.refresh()
     with tempfile.TemporaryDirectory(prefix="perdure-") as place:
         return _Salvage(shelf, feed, Path(place)).run()
 
 
 class _Salvage:
-    """The files of a folder, one after the other."""
+    """Reads the files of a folder one by one."""
 
     def __init__(self, shelf: SessionIndex, feed: Feed, place: Path) -> None:
         self._shelf = shelf
@@ -81,7 +81,7 @@ class _Salvage:
             self._found[remains.id] = remains
 
     def _with_header(self, path: Path) -> Path | None:
-        """A copy with a header made of the file's name; None where that says nothing."""
+        """Return a copy with a header made of the file's name; None if the name has no id."""
         session = session_in(path.name)
         if session is None:
             return None
@@ -117,7 +117,7 @@ class _Salvage:
 
 
 def entries_lost(feed: Feed, log: Log) -> Iterator[Problem]:
-    """Yield a problem for all neighbouring entries that were acknowledged and are gone."""
+    """Yield a problem per range of acknowledged entries that are missing."""
     stream = log.header.id
     for lost in feed.lost(stream, log.head):
         text = "it was acknowledged and is gone from the session's file"

@@ -1,7 +1,7 @@
-"""Sessions of a folder as they are stored: read for a copy elsewhere, kept for one from there.
+"""Read the sessions of a folder as stored segments, and store received segments.
 
-The lines of a tool's own have no salts, so nothing else could keep them under their hashes: they
-are given as they are, and whoever copies has to seal them anew (``operating.sealed``).
+Lines of a tool's own have no salts, so no other store could keep them under their hashes. They are
+read as they are, and the copying code must seal them again (``stores.copy``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from perdure.stores.protocol import EMPTY, StreamState
 
 
 def segment_states(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
-    """What ``SegmentService.segment_states`` promises: no commit here is of several sessions.
+    """Implement ``MaintenanceService.segment_states``: each commit here has one session.
 
-    A session of which entries are gone that were acknowledged stands where it should.
+    A session with missing acknowledged entries is listed with the head it should have.
     """
     feed.refresh()
     found = {standing.header.id: standing for _, standing in shelf.standings()}
@@ -53,7 +53,7 @@ def segment_states(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
 def read_segment(
     shelf: SessionIndex, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
-    """What ``SegmentService.read_segment`` promises."""
+    """Implement ``MaintenanceService.read_segment``."""
     log = shelf.log(stream)
     if log is None:
         raise SessionNotFound(stream)
@@ -84,7 +84,7 @@ def read_segment(
 def receive(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """As ``SegmentService.receive``, commit by commit: a kill leaves the first of them."""
+    """Implement ``MaintenanceService.receive``, commit by commit: a kill leaves the first ones."""
     _check_possible(share)
     check(share)
     stream = share.header.id
@@ -120,7 +120,7 @@ def _state(shelf: SessionIndex, log: Log | None, share: StreamSegment) -> Stream
 def _write(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, commit: SealedCommit | None
 ) -> None:
-    """One commit; without one, what makes the session's file."""
+    """Write one commit, or only create the session's file if there is none."""
     log = shelf.log(share.header.id)
     if commit is None and log is not None:
         return

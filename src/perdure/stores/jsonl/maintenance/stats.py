@@ -1,4 +1,4 @@
-"""What a folder holds, counted: sessions, entries, and what they and their contents take."""
+"""Figures of a folder: sessions, entries, and the size of bodies and contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.stores.protocol import StoreInfo
 def info_of(
     shelf: SessionIndex, limits: Limits, *, address: str, namespace: str, durability: str
 ) -> StoreInfo:
-    """What ``SessionStore.info`` promises. Blocks."""
+    """Implement ``SessionStore.info``. Blocks."""
     used = limits.usage()
     blob_bytes = sum(sizes_of(blobs_in(shelf.folder)).values())
     file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())

@@ -1,1 +1,1 @@
-"""What the folder keeps no longer, or does not take in: erasing, retention, quotas, vacuum."""
+"""Erasure, retention, quotas and vacuum of the folder."""

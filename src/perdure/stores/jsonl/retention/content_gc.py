@@ -1,9 +1,9 @@
-"""Contents of a folder that nothing refers to: found, looked for once more, and removed.
+"""Find and remove unreferenced contents of a folder.
 
-Whoever writes lines that name a content holds the lock of contents, with others, from before it
-looks whether the content is there until the lines are written. Whoever removes contents holds it
-alone, and looks again into every file that changed since: what a session shows is there afterwards,
-whoever came first. While a session cannot be read whole, nobody knows what it shows: nothing goes.
+A writer of lines that name a content shares the contents lock, from before it checks that the
+content exists until the lines are written. A vacuum takes the lock exclusively and rescans every
+file that changed since its scan. So the contents of a session exist afterwards, whichever came
+first. While a session cannot be read completely, its references are unknown and nothing is removed.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from perdure.stores.regular_files import NotRegular, open_to_read, status_of
 LOCK = "contents"
 
 NAME = re.compile(rb"sha256-[0-9a-f]{64}")
-"""What a content is called wherever something refers to it."""
+"""The name of a content in any reference."""
 
 
 def all_held(folder: Folder) -> AbstractContextManager[None]:
-    """Let no content be removed."""
+    """Block the removal of any content."""
     return folder.hold_lock(LOCK, "", is_shared=True)
 
 
 @contextmanager
 def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
-    """Let no content be removed that `entries` name, until their lines are written."""
+    """Block the removal of contents that `entries` name, until their lines are written."""
     if any(NAME.search(entry.body) for entry in entries):
         with all_held(folder):
             yield
@@ -66,7 +66,7 @@ def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = Non
 
 
 def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
-    """The sizes of those of `contents` that are there, by name."""
+    """Return the sizes of the existing files of `contents`, by name."""
     found: dict[str, int] = {}
     for path in contents:
         with suppress(FileNotFoundError):
@@ -75,7 +75,7 @@ def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
 
 
 def _leave_out(waiting: dict[str, Path], looking: ReferenceScan) -> None:
-    """Take every content out of `waiting` that is named in a file that changed since."""
+    """Remove every content from `waiting` that is named in a file that changed since the scan."""
     for path, stamp in (*looking.folder.files(), *_partials(looking.folder)):
         if waiting and looking.at.get(path) != stamp:
             names = looking.names_in(path)
@@ -93,7 +93,7 @@ def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
 
 
 class ReferenceScan:
-    """One look through the files of a folder; `at` is what each looked like."""
+    """One scan of the files of a folder; `at` maps each file to its stamp."""
 
     def __init__(self, shelf: SessionIndex) -> None:
         self.folder = shelf.folder
@@ -102,9 +102,9 @@ class ReferenceScan:
         self._feed = Feed(shelf.folder)
 
     def names_in(self, path: Path) -> set[str] | None:
-        """The names of contents that a file refers to; None where some of it cannot be read.
+        """Return the names of contents that a file references; None if some of it cannot be read.
 
-        A record may hold a picture itself, so the name is not always written out.
+        A record may contain a picture itself, so the name is not always written out.
         """
         try:
             found = self._found_in(path)

@@ -1,9 +1,8 @@
-"""Erasing session files: they are deleted whole, with what lies beside them.
+"""Erase session files: they are deleted whole, with their side files.
 
-What is to go is written down first, in ``.perdure/erasures``; killed in between, the next one who
-opens the folder goes on. Words leave the search index before their file goes. The record then
-becomes the certificate. The feed keeps the positions that the entries had, so that none is given
-out again.
+The plan is first written to ``.perdure/erasures``; after a kill the next process that opens the
+folder continues it. Texts are removed from the search index before their file. The plan then
+becomes the certificate. The feed keeps the positions of the entries, so that none is reused.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _BACKUPS = "backups"
 
 
 class Record(msgspec.Struct, frozen=True):
-    """An erasure as it lies in the folder: what is left of it to do, and its certificate.
+    """An erasure as stored in the folder: its remaining work, and its certificate.
 
-    Shape: `files` are session files by name, with the id of each; `keys` and `contents` what only
-    they had. All are empty once the certificate is complete. `is_removal`: nobody gets a
-    certificate; the record goes with what it is about.
+    Shape: `files` are session files by name, with the id of each; `keys` and `contents` are those
+    that only they had. All are empty once the certificate is complete. `is_removal`: there is no
+    certificate, and the record is deleted after its work.
     """
 
     certificate: Certificate
@@ -74,7 +73,7 @@ class Eraser:
         self._namespace = namespace
 
     def erase(self, request: EraseRequest) -> Certificate:
-        """What ``EraseService.erase`` promises of a backend that removes sessions whole."""
+        """Implement ``RetentionService.erase`` by removing whole sessions."""
         if request.scope == "entries":
             raise Unsupported("erase", BACKEND)
         with self._folder.hold_lock("erasure", ""):
@@ -108,7 +107,7 @@ class Eraser:
     ) -> tuple[Record, Record]:
         """Begin, and remove the named session under the lock under which its head was checked.
 
-        Shape: the record, and what is left of it to do. Raises: HeadConflict.
+        Shape: the record, and its remaining work. Raises: HeadConflict.
         """
         stream = StreamId(request.name or "")
         with self._folder.hold_lock("stream", stream):
@@ -158,7 +157,7 @@ class Eraser:
             return True
 
     def go_on(self, at: int) -> None:
-        """Finish what was begun by a process that was killed."""
+        """Finish the erasures of killed processes."""
         with self._folder.hold_lock("erasure", ""):
             self._go_on(at)
 
@@ -167,11 +166,11 @@ class Eraser:
         return any(not record.certificate.is_complete for record in self._records())
 
     def certificates(self) -> list[Certificate]:
-        """What ``EraseService.erasures`` promises."""
+        """Implement ``RetentionService.erasures``."""
         found = [record.certificate for record in self._records() if not record.is_removal]
         return sorted(found, key=lambda certificate: (certificate.at, certificate.id))
 
-    # -- what is meant
+    # -- scope
 
     def _relations(self, standings: dict[StreamId, tuple[Path, FileState]]) -> Iterator[Relation]:
         for id_, (_, standing) in standings.items():
@@ -227,7 +226,7 @@ class Eraser:
         return Record(certificate, files, keys, tuple(name for name, _ in contents))
 
     def _check_names(self, files: Iterable[str]) -> None:
-        """Refuse to erase what has another name, which keeps it. Raises: StoreUnavailable."""
+        """Reject files with a second hard link, which would survive. Raises: StoreUnavailable."""
         try:
             for name in files:
                 with suppress(FileNotFoundError):
@@ -236,7 +235,7 @@ class Eraser:
             self._folder.fail(error)
 
     def _own_contents(self, files: Iterable[str]) -> list[tuple[str, int]]:
-        """The contents that only `files` refer to, with their sizes."""
+        """Return the contents that only `files` reference, with their sizes."""
         kept = sizes_of(blobs_in(self._folder))
         named = set(kept)
         looking = ReferenceScan(self._shelf)
@@ -245,7 +244,7 @@ class Eraser:
             others = (path for path, _ in self._folder.files() if path.name not in files)
             beside = (self._folder.inner / "partials").iterdir()
             found = [looking.names_in(path) for path in (*others, *beside)]
-            if None in found:  # nobody knows what a damaged session shows
+            if None in found:  # the references of a damaged session are unknown
                 return []
             named -= _union(found)
         return [(name, kept[name]) for name in sorted(named)]
@@ -253,7 +252,7 @@ class Eraser:
     # -- doing it
 
     def _check_free(self, streams: Iterable[StreamId]) -> None:
-        """Look for locks of other processes before anything is begun. Raises: LockBusy."""
+        """Check for locks of other processes before starting. Raises: LockBusy."""
         for stream in streams:
             with self._folder.hold_lock("stream", stream):
                 pass
@@ -300,8 +299,7 @@ class Eraser:
     def _records(self) -> list[Record]:
         found: list[Record] = []
         for path in sorted((self._folder.inner / KIND).iterdir()):
-            # Half of one that never was begun; or gone, with the session that it was to remove.
-            # What another program put there is no record either.
+            # An incomplete plan that never started; or a removal that deleted its session.
             with suppress(ValueError, FileNotFoundError, NotRegular):
                 record = _record.decode(read_regular(path))
                 if all(map(is_session_file, record.files)):
@@ -314,7 +312,7 @@ class Eraser:
 
 
 def remember_backup(folder: Folder, backup: Backup) -> None:
-    """What ``BackupRegistry.remember_backup`` promises."""
+    """Implement ``RetentionService.remember_backup``."""
     with folder.hold_lock(_BACKUPS, ""):
         others = (each for each in backups(folder) if each.path != backup.path)
         content = msgspec.json.encode(sorted((*others, backup), key=lambda each: each.at))
@@ -322,14 +320,14 @@ def remember_backup(folder: Folder, backup: Backup) -> None:
 
 
 def backups(folder: Folder) -> list[Backup]:
-    """What ``BackupRegistry.backups`` promises."""
+    """Implement ``RetentionService.backups``."""
     return decoded_side(folder, "limits", _BACKUPS, _backups) or []
 
 
 def _roots(
     standings: dict[StreamId, tuple[Path, FileState]], request: EraseRequest
 ) -> list[StreamId] | None:
-    """The sessions that are named; None where the one that is named is not here."""
+    """Return the sessions that the request names; None if the named session does not exist."""
     if request.scope == "session":
         named = StreamId(request.name or "")
         return [named] if named in standings else None

@@ -1,9 +1,8 @@
-"""Retention and quotas of a folder: small files beside the sessions, and what the sessions say.
+"""Retention and quotas of a folder: small files beside the sessions, and counts of the sessions.
 
-What a namespace holds is counted from its files at every commit while there is a quota, under a
-lock: what a tool wrote, or a process that was killed, counts as it stands. Without a quota a commit
-looks whether there is one, and nothing else. A key stays in the file it was written to; that keys
-of before a moment are forgotten is written down.
+With a quota, every commit counts the namespace's files under a lock, so lines of a tool or of a
+killed process count as they are. Without a quota, a commit only checks whether there is one. A key
+stays in its file; the time before which keys are forgotten is stored separately.
 """
 
 from __future__ import annotations
@@ -45,21 +44,21 @@ class Limits:
         self.folder = shelf.folder
 
     def policy(self) -> Retention:
-        """The policy of the namespace."""
+        """Return the policy of the namespace."""
         return decoded_side(self.folder, KIND, POLICY, _policy) or Retention()
 
     def set_policy(self, policy: Retention) -> None:
-        """`policy` is that of the namespace from now on."""
+        """Set the policy of the namespace."""
         self._keep(POLICY, msgspec.json.encode(policy))
 
     # -- quotas
 
     def quota(self) -> Quota:
-        """The quota of the namespace."""
+        """Return the quota of the namespace."""
         return decoded_side(self.folder, KIND, QUOTA, _quota) or Quota()
 
     def set_quota(self, quota: Quota) -> None:
-        """`quota` is that of the namespace from now on."""
+        """Set the quota of the namespace."""
         with self.folder.hold_lock(QUOTA, ""):
             if quota.is_empty:
                 self.folder.remove_side(KIND, QUOTA)
@@ -67,7 +66,7 @@ class Limits:
                 self._keep(QUOTA, msgspec.json.encode(quota))
 
     def usage(self) -> Usage:
-        """What the namespace holds."""
+        """Return the usage of the namespace."""
         standings = [standing for _, standing in self.shelf.standings()]
         contents = sum(sizes_of(blobs_in(self.folder)).values())
         return Usage(
@@ -80,7 +79,7 @@ class Limits:
     def room(
         self, entries: Sequence[Entry], contents: Sequence[bytes], *, is_new: bool
     ) -> Generator[None]:
-        """Room for a commit, until it is written. Raises: QuotaExceeded."""
+        """Reserve room for a commit until it is written. Raises: QuotaExceeded."""
         if self.quota().is_empty:
             yield
             return
@@ -100,11 +99,11 @@ class Limits:
     # -- keys
 
     def keys_since(self) -> int:
-        """Keys of commits made before this moment are forgotten."""
+        """Return the time before which keys of commits are forgotten."""
         return decoded_side(self.folder, KIND, KEYS, _moment) or 0
 
     def forget_keys(self, before: int) -> int:
-        """What ``RetentionService.forget_keys`` promises."""
+        """Implement ``RetentionService.forget_keys``."""
         with self.folder.hold_lock(KEYS, ""):
             since = self.keys_since()
             if before <= since:
@@ -144,7 +143,7 @@ class Limits:
         )
 
     def holder(self, stream: StreamId, now: int) -> Hold | None:
-        """What ``RetentionService.holder`` promises."""
+        """Implement ``RetentionService.holder``."""
         log = self.shelf.log(stream)
         if log is None:
             raise SessionNotFound(stream)

@@ -1,1 +1,1 @@
-"""What is done to a database as a whole: passed on, salvaged, measured, collected, rehearsed."""
+"""Operations on a whole database: copy, salvage, measure, collect garbage, rehearse migrations."""

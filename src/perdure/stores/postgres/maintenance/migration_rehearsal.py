@@ -1,4 +1,4 @@
-"""A rehearsal of the migrations: what opening the store would do to it, done and taken back."""
+"""Rehearse the migrations that opening the store would run, and roll them back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from perdure.stores.postgres.migrate import rehearse_migration as rehearsed_in
 
 
 async def rehearse_migration(address: str) -> MigrationPlan:
-    """What brings the store at `address` to this program's schema.
+    """Return the migrations that the store at `address` needs, after a rolled-back trial run.
 
-    Whoever opens the store meanwhile waits.
-    Raises: ConfigError; as ``PostgresStore.open``; StoreCorrupt when a step fails.
+    Processes that open the store meanwhile wait.
+    Raises: ConfigError; as ``PostgresStore.open``; StoreCorrupt if a step fails.
     """
     conninfo = conninfo_of(address)
     store = public_address(conninfo)

@@ -1,8 +1,8 @@
-"""Every row of a namespace that the server can still read, whatever else is wrong with it.
+"""Read every row of a namespace that the server can still read, whatever else is damaged.
 
-A stream is asked for at once, and row by row where the server fails at one of its rows. Nothing is
-decided here: ``operating.mending`` says what the rows amount to. On a thread with a connection of
-its own, which sees one moment and changes nothing.
+A stream is queried at once, then row by row if the server fails at one of its rows. Interprets
+nothing: ``stores.maintenance.repair`` does. Runs on a thread with its own connection, which sees
+one snapshot and changes nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 
 
 def salvage_namespace(database: Database) -> SalvagedNamespace:
-    """What ``SalvageService.salvaged`` promises. Blocks. Raises: StoreUnavailable."""
+    """Implement ``MaintenanceService.salvage_namespace``. Blocks. Raises: StoreUnavailable."""
     try:
         with database.connect_blocking() as db:
             return _Salvage(db, database.namespace).run()
@@ -81,7 +81,7 @@ class _Salvage:
         return SalvagedNamespace(streams, self._losses)
 
     def _rows(self, statement: Statement) -> Sequence[Row] | None:
-        """The rows; None where the server cannot read one of them."""
+        """Return the rows; None if the server cannot read one of them."""
         try:
             with self._db.transaction():  # a savepoint: what fails takes nothing else along
                 return self._db.execute(*statement, binary=True).fetchall()
@@ -117,7 +117,7 @@ class _Salvage:
         )
 
     def _entries(self, stream: StreamId, head: int) -> Iterator[Row]:
-        """The rows in order of seq, as far as each of them can be read."""
+        """Yield the readable rows in order of seq."""
         rows = self._rows(Statement(_ALL, (self._namespace, stream)))
         if rows is not None:
             yield from rows
@@ -146,9 +146,9 @@ def _tree(stream: StreamId, leaf: str | None, tip: int | None) -> tuple[EntryId,
 
 
 def _commits(rows: Iterable[Row]) -> Iterator[StoredCommit]:
-    """Commits end with the entries that say so; what misses its end counts to the next.
+    """Yield commits: each ends at an entry marked as its last one.
 
-    Its chain then does not fit, and is computed anew.
+    A commit without its last entry is joined to the next; their hashes are then recomputed.
     """
     first = 0
     for row in rows:

@@ -1,7 +1,7 @@
-"""Streams of a database as they are stored: read for a copy elsewhere, kept for one from there.
+"""Read the streams of a database as stored segments, and store received segments.
 
-What is kept gets its places in runs and on branches as any append does; salts, digests and hashes
-are those it came with.
+Received entries get their places in runs and on branches as in any append. They keep their salts,
+digests and hashes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ UPDATE perdure.stream SET epoch = greatest(epoch, %s) WHERE namespace = %s AND i
 """
 
 
-# Nobody goes on with it here either.
+# No further entries can be appended here either.
 _CLOSE: LiteralString = """
 WITH closed AS (
     UPDATE perdure.stream SET is_erased = true
@@ -94,7 +94,7 @@ _born = msgspec.json.Decoder(_Born)
 
 
 async def segment_states(db: Database) -> list[SegmentState]:
-    """What ``SegmentService.segment_states`` promises."""
+    """Implement ``MaintenanceService.segment_states``."""
     (rows,) = await db.ask(Statement(_STANDINGS, (db.namespace,)))
     found = {row[0]: SegmentState(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
     born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
@@ -105,7 +105,7 @@ async def segment_states(db: Database) -> list[SegmentState]:
 
 
 def _place(stream: str, found: dict[str, SegmentState], ordered: dict[str, SegmentState]) -> None:
-    """Put `stream` behind what it was forked from."""
+    """Place `stream` after the stream it was forked from."""
     waiting = [stream]
     while (origin := found[waiting[-1]].origin) in found and origin not in ordered:
         assert origin is not None  # nothing in `found` is called None
@@ -117,7 +117,7 @@ def _place(stream: str, found: dict[str, SegmentState], ordered: dict[str, Segme
 async def read_segment(
     db: Database, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
-    """What ``SegmentService.read_segment`` promises."""
+    """Implement ``MaintenanceService.read_segment``."""
     ns = db.namespace
     streams, before, ends = await db.ask(
         ask_streams(ns, [stream]),
@@ -165,7 +165,7 @@ def _commits(
 async def receive(
     db: Database, appender: Appender, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """What ``SegmentService.receive`` promises."""
+    """Implement ``MaintenanceService.receive``."""
     check(share)
     stream = share.header.id
     appender.forget(stream)
@@ -196,9 +196,9 @@ async def receive(
 async def _stream(
     db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None, *, is_new: bool
 ) -> Stream:
-    """The stream `header`, locked; made if it is missing and `is_new`.
+    """Return the stream of `header`, locked; create it if it is missing and `is_new`.
 
-    Raises: SessionNotFound; for a fork what making one raises.
+    Raises: SessionNotFound; for a fork the errors of creating one.
     """
     await run_statements(db, namespace, [Statement(LOCK, (namespace, [header.id]))])
     try:
@@ -212,7 +212,7 @@ async def _stream(
 async def _write_commit(
     db: Connected, namespace: str, stream: Stream, admission: Admission, commit: SealedCommit
 ) -> Stream:
-    """Write `commit`; the stream as it then stands."""
+    """Write `commit` and return the new state of the stream."""
     rows = [(row.entry, row.salt, row.digest) for row in commit.rows]
     facts = Facts()
     while True:

@@ -1,4 +1,4 @@
-"""Figures of a namespace, counted by the server: no body leaves it, nor is one unpacked."""
+"""Figures of a namespace, computed on the server: no body is transferred or decompressed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
 WHERE s.namespace = %s
 """
 
-# The time of a commit stands with its last entry: a commit is what is counted up to there.
+# The last entry of a commit has its time, so each commit is counted up to its last entry.
 _GROWTH: LiteralString = """
 SELECT at / %s, sum(entries)::bigint, sum(bytes)::bigint FROM (
     SELECT max(commit_at) AS at, count(*) AS entries, sum(bytes) AS bytes FROM (
@@ -43,7 +43,7 @@ SELECT count(*), coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespac
 
 
 async def measure(db: Database, since: int) -> StoreFigures:
-    """What ``StatsService.measure`` promises, of the namespace that is open."""
+    """Implement ``MaintenanceService.measure`` for the open namespace."""
     ns = db.namespace
     streams, days, ((contents, content_bytes),) = await db.ask(
         Statement(_SIZES, (ns,)),

@@ -1,1 +1,1 @@
-"""What the database keeps no longer, or does not take in: erasing, retention, quotas."""
+"""Erasure, retention and quotas of the database."""

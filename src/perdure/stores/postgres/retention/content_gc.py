@@ -1,8 +1,8 @@
-"""Remove contents that nothing refers to, while others write.
+"""Remove unreferenced contents while others write.
 
 First a reader scans the namespace for names of contents, up to the position below which no commit
-can appear. Then the contents that it did not find are removed, after a scan of the newer entries
-under a lock that nobody adds contents beside: a commit that refers to one again brings it along.
+can appear. Then the contents it did not find are removed, after a scan of the newer entries under a
+lock that blocks new contents. A commit that references a content again includes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.stores.postgres.rows import Texts
 from perdure.stores.postgres.usage import resetting
 
 BATCH = 64
-"""Contents removed in one transaction."""
+"""Contents removed per transaction."""
 
 _HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
 

@@ -1,8 +1,8 @@
-"""Erasing in one transaction: killed in it, by whatever, nothing has happened.
+"""Erase in one transaction: if it is killed, nothing has happened.
 
-The streams are locked first, in the order of their ids, and what hangs on them is read again until
-nothing new does; a fork that is made meanwhile waits, and finds its origin erased. Others write to
-other streams as before.
+The streams are locked first, in the order of their ids; then related streams are read again until
+no new ones appear. A fork that is created meanwhile waits, and finds its origin erased. Writes to
+other streams continue.
 """
 
 from __future__ import annotations
@@ -166,18 +166,18 @@ _certificate = msgspec.json.Decoder(Certificate)
 
 
 async def certificates(db: Database) -> list[Certificate]:
-    """What ``EraseService.erasures`` promises."""
+    """Implement ``RetentionService.erasures``."""
     (rows,) = await db.ask(Statement(_CERTIFICATES, (db.namespace,)))
     return [_certificate.decode(row[0]) for row in rows]
 
 
 async def remember_backup(db: Database, backup: Backup) -> None:
-    """What ``BackupRegistry.remember_backup`` promises."""
+    """Implement ``RetentionService.remember_backup``."""
     await db.ask(Statement(_REMEMBER, (db.namespace, backup.path, backup.at)))
 
 
 async def backups(db: Database) -> list[Backup]:
-    """What ``BackupRegistry.backups`` promises."""
+    """Implement ``RetentionService.backups``."""
     (rows,) = await db.ask(Statement(_BACKUPS, (db.namespace,)))
     return [Backup(*row) for row in rows]
 
@@ -185,14 +185,14 @@ async def backups(db: Database) -> list[Backup]:
 async def erase(
     db: Database, namespace: str, request: EraseRequest, appender: Appender, random: RandomSource
 ) -> Certificate:
-    """What ``EraseService.erase`` promises."""
+    """Implement ``RetentionService.erase``."""
     async with db.connection() as connected, connected.transaction():
         return await _Erasure(db, connected, request, appender).run(namespace, random)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is taken of one stream, as it stood before; how many bodies, of how many bytes."""
+    """What is erased of one stream, its previous state, and the number and size of the bodies."""
 
     stream: Stream
     taking: StreamErasure
@@ -213,7 +213,7 @@ class _Erasure:
         self._appender = appender
 
     async def run(self, namespace: str, random: RandomSource) -> Certificate:
-        """Do it; the certificate, or that of an earlier one that left nothing to do."""
+        """Erase; return the certificate, or that of an earlier erasure if nothing is left to do."""
         await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
         reach, relations = await self._reach()
         if self._request.scope == "entries":
@@ -259,10 +259,10 @@ class _Erasure:
     async def _ask(self, *statements: Statement) -> list[list[Row]]:
         return await run_statements(self._connected, self._ns, statements)
 
-    # -- what is meant
+    # -- scope
 
     async def _reach(self) -> tuple[Reach, list[Relation]]:
-        """What the erasure reaches, locked, and how; until nothing new hangs on it."""
+        """Lock the streams in scope until no new ones appear; return them with their relations."""
         locked: set[StreamId] = set()
         while True:
             relations, roots = await self._relations(), await self._roots()
@@ -303,7 +303,7 @@ class _Erasure:
         return found
 
     async def _plans(self, reach: Reach, relations: list[Relation]) -> list[_Plan]:
-        """What is taken of each stream; streams that lose nothing are left out."""
+        """Return the plan of each stream; omits streams that lose nothing."""
         streams = await self._streams(reach.targets)
         heads = {id_: streams[id_].state.head for id_ in reach.targets}
         seen = {id_: await self._visible_entries(id_) for id_ in streams_to_read(reach, relations)}
@@ -316,7 +316,7 @@ class _Erasure:
         return [plan for plan in plans if plan.entries or not _was_erased(plan)]
 
     async def _entry_plans(self, reach: Reach) -> list[_Plan]:
-        """What is taken of a session, and of forks that share something of it."""
+        """Return the plans of a session, and of forks that share erased entries."""
         streams = await self._streams((*reach.targets, *reach.forks))
         seen = {id_: await self._visible_entries(id_) for id_ in reach.forks}
         (target,) = reach.targets
@@ -358,7 +358,7 @@ class _Erasure:
     async def _mark_streams(
         self, plans: Sequence[_Plan], random: RandomSource
     ) -> tuple[ErasedSession, ...]:
-        """Every stream says that it was erased."""
+        """Record the erasure in every stream."""
         if not plans:
             return ()
         writes = tuple(plan.taking.write(self._request) for plan in plans)
@@ -376,7 +376,7 @@ class _Erasure:
         )
 
     async def _erase_stream(self, plan: _Plan, counts: Counts, names: set[str]) -> Counts:
-        """Take it out of the tables; the contents it referred to are added to `names`."""
+        """Remove the erased data from the tables; add the referenced contents to `names`."""
         taking = plan.taking
         for each in taking.erased:
             place = self._place(taking, each)
@@ -424,12 +424,12 @@ def _was_erased(plan: _Plan) -> bool:
 
 
 def locking_mark(namespace: str) -> Statement:
-    """Locks the mark of search, before any stream: nothing is indexed until the end of this."""
+    """Lock the search mark, before any stream: blocks indexing until the transaction ends."""
     return Statement(_LOCK_MARK, (namespace,))
 
 
 async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Counts:
-    """Forget the title of `stream`, the part of an answer, and the keys of commits to it."""
+    """Delete the title of `stream`, its partial answer, and the keys of commits to it."""
     own = (namespace, stream)
     title, partials, keys = await run_statements(
         db,
@@ -445,5 +445,5 @@ async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Cou
 
 
 async def forget_texts(db: Connected, namespace: str, positions: Sequence[int]) -> int:
-    """Take what stands at `positions` out of the index of search; how many texts that was."""
+    """Remove the entries at `positions` from the search index; return the number of texts."""
     return await forget(db, namespace, positions)

@@ -1,7 +1,7 @@
-"""Retention: the policy, what is held by whom, and removing one session whole.
+"""Retention: the policy, what protects sessions, and removal of one session.
 
-A removal is one transaction, under the lock of the stream's row: a fork or a commit that is made
-meanwhile comes before it, or finds no session.
+A removal is one transaction, under the lock of the stream's row: a concurrent fork or commit
+precedes it, or finds no session.
 """
 
 from __future__ import annotations
@@ -135,18 +135,18 @@ _policy = msgspec.json.Decoder(Retention)
 
 
 async def policy(db: Database) -> Retention:
-    """The policy of the namespace."""
+    """Return the policy of the namespace."""
     (rows,) = await db.ask(Statement(_POLICY, (db.namespace,)))
     return _policy.decode(rows[0][0]) if rows else Retention()
 
 
 async def set_policy(db: Database, policy: Retention) -> None:
-    """`policy` is that of the namespace from now on."""
+    """Set the policy of the namespace."""
     await db.ask(Statement(_KEEP_POLICY, (db.namespace, msgspec.json.encode(policy))))
 
 
 async def is_due(db: Database, policy: Retention, now: int | None) -> bool:
-    """What ``RetentionService.is_due`` promises; `now` None is the server's."""
+    """Implement ``RetentionService.is_due``; `now` None is the server's time."""
     if policy.max_sessions is not None or policy.max_bytes is not None:
         found = await namespace_totals(db)
         limits = (found.sessions, policy.max_sessions), (found.body_bytes, policy.max_bytes)
@@ -173,7 +173,7 @@ def _parts(namespace: str) -> list[tuple[object, ...]]:
 
 
 async def holdings(db: Database, now: int | None) -> list[Holding]:
-    """What ``RetentionService.holdings`` promises; `now` None is the server's."""
+    """Implement ``RetentionService.holdings``; `now` None is the server's time."""
     (rows,) = await db.ask(Statement(_ALL, _values(db, now)))
     return [_holding(row) for row in rows]
 
@@ -197,7 +197,7 @@ def _holding(row: Row) -> Holding:
 
 
 async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None:
-    """What ``RetentionService.holder`` promises."""
+    """Implement ``RetentionService.holder``."""
     (rows,) = await db.ask(Statement(_ONE, (*_values(db, now), stream)))
     if not rows:
         raise SessionNotFound(stream)
@@ -208,7 +208,7 @@ async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None
 async def remove(
     db: Database, stream: StreamId, now: int | None, *, is_erased: bool = False
 ) -> bool:
-    """What ``RetentionService.remove`` promises."""
+    """Implement ``RetentionService.remove``."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         looking = Statement(_ONE, (*_values(db, now), stream))
@@ -242,21 +242,21 @@ async def _remove_stream(db: Connected, namespace: str, stream: StreamId, *, ses
 
 
 async def forget_keys(db: Database, before: int) -> int:
-    """What ``RetentionService.forget_keys`` promises."""
+    """Implement ``RetentionService.forget_keys``."""
     (rows,) = await db.ask(Statement(_FORGET_KEYS, (db.namespace, before)))
     return int(rows[0][0])
 
 
 async def forget_old_keys(db: Database, now: int | None) -> int:
-    """Forget the keys that are older than `KEY_WINDOW_MS`; `now` None is the server's."""
+    """Delete the keys older than `KEY_WINDOW_MS`; `now` None is the server's time."""
     (rows,) = await db.ask(Statement(_AT, (now,)))
     return await forget_keys(db, rows[0][0] - KEY_WINDOW_MS)
 
 
 async def give_back(db: Database) -> int:
-    """As ``RetentionService.give_back``, where the user may: else the server does it in time.
+    """Implement ``RetentionService.give_back``, if permitted; else the server frees space later.
 
-    A vacuum gives back the free pages at a table's end.
+    A vacuum returns the free pages at a table's end.
     """
     connected = await db.connect_apart()
     try:

@@ -1,7 +1,7 @@
-"""Quotas: one row a namespace, counted in the transaction of each commit.
+"""Quotas: one row per namespace, updated in the transaction of each commit.
 
-A stream says in its own row whether its namespace is limited, so an append without a quota asks
-nothing more (migration 4). With one, commits to the namespace wait for each other at its row.
+Each stream's row states whether its namespace is limited, so an append without a quota needs no
+extra query (migration 4). With a quota, commits to the namespace wait for each other at its row.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _COUNT: LiteralString = "SELECT perdure.count(%s, %s, %s, %s)"
 
 
 LIFT = Statement("SELECT set_config('perdure.is_lifted', '1', true)")
-"""After it nothing in the transaction is refused for a quota."""
+"""Suspends quotas for the rest of the transaction."""
 
 
 async def quota(db: Database) -> tuple[Quota, Usage]:
-    """What ``QuotaService.quota`` promises."""
+    """Implement ``RetentionService.quota``."""
     (rows,) = await db.ask(Statement(_KEPT, (db.namespace,)))
     if rows:
         row = rows[0]
@@ -54,7 +54,7 @@ async def quota(db: Database) -> tuple[Quota, Usage]:
 
 
 async def set_quota(db: Database, quota: Quota) -> None:
-    """What ``QuotaService.set_quota`` promises."""
+    """Implement ``RetentionService.set_quota``."""
     ns = db.namespace
     is_limited = not quota.is_empty
     async with db.connection() as connected, connected.transaction():
@@ -74,5 +74,5 @@ async def set_quota(db: Database, quota: Quota) -> None:
 
 
 def counting(namespace: str, *, sessions: int = 0, entries: int = 0, size: int = 0) -> Statement:
-    """Counts what is added, or taken away, in bytes `size`, where there is a quota."""
+    """Return the statement that adjusts the counts of a quota, if there is one; `size` in bytes."""
     return Statement(_COUNT, (namespace, sessions, entries, size))

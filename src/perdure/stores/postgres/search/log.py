@@ -1,8 +1,8 @@
-"""The log of a namespace of a database as the search service reads it.
+"""The log of a namespace of a database, as the search service reads it.
 
-The position of a text is that of its entry; of the title that a stream was created with, that of
-the stream's birth, negative. The log is read up to the horizon (``perdure.settle``): no commit that
-is under way can put an entry before it any more.
+The position of a text is that of its entry; the position of a stream's initial title is the
+negative position of its birth. The log is read up to the horizon (``perdure.settle``): no commit in
+progress can add an entry before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perdure.stores.scan import Found, found_entry, found_title
 from perdure.stores.search.rows import NO_END, Mark, NextTexts
 
 AT_ONCE = MOST_RANKED
-"""Texts after the mark that are read at once."""
+"""Number of texts after the mark that are read at once."""
 
 _FROM: LiteralString = """
 FROM perdure.entry AS e
@@ -183,7 +183,7 @@ class PostgresLog:
         return rows
 
     async def _found(self, rows: Sequence[Row]) -> Sequence[Found]:
-        """What can be found in `rows`. A thread looks: one of them may be very long."""
+        """Return the searchable texts in `rows`. Uses a thread, since a row may be very long."""
         return await self.compute(lambda: _found_in(rows)) if rows else []
 
 

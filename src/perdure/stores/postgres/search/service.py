@@ -1,7 +1,7 @@
-"""The search service of a PostgreSQL database: its plans run over one connection each.
+"""The search service of a PostgreSQL database: each of its plans runs over one connection.
 
-A step of the index holds the lock on its mark, which no writer takes, from reading to the commit:
-who indexes the same namespace waits, and who erases from it. A search reads all of one moment.
+An index step locks its mark, which no writer needs, from reading to the commit. So other indexing
+processes and erasures of the namespace wait. A search reads one snapshot.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FROM (SELECT coalesce((
 INDEXED_TEXTS: LiteralString = """
 SELECT coalesce(sum(size), 0) FROM perdure.search_part WHERE namespace = %s
 """
-"""How many texts the parts of the index hold: each is a step of `index_problems`."""
+"""Number of texts in the parts of the index: each is a step of `index_problems`."""
 
 _COUNT: LiteralString = """
 SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > %s AND n <= %s
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 
 async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
-    """What ``SearchService.search`` promises."""
+    """Implement ``SearchService.search``."""
     if query.sessions and not any(map(is_text, query.sessions)):
         return []
     async with _one_moment(db) as connected:
@@ -97,7 +97,7 @@ async def _one_moment(db: Database) -> AsyncGenerator[Connected]:
 
 @asynccontextmanager
 async def _locked(db: Database) -> AsyncGenerator[Connected]:
-    """A transaction in which no one else changes the index. It does not wait for the disk."""
+    """Open a transaction that blocks other changes of the index. It does not wait for the disk."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         begin, lock = Statement(_BEGIN, (ns, VERSION)), Statement(_LOCK, (ns,))
@@ -111,14 +111,14 @@ def _log(connected: Connected, db: Database) -> PostgresLog:
 
 
 async def index(db: Database, on_progress: OnProgress | None = None) -> None:
-    """Index what is after the mark, if a search should not read that itself."""
+    """Index the entries after the mark, unless a search should read them itself."""
     upto = await _progress(db)
     if upto.is_due:
         await _index_upto(db, upto, on_progress)
 
 
 async def reindex(db: Database, on_progress: OnProgress | None = None) -> int:
-    """Index everything anew; how many texts can be found."""
+    """Rebuild the index; return the number of searchable texts."""
     async with _locked(db) as connected:
         await indexer.clear(PostgresWriter(connected, db.namespace))
     await _index_upto(db, await _progress(db), on_progress)
@@ -127,7 +127,7 @@ async def reindex(db: Database, on_progress: OnProgress | None = None) -> int:
 
 
 async def _progress(db: Database) -> Progress:
-    """How far the index is behind the log; of what is behind, ``sizes.SCANNED`` + 1 are counted."""
+    """Return how far the index is behind the log; counts at most ``sizes.SCANNED`` + 1 entries."""
     ns, most = db.namespace, sizes.SCANNED + 1
     values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
     _, rows = await db.ask(Statement(_SETTLE), Statement(BEHIND, values))
@@ -163,7 +163,7 @@ async def _is_last_step(db: Database, upto: Progress) -> bool:
 
 
 class _BlockingLog(PostgresLog):
-    """The log, read by a thread of its own."""
+    """The log, read on a separate thread."""
 
     async def compute(self, work: Callable[[], T]) -> T:
         return work()
@@ -172,7 +172,7 @@ class _BlockingLog(PostgresLog):
 def index_problems(
     streamed: Callable[[Statement], Iterator[Row]], namespace: str, steps: Steps
 ) -> list[Problem]:
-    """Every difference between the index and the log up to its mark."""
+    """Return every difference between the index and the log up to its mark."""
 
     async def ask(statements: Sequence[Statement]) -> list[list[Row]]:
         return [list(streamed(statement)) for statement in statements]

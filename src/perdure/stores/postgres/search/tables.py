@@ -1,6 +1,6 @@
 """The tables of a namespace's index in a database: loose texts, parts, their pages, and the mark.
 
-``stores/postgres/migrations`` says what the columns mean.
+``stores/postgres/migrations`` documents the columns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.stores.search import indexer
 from perdure.stores.search.rows import LooseRow, Mark, PartRow, Span, part_row
 
 Ask = Callable[[Sequence[Statement]], Awaitable[Sequence[list[Row]]]]
-"""The answers to statements that are sent together, all of one moment or one transaction."""
+"""Return the answers to statements sent together, all of one snapshot or one transaction."""
 
 MARK: LiteralString = (
     "SELECT version, upto, upto, parts FROM perdure.search_mark WHERE namespace = %s"
@@ -252,10 +252,10 @@ class PostgresWriter:
 
 
 def mark_in(rows: Sequence[Row]) -> Mark:
-    """The mark in the answer to `MARK`; of version 0 where nothing was indexed."""
+    """Return the mark in the answer to `MARK`; version 0 if nothing was indexed."""
     return Mark(*rows[0]) if rows else Mark()
 
 
 async def forget(db: Connected, namespace: str, positions: Sequence[int]) -> int:
-    """``indexer.forget`` of a namespace, in the transaction of `db`."""
+    """Run ``indexer.forget`` for a namespace, in the transaction of `db`."""
     return await indexer.forget(PostgresWriter(db, namespace), positions)
