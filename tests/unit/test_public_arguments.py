@@ -52,9 +52,7 @@ class Nonsense:
 
 NONSENSE: Any = Nonsense()
 
-PUBLIC: dict[ModuleType, list[str]] = {
-    module: vars(module)["__all__"] for module in (perdure, blocking)
-}
+PUBLIC: dict[ModuleType, list[str]] = {module: module.__all__ for module in (perdure, blocking)}
 HANDLES = (Store, Session, Chat, Runtime, Flows, Flow, Hooks, Follower)
 BLOCKING = (blocking.Store, blocking.Session, blocking.Chat, blocking.Runtime)
 

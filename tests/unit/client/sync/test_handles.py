@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from perdure import blocking
-from scripts.make_blocking import FLOWS_TARGET, TARGET, written
+from scripts.make_blocking import FLOWS_TARGET, TARGET, TARGETS, written
 
 
-@pytest.mark.parametrize("target", [TARGET, FLOWS_TARGET], ids=lambda target: target.stem)
-def test_stub_of_handles_is_up_to_date(target: Path) -> None:
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.stem)
+def test_stub_is_up_to_date(target: Path) -> None:
     assert target.read_text(encoding="utf-8") == written(target), "run scripts/make_blocking.py"
 
 
