@@ -1,7 +1,7 @@
-"""The last answer of a turn, put together from the parts it was cut into. Pure.
+"""The last answer of a turn, joined from the parts it was cut into. Pure.
 
-A process that dies in the middle of an answer leaves a part of it; who takes the turn over has the
-model go on where it stops. What an agent signals may stand in both.
+A process that dies during an answer leaves a part of it. The process that takes over lets the model
+continue that part, so an agent's signal may span both.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from perdure.session.messages import Message, TextPart
 
 
 class AnswerText(msgspec.Struct, frozen=True):
-    """The text of an answer. `is_cut`: what comes next in the session goes on with it."""
+    """The text of an answer. `is_cut`: the next message of the session continues it."""
 
     text: str = ""
     is_cut: bool = False
 
     def then(self, message: Message) -> AnswerText:
-        """What was said once `message` was, too."""
+        """Return the answer after `message`."""
         if message.role != "assistant":
             return self if message.role == "tool" else AnswerText()
         text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
@@ -29,7 +29,7 @@ class AnswerText(msgspec.Struct, frozen=True):
 
 
 def said_in(messages: Iterable[Message]) -> AnswerText:
-    """What was said last in `messages`, the end of a session in order."""
+    """Return the last answer in `messages`, the end of a session in order."""
     said = AnswerText()
     for message in messages:
         said = said.then(message)

@@ -1,8 +1,8 @@
-"""A flow's log as one process follows it: the state as it grows, and what is decided appended.
+"""Follow a flow's log: read new entries into the state, and append decisions.
 
-Only new entries are read, and what this process appended is not read at all, so following costs the
-same however long the log is. Every decision is made on the state it is appended to: when somebody
-else was faster, it is made anew. So a decision that is appended may be made on what is remembered.
+Reads only new entries, and none that this process appended, so the cost does not depend on the
+length of the log. Each decision is made on the state it is appended to: if another process was
+faster, it is made again. So a decision to append may be based on the cached state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
-"""What becomes of a flow, from where it stands. Raises where nothing may."""
+"""Returns the entries to append to a flow at a state. Raises an error if none are allowed."""
 
 
 class Journal:
@@ -40,13 +40,13 @@ class Journal:
 
     @property
     def latest(self) -> FlowState | None:
-        """Where the flow stood when it was last looked at or appended to; None before."""
+        """The state at the last read or append; None before the first."""
         return self._state
 
     async def state(self) -> FlowState:
-        """Where the flow stands now.
+        """Read and return the current state of the flow.
 
-        Raises: SessionNotFound; CorruptLog when the stream is not a flow's.
+        Raises: SessionNotFound; CorruptLog if the stream is not a flow's.
         """
         if self._state is None:
             state = await self._first()
@@ -56,7 +56,7 @@ class Journal:
         return self._state
 
     async def _first(self) -> FlowState:
-        """Where the flow stands: from where this process knew it to stand, as far as that counts.
+        """Return the state to start from: the one cached by this process, if it still applies.
 
         Raises: as `state`.
         """
@@ -76,31 +76,31 @@ class Journal:
         return state
 
     async def latest_or_read(self) -> FlowState:
-        """Where the flow stood when it was last looked at or appended to; read where nobody has.
+        """Return the state at the last read or append; read it if there was none.
 
         Raises: as `state`.
         """
         return await self.state() if self._state is None else self._state
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Take in `entries`, which were appended to the flow.
+        """Process `entries`, which were appended to the flow.
 
-        Those that are known are left out, as another task may have read further meanwhile; so are
-        those before which some are not known.
+        Skips known entries, since another task may have read further. Also skips entries after a
+        gap.
         """
         if self._state is not None:
             told = ((entry, body_of(entry)) for entry in _following(self._state.head, entries))
             self._state = follow(self._state, told, self._is_own)
 
     def write(self, state: FlowState, *bodies: SideBody) -> Write:
-        """`bodies` as a write that counts only while the flow stands at `state`."""
+        """Return a write of `bodies` that applies only while the flow is at `state`."""
         entries = tuple(new_side(body) for body in bodies)
         return Write(stream=self.flow, entries=entries, expected_head=state.head)
 
     async def append(self, decide: Decide) -> FlowState:
-        """Append what `decide` makes of the flow, on the state it then stands at.
+        """Append what `decide` returns for the flow, based on its state at the append.
 
-        Durable: when this returns. Raises: what `decide` raises; nothing was appended then.
+        Durable: on return. Raises: what `decide` raises; then nothing was appended.
         """
         while True:
             state = await self.state()
@@ -117,7 +117,7 @@ class Journal:
 
 
 def _following(head: int, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Those of `entries` that follow on seq `head`, one upon the other."""
+    """Yield those of `entries` that follow seq `head` without a gap."""
     for entry in entries:
         if entry.seq == head + 1:
             head = entry.seq

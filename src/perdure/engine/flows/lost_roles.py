@@ -9,20 +9,20 @@ from perdure.stores.session_store import SessionStore
 
 
 async def lost_roles(store: SessionStore, state: FlowState) -> dict[str, str]:
-    """The role instances whose session is in the store no more, each with the reason."""
+    """Return the role instances whose session is no longer in the store, with the reason."""
     whys = {role: await why_lost(store, id) for role, id in state.sessions.items()}
     return {role: why for role, why in whys.items() if why is not None}
 
 
 async def require_there(store: SessionStore, session: StreamId) -> None:
-    """Refuse to continue a role whose session was erased. Raises: ConfigError."""
+    """Reject continuing a role whose session was erased. Raises: ConfigError."""
     why = await why_lost(store, session)
     if why is not None:
         raise ConfigError(why)
 
 
 async def why_lost(store: SessionStore, session: StreamId) -> str | None:
-    """Why the role of `session`, which has begun, cannot continue; None when it can."""
+    """Return why the role of `session`, which has begun, cannot continue; None if it can."""
     try:
         if (await store.state(session)).info.status != "erased":
             return None

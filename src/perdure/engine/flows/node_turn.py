@@ -1,7 +1,7 @@
-"""A turn joined to its flow: claimed with its first commit, settled with its last.
+"""A turn of a flow: claims its node in its first commit and finishes it in its last.
 
-What the flow becomes is decided on its newest state at every attempt to commit. A claim that is no
-longer what was seen, because somebody else was faster, is given up before anything is appended.
+Each attempt to commit decides on the newest state of the flow. If another process has changed the
+claimed work, the turn is abandoned before anything is appended.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ DENIED: Failure = "not_approved"
 """Failure of a turn that ended because a person denied a tool call."""
 
 Checks = Callable[[], Awaitable[tuple[str, ...]]]
-"""What is not in order in the project, each in a sentence; asked before a flow is closed."""
+"""Returns the problems of the project, each as a sentence; called before a flow is closed."""
 
 LastAnswer = Callable[[], Awaitable[AnswerText]]
-"""What was said last in the session, for a turn that another process began."""
+"""Returns the last answer in the session, for a turn that another process began."""
 
 
 class NodeClaimLost(Exception):
-    """The work is not there any more as it was seen: somebody else has it, or it has changed."""
+    """The work changed or another process has claimed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowContext:
-    """What all turns of a flow share. `drawing` is where its graph may be edited."""
+    """What all turns of a flow share. `drawing` are the files where its graph may be edited."""
 
     journal: Journal
     record: RecordFolder
@@ -60,7 +60,7 @@ class FlowContext:
 
 
 class NodeTurn:
-    """A ``CommitParticipant``: one turn of `part`, or of the `repair` that was asked for."""
+    """A ``CommitParticipant``: one turn of `part`, or of the `repair` that was requested."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class NodeTurn:
         self._last_answer = last_answer
         self._repair = repair
         self._said: AnswerText | None = None
-        """What was said last, as far as it was appended; None before that was looked for."""
+        """The last answer as far as it was appended; None before it was looked up."""
         self._next_said = AnswerText()
         self._configured = self._configuration(ground.journal.latest)
         self._is_unheard = False
-        """Whether nobody said that what was to be written beside was appended."""
+        """Whether the outcome of the last commit to the flow is unknown."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """The claim with the turn's beginning, what follows from it with its end.
+        """Return the claim with the turn's first commit, and its outcome with the last commit.
 
         Raises: NodeClaimLost.
         """
@@ -107,24 +107,24 @@ class NodeTurn:
         return CoCommit(self._writes(state, (*written, *changed, settled)), contents)
 
     def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
-        """Follow what the flow became."""
+        """Update the journal after a commit."""
         self._is_unheard = False
         self._said = self._next_said
         for share in entries:
             self._ground.journal.follow(share)
 
     async def _stands(self, *, is_begun: bool) -> FlowState:
-        """Where the flow stands, as it is remembered: what is decided on less is refused.
+        """Return the flow's cached state: a commit based on an outdated state is rejected.
 
-        Read again where it was refused, and for a repair, of which the beginning writes nothing to
-        the flow that could be.
+        Reads it again after a rejection, and for a repair, whose first commit writes nothing to the
+        flow and so cannot be rejected.
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal
         return await (journal.state() if is_doubtful else journal.latest_or_read())
 
     async def _check_recovered(self) -> None:
-        """Refuse the open turn of another part: its process died after it had settled this one.
+        """Reject the open turn of another part: its process died after it had finished this one.
 
         Raises: NodeClaimLost.
         """
@@ -132,7 +132,7 @@ class NodeTurn:
             raise NodeClaimLost(self._part.role)
 
     async def _listen(self, entries: Sequence[NewEntry]) -> None:
-        """Remember what the turn's end will be judged by."""
+        """Remember the answer by which the turn's end is judged."""
         if self._said is None:
             is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
             self._said = AnswerText() if is_begun else await self._last_answer()
@@ -149,14 +149,14 @@ class NodeTurn:
         if self._configuration(state) != self._configured:
             raise NodeClaimLost(self._part.role)  # it is to work with something else from now on
         if self._repair is not None and self._part.repair(state) == self._repair:
-            return ()  # it runs already, and goes on
+            return ()  # it is running already and continues
         claim = None if self._repair is not None else self._part.claim(state)
         if claim is None:
             raise NodeClaimLost(self._part.role)
         return (claim,)
 
     def _entry_markers(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
-        """Where in its session a node begins; its role may come back to it without leaving it."""
+        """Return the marker where a node begins in its session: a role may enter it repeatedly."""
         part = self._part
         if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
             return ()
@@ -173,7 +173,7 @@ class NodeTurn:
         return Ended(finished.end, self._next_said.text, finished.error, is_denied)
 
     async def _read_files(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
-        """What its owner made of the flow's graph (others cannot put it right), and the files."""
+        """Return the graph as edited by the owner (other roles cannot fix it), and the files."""
         ground, part = self._ground, self._part
         is_drawing = isinstance(part, NodePart) and base_role(part.role) == OWNER
         drawing = ground.drawing if is_drawing else None
@@ -189,7 +189,7 @@ class NodeTurn:
         return await asyncio.to_thread(look)
 
     async def _document_answer(self, ended: Ended) -> dict[str, Found]:
-        """The answer of a document's node, as what it hands over."""
+        """Return the answer of a document's node as its artifact."""
         part, record = self._part, self._ground.record
         if ended.end != "stop" or not isinstance(part, NodePart):
             return {}

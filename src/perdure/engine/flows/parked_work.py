@@ -22,7 +22,7 @@ _Attempt = tuple[str | None, RoleConfiguration | None]
 
 
 class ParkedWork:
-    """Parks nodes and roles of one flow, and keeps those that could not begin here."""
+    """Parks nodes and roles of one flow, and remembers those that could not begin here."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -65,7 +65,7 @@ def park_entry(part: Part, why: str) -> Parked:
 
 
 def _target(work: Work | RoleWork) -> tuple[str, str]:
-    """The name by which `work` is parked, and its role instance."""
+    """Return the name under which `work` is parked, and its role instance."""
     return (work.node.id, work.node.role) if isinstance(work, Work) else (work.role, work.role)
 
 

@@ -1,4 +1,4 @@
-"""The port through which a flow has its roles work: sessions, turns, and what they are told."""
+"""The interface through which a flow runs its roles: sessions, turns, and messages."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ class Unconfigured(ConfigError):
 
 
 class Roles(Protocol):
-    """The role sessions of one flow. All of it may be asked from several tasks at once."""
+    """The role sessions of one flow. Safe to call from several tasks at once."""
 
     async def session(self, state: FlowState, role: str) -> StreamId:
-        """The session of a role instance, made with its context bundle when there is none yet.
+        """Return the session of a role instance; create it with its system prompt if needed.
 
-        A model may have to choose first what it works with, in a session of its own.
-        Raises: ConfigError when the role cannot work: no agent, or a required reading is missing;
-        Unconfigured when a person has to say what it works with; LeaseHeld, LeaseLost when another
-        process has it chosen.
+        A model may first have to choose the role's configuration, in a separate session.
+        Raises: ConfigError if the role cannot work: no agent, or a required reading is missing;
+        Unconfigured if a person has to choose its configuration; LeaseHeld, LeaseLost if another
+        process runs the selector.
         """
         ...
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """What a node's work begins with. Raises: ConfigError when a reading is missing."""
+        """Return the first message of a node's work. Raises: ConfigError for a missing reading."""
         ...
 
     async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
-        """What a role's looking back begins with."""
+        """Return the first message of a role that looks back."""
         ...
 
     async def is_open(self, session: StreamId) -> bool:
-        """Whether a turn of the session is open, here or in a process that is gone.
+        """Return whether a turn of the session is open, here or in a dead process.
 
-        Raises: ConfigError when the session was erased.
+        Raises: ConfigError if the session was erased.
         """
         ...
 
     async def end_foreign_turn(self, session: StreamId) -> bool:
-        """End an open turn that is not in force here, as interrupted; whether there was one.
+        """End as interrupted an open turn of an imported log; return whether there was one.
 
         Raises: LeaseHeld while a process runs it.
         """
         ...
 
     async def last_answer(self, session: StreamId) -> AnswerText:
-        """What was said last in the session."""
+        """Return the last answer in the session."""
         ...
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
@@ -69,12 +69,12 @@ class Roles(Protocol):
         ...
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
-        """Run the open turn of a process that is gone to its end; nothing when it is closed.
+        """Run the open turn of a dead process to its end; do nothing if it is closed.
 
         Raises: LeaseHeld while that process lives; what `companion` raises.
         """
         ...
 
     async def stop(self, session: StreamId) -> None:
-        """End the turn that runs here, as aborted; nothing happens when none does."""
+        """Abort the turn that runs here; do nothing if there is none."""
         ...

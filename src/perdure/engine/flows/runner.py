@@ -1,8 +1,7 @@
-"""The scheduler of one flow: on every pass, whoever can work works; then it sleeps until woken.
+"""The scheduler of one flow: each pass starts all runnable work; then it sleeps until woken.
 
-Nothing is remembered between passes but the tasks that run, so whatever is in the log, a claim of a
-process that is gone, a reply from another one, is found on the next pass. A node that fails parks
-itself alone.
+Between passes it remembers only running tasks. Everything in the log (a claim of a dead process, a
+reply from another process) is found on the next pass. A node that fails parks only itself.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ LEAST_WAIT_S = 0.05
 """Before a session that another process has is tried again, though its lease has run out."""
 
 MOST_WAIT_S = 0.25
-"""Before it is tried again, though its lease lasts longer: whoever has it may have died."""
+"""Maximum wait before a retry, even if the lease lasts longer: its owner may have died."""
 
 NO_TURN = "its work was begun, and its session has no turn of it"
 
 
 class FlowRunner:
-    """Runs a flow as far as it goes without a person."""
+    """Runs a flow as far as possible without a person."""
 
     def __init__(self, ground: FlowContext, roles: Roles, clock: Clock, wakes: Wakes) -> None:
         self._ground = ground
@@ -77,12 +76,11 @@ class FlowRunner:
         self._parked_work = ParkedWork(ground.journal)
 
     async def run(self) -> FlowState:
-        """Run until nothing is left that can be done now.
+        """Run until no work is left that can be done now.
 
         Shape: the flow then waits for a person, or is completed.
-        Raises: SessionNotFound; CorruptLog; StoreError; ConfigError when the record folder cannot
-        be written. What is running is then suspended, and
-        goes on when the flow is run again.
+        Raises: SessionNotFound; CorruptLog; StoreError; ConfigError if the record folder cannot be
+        written. Running work is then suspended, and continues when the flow is run again.
         """
         wakes = self._wakes()
         woken: asyncio.Task[int | None] | None = None
@@ -120,7 +118,7 @@ class FlowRunner:
             if timer is not None:
                 timer.cancel()
         now_s = self._clock.steady_s()
-        # Something has happened to the flow: whoever has the others may be done with them.
+        # The flow has changed: other processes may have released the other sessions.
         is_moved = woken.done()
         for role, due_s in [*self._elsewhere.items()]:
             if is_moved or due_s <= now_s:
@@ -128,9 +126,9 @@ class FlowRunner:
         self._collect()
 
     def _leave_alone(self, role: str, held: LeaseHeld) -> None:
-        """Another process has the session of `role`: leave it alone for a while.
+        """Skip the session of `role` for a while: another process holds it.
 
-        If they die, their turn is ours to go on with then.
+        If that process dies, its turn is continued here.
         """
         left_s = (held.until - self._clock.now_ms()) / 1000
         wait_s = min(max(left_s, LEAST_WAIT_S), MOST_WAIT_S)
@@ -143,13 +141,13 @@ class FlowRunner:
             await self._journal.state()
 
     async def _is_newest(self, state: FlowState) -> bool:
-        """Whether the flow stands at `state`, and not only as far as is remembered."""
+        """Return whether `state` is the newest state, not only the newest cached one."""
         return (await self._journal.state()).head == state.head
 
     # ------------------------------------------------------------ one pass
 
     async def _redrawn(self, state: FlowState) -> FlowState:
-        """The flow with the graph that its files draw now; what cannot be used is left alone."""
+        """Return the flow with the graph that its files define now; ignores an unusable one."""
         drawing = self._ground.drawing
         if drawing is None or state.run.improvement_phase is not None:
             return state
@@ -160,7 +158,7 @@ class FlowRunner:
         return await self._journal.append(lambda now: (changed,) if now.head == head else ())
 
     def _begin(self, state: FlowState) -> None:
-        """Give everyone who can work something to do."""
+        """Start all runnable work."""
         for node in state.run.running_nodes:
             known = state.graph.node(node)
             role = known.role if known else node
@@ -184,14 +182,14 @@ class FlowRunner:
         self._tasks[role] = asyncio.create_task(work, name=f"perdure-role-{role}")
 
     def _collect(self) -> None:
-        """Let go of what is done. Raises: what went wrong in it."""
+        """Remove finished tasks. Raises: their errors."""
         for role, task in [*self._tasks.items()]:
             if task.done():
                 del self._tasks[role]
                 task.result()
 
     async def _moved_on(self, state: FlowState) -> bool:
-        """What the flow does by itself once nobody works; False when that is nothing."""
+        """Do the flow's own next step while no role works; return False if there is none."""
         bodies = _next_bodies(state)
         if not bodies:
             return False
@@ -214,7 +212,7 @@ class FlowRunner:
             body = NodeParked(work.node.id, role, "role-configuration", str(error), error.offers)
             await self._parked_work.park_unbegun(state, work, body)
             return
-        except LeaseHeld as error:  # somebody else has it chosen what the role works with
+        except LeaseHeld as error:  # another process runs the selector of the role
             self._leave_alone(role, error)
             return
         except LeaseLost:
@@ -243,7 +241,7 @@ class FlowRunner:
         await self._turns(ReflectionPart(work.role, session, work), message)
 
     async def _goes_on(self, part: NodePart | ReflectionPart) -> None:
-        """Go on with what runs according to the log, though nobody here runs it."""
+        """Continue work that runs according to the log, but in no task here."""
         try:
             is_ended = bool(part.session) and await self._roles.end_foreign_turn(part.session)
         except LeaseHeld as error:
@@ -275,7 +273,7 @@ class FlowRunner:
         message: str | None,
         repair: RepairAsked | None = None,
     ) -> None:
-        """The turn that `message` begins (None: the open one), and its repairs."""
+        """Run the turn that `message` begins (None: the open one), and its repairs."""
         while True:
             last_answer = partial(self._roles.last_answer, part.session)
             turn = NodeTurn(self._ground, part, last_answer, repair)
@@ -286,7 +284,7 @@ class FlowRunner:
                     else:
                         await self._roles.begin(part.session, message, turn)
             except (NodeClaimLost, LeaseLost):
-                return  # somebody else was faster; what is left to do shows in the log
+                return  # another process was faster; the remaining work shows in the log
             except LeaseHeld as error:
                 self._leave_alone(part.role, error)
                 return
@@ -295,7 +293,7 @@ class FlowRunner:
             except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
                 await self._parked_work.park_part(part, _error_text(error))
                 return
-            # A turn that was taken up may have been ended by whose it was: the next pass sees that.
+            # The former owner may have ended a turn taken over here: the next pass sees that.
             repair = part.repair(await self._journal.latest_or_read())
             if repair is None:
                 return
@@ -319,7 +317,7 @@ def can_continue(state: FlowState) -> bool:
 
 
 def _next_bodies(state: FlowState) -> tuple[SideBody, ...]:
-    """What the flow does by itself once nobody works; () for nothing."""
+    """Return the flow's own next step while no role works; () if there is none."""
     last = last_bodies(state)
     if last:
         return last
@@ -346,6 +344,6 @@ async def _next(wakes: AsyncIterator[int | None]) -> int | None:
 
 
 def _work_of(flow: StreamId, part: NodePart | ReflectionPart) -> AbstractContextManager[None]:
-    """Whose work a turn is, for every span and log line."""
+    """Set the scope of a turn, for every span and log line."""
     node = part.node if isinstance(part, NodePart) else None
     return within(flow=flow, role=part.role, node=node)

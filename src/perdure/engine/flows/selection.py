@@ -1,7 +1,7 @@
-"""Who chooses what a role works with: its files, a person, or a selector, dimension by dimension.
+"""Who configures a role, per dimension: its files, a person, or a selector.
 
-A selector is a model that is told what there is and answers in one line. What it may not choose it
-is told, and it is asked again, at most three times; then a person is. Pure.
+A selector is a model that gets the offers and answers in one line. An invalid choice is returned
+with the reason, at most three times; then a person is asked. Pure.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.ids import StreamId, stream_id
 
 MOST_ATTEMPTS = 3
-"""Of a selector, before a person is asked."""
+"""Attempts of a selector before a person is asked."""
 
 DIMENSIONS: tuple[Dimension, ...] = ("model", "skills")
-"""What of a role's configuration can be chosen before it begins."""
+"""The parts of a role's configuration that can be chosen before it begins."""
 
 
 class Undecided(msgspec.Struct, frozen=True):
-    """What has to be chosen for a role before it can begin: by a selector, and by a person."""
+    """The choices needed before a role can begin: by a selector, and by a person."""
 
     by_selector: Offers = Offers()
     by_person: Offers = Offers()
@@ -45,7 +45,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
     @property
     def together(self) -> Offers:
-        """All of it, for a person."""
+        """All choices together, for a person."""
         return Offers(
             self.by_selector.models or self.by_person.models,
             self.by_selector.skills or self.by_person.skills,
@@ -53,7 +53,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
 
 def who_configures(state: FlowState, dimension: Dimension) -> Configuring:
-    """Who says what roles work with in that dimension."""
+    """Return who configures roles in that dimension."""
     if dimension == "skills" and state.skills_configuring is not None:
         return state.skills_configuring
     return state.configuring
@@ -65,9 +65,9 @@ def is_configuring(state: FlowState) -> bool:
 
 
 def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
-    """What of `offers` is still to be chosen for `role`.
+    """Return which of `offers` are still to be chosen for `role`.
 
-    What a selector is choosing from now stays what it was told, whatever is offered since.
+    A selector that is choosing now keeps the offers it was given.
     """
     in_part = state.chosen_in_part.get(role, RoleConfiguration())
     models = offers.models if in_part.model is None else ()
@@ -90,7 +90,7 @@ def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
 def opening(
     state: FlowState, role: str, offers: Offers, refused: str | None = None
 ) -> SelectorOpened:
-    """The next selector of `role`, after one that was `refused`, where it was."""
+    """Return the next selector of `role`; `refused` is the error of the previous one, if any."""
     before = state.selecting.get(role)
     number = len(state.selectors.get(role, ())) + 1
     session = selector_session(state.run.flow_id, role, number)
@@ -99,9 +99,9 @@ def opening(
 
 
 def selector_session(flow: StreamId, role: str, number: int) -> StreamId:
-    """The id of the session of the `number`-th selector of a role instance.
+    """Return the id of the session of the `number`-th selector of a role instance.
 
-    Raises: ValueError when the flow's id is too long for it.
+    Raises: ValueError if the flow's id is too long for it.
     """
     return stream_id(f"{flow}__{role}__selector-{number}")
 
@@ -109,9 +109,9 @@ def selector_session(flow: StreamId, role: str, number: int) -> StreamId:
 def selection(
     state: FlowState, opened: SelectorOpened, answer: str, *, is_partial: bool
 ) -> RoleConfigured:
-    """What the answer of a selector makes of its role.
+    """Return the configuration in the answer of a selector.
 
-    Raises: InvalidEntry for one that says no more and no less than what there is to choose.
+    Raises: InvalidEntry unless it chooses exactly what there is to choose.
     """
     choice = choice_in(answer)
     check_offered(choice, opened.offers)

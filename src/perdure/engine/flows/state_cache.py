@@ -18,11 +18,11 @@ from perdure.stores.marks import TrustState
 from perdure.stores.session_store import SessionStore
 
 MOST_ENTRIES = 200_000
-"""Entries of the logs whose states are kept together: what a state takes grows with its log."""
+"""Maximum total length of the logs whose states are cached: a state grows with its log."""
 
 
 class CachedState(msgspec.Struct, frozen=True):
-    """Where a flow stood after its entry `last`, as far as `trusted` gave authority."""
+    """State of a flow after its entry `last`, as far as `trusted` gave authority."""
 
     state: FlowState
     last: Entry
@@ -30,21 +30,21 @@ class CachedState(msgspec.Struct, frozen=True):
 
 
 class StateCache:
-    """The states of one store's flows."""
+    """The cached states of one store's flows."""
 
     def __init__(self) -> None:
         self._kept: dict[StreamId, CachedState] = {}
         self._entries = 0
 
     def take(self, flow: StreamId) -> CachedState | None:
-        """Where `flow` stood; from now on nothing is kept of it."""
+        """Remove the cached state of `flow` and return it."""
         kept = self._kept.pop(flow, None)
         if kept is not None:
             self._entries -= _size(kept)
         return kept
 
     def keep(self, kept: CachedState) -> None:
-        """Keep it, where it fits; what is completed makes room for what is not."""
+        """Cache the state if it fits; completed flows are evicted first."""
         self.take(kept.last.stream)
         if not _is_completed(kept):
             for flow in [flow for flow, each in self._kept.items() if _is_completed(each)]:
@@ -56,7 +56,7 @@ class StateCache:
 
 
 def state_cache_of(store: SessionStore) -> StateCache:
-    """What this process keeps of the flows of `store`."""
+    """Return this process's cache for the flows of `store`."""
     found = _KEPT.get(store)
     if found is None:
         found = _KEPT[store] = StateCache()

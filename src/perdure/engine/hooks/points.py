@@ -1,9 +1,9 @@
-"""The points at which hooks are asked or told, and what they may answer.
+"""The hook points, and the answers that each point accepts.
 
-Every class names its point as Operator does, the types of an answer it takes, and whether it is a
-guard: a hook of a guard that fails blocks, any other that fails is passed over.
-An answer of a type in `changes` replaces the field it names, and the next hook sees that; any other
-answer ends the asking.
+Every class has the point's name as in Operator, the accepted types of answers, and whether it is a
+guard. If a hook of a guard fails, the action is blocked; other failing hooks are skipped. An answer
+of a type in `changes` replaces the field it names, and the next hook sees that; any other answer
+ends the iteration.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class ToolAsked(HookPoint, frozen=True):
 
 
 class ToolAnswered(HookPoint, frozen=True):
-    """A tool has run, or its run was supplied. A `ToolOutput` is its result before anybody saw it.
+    """A tool has run, or its result was supplied. A `ToolOutput` is the result before its use.
 
-    `outcome` is how it ended: of a tool that raised, or took too long, `output` is what the model
-    would be told of that. What a hook blocked has not run.
+    `outcome` is how it ended. If the tool raised an error or timed out, `output` is the text for
+    the model. A call that a hook blocked has not run.
     """
 
     name: ClassVar[HookName] = "tool_result"
@@ -126,9 +126,9 @@ class ToolAnswered(HookPoint, frozen=True):
 
 
 class BeforeCompact(HookPoint, frozen=True):
-    """A context is about to be compacted. A text is the summary, without a model.
+    """A context is about to be compacted. A text answer is the summary, made without a model.
 
-    `history` is what leaves the context; `previous_summary` what stood for what left before.
+    `history` leaves the context; `previous_summary` is the summary of earlier compactions.
     """
 
     name: ClassVar[HookName] = "session_before_compact"
@@ -167,9 +167,9 @@ class Forked(HookPoint, frozen=True):
 
 
 class BeforeTree(HookPoint, frozen=True):
-    """A conversation is about to go on from `target` instead of from `leaf`.
+    """A conversation is about to continue from `target` instead of `leaf`.
 
-    A text is the summary of the branch that is left.
+    A text answer is the summary of the abandoned branch.
     """
 
     name: ClassVar[HookName] = "session_before_tree"

@@ -1,7 +1,7 @@
 """The hooks of one store's sessions: registered by point, run in the order of registration.
 
-A hook that fails, or answers what its point does not take, is reported and passed over; where it is
-a guard it blocks. So is one that raises CancelledError; if the caller is cancelled, that passes.
+A hook that fails, or returns an invalid answer, is reported and skipped; in a guard it blocks. The
+same applies to a hook that raises CancelledError, unless the caller is cancelled.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Hooks:
         await self.ask(point)
 
     async def ask(self, point: P) -> tuple[P, object]:
-        """The point as its hooks have changed it, and the answer that ended the asking.
+        """Run the hooks; return the point as they changed it, and the final answer.
 
         Shape: the answer is a `Block`, a value of a type the point takes, or None.
         """

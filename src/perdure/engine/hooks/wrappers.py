@@ -78,7 +78,7 @@ class HookedModels:
 
 
 async def _generator(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta]:
-    """`deltas` as something that can be closed."""
+    """Return `deltas` as a generator that can be closed."""
     try:
         async for delta in deltas:
             yield delta
@@ -111,11 +111,11 @@ class HookedCall:
         self._spec = spec
         self._hooks = hooks
         self._call: ToolCall | None = None
-        """What was let through, None as long as nothing was."""
+        """The call that the hooks let through, None before that."""
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool, whose run is asked about."""
+        """The wrapped tool."""
         return msgspec.structs.replace(self._spec, run=self._run)
 
     async def _run(self, call: ToolCall) -> ToolOutput:
@@ -126,11 +126,11 @@ class HookedCall:
         return answer if isinstance(answer, ToolOutput) else await self._spec.run(call)
 
     async def apply_hooks(self, run: ToolRun) -> ToolRun:
-        """`run` as the hooks have it, however it ended; as it is where the call was blocked."""
+        """Return `run` as changed by the hooks; unchanged if the call was blocked."""
         if self._call is None or not self._hooks.has("tool_result"):
             return run
         told = ToolAnswered(self._call.session_id, self._call, run.output, run.outcome)
         point, answer = await self._hooks.ask(told)
-        if isinstance(answer, Block):  # by a guard that failed: nobody has judged the result
+        if isinstance(answer, Block):  # by a guard that failed: no hook has checked the result
             return failed_run(self._spec.name, ToolError(self._spec.name, answer.reason))
         return run if point.output is run.output else run_of(point.output, run)

@@ -23,7 +23,7 @@ _SPANS = "perdure.engine.telemetry.spans"
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
-    """`models`, whose requests `observer` is told of; as they are where nobody listens."""
+    """Return `models` with requests reported to `observer`; unchanged if nothing observes."""
     if _SPANS not in sys.modules:
         return models
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)
@@ -39,7 +39,7 @@ def told_models(models: ModelClient, observer: Observer) -> ModelClient:
 def chosen_observer(
     environment: Mapping[str, str], clock: Clock, *, has_content: bool | None = None
 ) -> Observer:
-    """The observer for sessions of this program; `has_content` None: as `CONTENT` says."""
+    """Return the observer for sessions of this program; `has_content` None: as `CONTENT` says."""
     if _API not in sys.modules:
         return SILENCE
     if has_content is None:

@@ -1,4 +1,4 @@
-"""What spans say of models, tools and messages. Pure; every text is shown with secrets hidden."""
+"""Span attributes of models, tools and messages. Pure; secrets in texts are masked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Value = str | int | bool | tuple[str, ...]
 Attributes = dict[str, Value]
 
 MAX_CONTENT = 32 * 1024
-"""Characters of one attribute that holds content."""
+"""Maximum characters of one attribute with content."""
 
 _ROOM_FOR_NOTE = 128
 _ESCAPED = 6
@@ -36,7 +36,7 @@ _ESCAPED = 6
 
 
 def scope_attributes(facts: Facts) -> Attributes:
-    """The attributes that every span has: whose work it is."""
+    """Return the attributes of every span: session, agent, flow and similar facts."""
     found: Attributes = {names.fact(name): value for name, value in facts.items()}
     if "session" in facts:
         found[names.CONVERSATION] = str(facts["session"])
@@ -44,7 +44,7 @@ def scope_attributes(facts: Facts) -> Attributes:
 
 
 def of_call(call: OpenCall, max_output_tokens: int | None) -> Attributes:
-    """What is known of a model call before it is made."""
+    """Return the attributes of a model call that are known before it."""
     provider = provider_of(call.model)
     found: Attributes = {
         names.OPERATION: names.CHAT,
@@ -59,12 +59,12 @@ def of_call(call: OpenCall, max_output_tokens: int | None) -> Attributes:
 
 
 def model_name(model: str) -> str:
-    """A model's name without its provider."""
+    """Return a model's name without its provider."""
     return model.partition(":")[2] or model
 
 
 def of_tool(started: ToolStarted) -> Attributes:
-    """What is known of a tool call before it runs."""
+    """Return the attributes of a tool call that are known before it runs."""
     return {
         names.OPERATION: names.EXECUTE_TOOL,
         names.TOOL_NAME: started.tool,
@@ -76,7 +76,7 @@ def of_tool(started: ToolStarted) -> Attributes:
 
 
 def of_usage(usage: Usage | None) -> Attributes:
-    """What a call, or all of a turn's, took. The input tokens are all of them, cached ones too."""
+    """Return the usage of a call or a turn. Input tokens include cached ones."""
     if usage is None:
         return {}
     found: Attributes = {
@@ -93,7 +93,7 @@ def of_usage(usage: Usage | None) -> Attributes:
 
 
 def usage_of(happened: Input | None) -> Usage | None:
-    """What the call that ended so took, as far as is known."""
+    """Return the usage of the call that ended so, if known."""
     if isinstance(happened, inputs.Answered):
         return happened.message.usage
     if isinstance(happened, inputs.Summarised | inputs.CallFailed | inputs.Aborted):
@@ -102,7 +102,7 @@ def usage_of(happened: Input | None) -> Usage | None:
 
 
 def error_of(happened: Input | None) -> str | None:
-    """The stable code of what went wrong; None when nothing did."""
+    """Return the stable code of the error; None if there was none."""
     if isinstance(happened, inputs.CallFailed):
         return happened.error.code
     if isinstance(happened, inputs.ToolReturned) and happened.outcome != "ok":
@@ -111,15 +111,15 @@ def error_of(happened: Input | None) -> str | None:
 
 
 def shown_message(message: Message) -> str:
-    """`message` as the conventions write one, with secrets hidden and cut where it is long."""
+    """Return `message` in the conventions' form, with secrets masked and long texts cut."""
     return shown_messages((message,))
 
 
 def shown_messages(messages: Sequence[Message]) -> str:
-    """`messages` as the conventions write them, with secrets hidden.
+    """Return `messages` in the conventions' form, with secrets masked.
 
-    Shape: a JSON list of at most `MAX_CONTENT` characters, whatever they are: the newest messages,
-    behind one that says how many are left out; one that is too long alone has its texts cut.
+    Shape: a JSON list of at most `MAX_CONTENT` characters: the newest messages, after one that
+    states how many are omitted; a single message that is too long has its texts cut.
     """
     kept: list[str] = []
     room = MAX_CONTENT - _ROOM_FOR_NOTE
@@ -138,13 +138,13 @@ def shown_messages(messages: Sequence[Message]) -> str:
 
 
 def shown_instructions(text: str) -> str:
-    """The system prompt, likewise."""
+    """Return the system prompt in the same form."""
     clipped = mask_secrets(text)[: (MAX_CONTENT - _ROOM_FOR_NOTE) // _ESCAPED]
     return _encode([{"type": "text", "content": clipped}])
 
 
 def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
-    """The tools that a model is told of, likewise: those that fit."""
+    """Return the tool declarations of a request in the same form: those that fit."""
     shown: list[str] = []
     room = MAX_CONTENT
     for tool in tools:
@@ -171,7 +171,7 @@ def _message_fields(message: Message) -> dict[str, object]:
 
 
 def _clip(shown: dict[str, object], room: int) -> str:
-    """`shown` with its texts cut until it fits into `room` characters."""
+    """Return `shown` with its texts cut so that it fits into `room` characters."""
     most = room
     while len(text := _encode(_cut(shown, most))) > room and most:
         most = max(most // 2, most - (len(text) - room))
@@ -194,7 +194,7 @@ def _encode(value: object) -> str:
 
 
 def shown_args(args: Mapping[str, object]) -> str:
-    """The arguments of a tool call, likewise."""
+    """Return the arguments of a tool call in the same form."""
     shown = cast("dict[str, object]", masked_value(args))
     text = _encode(shown)
     return text if len(text) <= MAX_CONTENT else _clip(shown, MAX_CONTENT)

@@ -1,7 +1,7 @@
-"""An observer that cannot harm what it looks at: what it raises is logged, the turn goes on.
+"""An observer that cannot disturb a turn: its errors are logged and the turn continues.
 
-A program's own processors, samplers and instruments run inside it, and OpenTelemetry lets through
-what some of them raise.
+A program's own processors, samplers and instruments run inside it, and OpenTelemetry does not catch
+all of their errors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Isolated:
 
 
 class _Guarded(Generic[T]):
-    """What `make` gives, entered and left without a failure of its own."""
+    """Enters and leaves the context manager from `make`, without raising its errors."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Callable[[T], None]]]) -> None:
         self._make = make

@@ -43,7 +43,7 @@ INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
-"""Content: only where somebody asked for it."""
+"""Content: only if requested."""
 
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - likewise, of a model
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
@@ -53,7 +53,7 @@ TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 
 TOKENS: Final = tuple(4**power for power in range(14))
 SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
-"""Where the conventions have the buckets of histograms begin."""
+"""Lower bounds of the conventions' histogram buckets."""
 
 FINISH_REASONS_SHOWN: Mapping[str, str] = {"tool_calls": "tool_call", "aborted": "error"}
 """Why an answer ended, where the conventions say it otherwise."""
@@ -74,5 +74,5 @@ COST_TOTAL: Final = "perdure.cost"
 
 
 def fact(name: str) -> str:
-    """The attribute for a fact of `events.scope`."""
+    """Return the attribute name for a fact of `events.scope`."""
     return f"perdure.{name}"

@@ -1,7 +1,7 @@
-"""Models around which OpenTelemetry is told what each call sends, and when its answer begins.
+"""Report each model call's request, and the start of its answer, to OpenTelemetry.
 
-It is told on the span that is the current one, the call's. A request's content is told only where
-somebody asked for content. What the models answer is passed on as it is.
+Reported on the current span, which is that of the call. The content of a request is reported only
+if requested. Answers are passed through unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIBRARY = "perdure"
 
 
 class ToldModels:
-    """A `ModelClient` that tells of the requests it passes on."""
+    """A `ModelClient` that reports the requests it passes on."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ToldModels:
         )
 
     def info(self, model: str) -> ModelInfo:
-        """What is known of `model`."""
+        """Return the facts about `model`."""
         return self._models.info(model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:

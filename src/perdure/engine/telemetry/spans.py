@@ -1,9 +1,9 @@
-"""The observer that tells OpenTelemetry: a span and a measurement for each turn, call and tool run.
+"""The observer for OpenTelemetry: a span and a measurement per turn, model call and tool run.
 
-A span is the current one while its work is done, so that what an HTTP library or an MCP server
-traces hangs below it. Its parent is whatever is current where the turn was begun, else the W3C
-context in ``$TRACEPARENT``. What was said is told only with `has_content`. Loads the API of
-OpenTelemetry and nothing of its SDK.
+A span is current while its work runs, so spans of an HTTP library or an MCP server become its
+children. Its parent is the current span at the start of the turn, else the W3C context in
+``$TRACEPARENT``. Content is reported only with `has_content`. Loads the API of OpenTelemetry, not
+its SDK.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SpanObserver:
 
     @contextmanager
     def turn(self, config: TurnConfig, state: TurnState, happened: Input) -> Generator[TurnEnded]:
-        """The span ``invoke_agent`` around all of a turn that runs in this process."""
+        """The span ``invoke_agent`` around the part of a turn that runs in this process."""
         about: Attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: config.agent}
         if self._has_content and isinstance(happened, inputs.Begin):
             about[names.INPUT_MESSAGES] = shown_message(happened.message)
@@ -97,7 +97,7 @@ class SpanObserver:
         self._turns.record(self._clock.steady_s() - started_s, labels)
 
     def models(self, models: ModelClient) -> ModelClient:
-        """`models`, with their requests told on the spans of their calls."""
+        """Return `models` with their requests reported on the spans of their calls."""
         return ToldModels(models, self._clock, has_content=self._has_content, meters=self._meters)
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
@@ -154,7 +154,7 @@ class SpanObserver:
 
     @contextmanager
     def _span(self, name: str, kind: SpanKind, about: Attributes) -> Generator[Span]:
-        """A span that is the current one in the block. Errors are told by code, never by text."""
+        """Open a span that is current during the block. Reports error codes, never error texts."""
         with self._tracer.start_as_current_span(
             name,
             context=self._parent(),
@@ -171,7 +171,7 @@ class SpanObserver:
                 raise
 
     def _parent(self) -> Context | None:
-        """The context to begin in; None for the current one."""
+        """Return the parent context; None for the current one."""
         if trace.get_current_span().get_span_context().is_valid:
             return None
         carried = {
@@ -219,4 +219,4 @@ def _mark(span: Span, error: str | None) -> None:
 
 
 def _ignore(_: Input) -> None:
-    """Waiting is nobody's work."""
+    """Ignore the event: waiting has no span."""

@@ -102,7 +102,7 @@ class ToolReturned(msgspec.Struct, frozen=True):
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """Something was appended while the turn waited for an answer."""
+    """An entry was appended while the turn waited for an answer."""
 
 
 class Expired(msgspec.Struct, frozen=True):
@@ -126,15 +126,15 @@ class Aborted(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """What the program supplied (a tool, a model client, a price list) broke the turn."""
+    """Something supplied by the program (a tool, a model client, a price list) broke the turn."""
 
     reason: str
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The process that performed the open effect is gone; this one takes over.
+    """The process that performed the open effect is dead; this one takes over.
 
-    `has_begun` says that some of the answer had arrived, `partial` what of it was kept.
+    `has_begun`: some of the answer had arrived; `partial` is the stored part of it.
     """
 
     has_begun: bool = False

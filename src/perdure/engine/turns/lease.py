@@ -24,7 +24,7 @@ from perdure.stores.session_store import SessionStore
 T = TypeVar("T")
 
 _LED: set[LeaseHolder] = set()
-"""What leads sessions in this process now, whichever thread it runs in."""
+"""The lease holders of this process, in all of its threads."""
 
 _LED_LOCK = threading.Lock()
 
@@ -33,9 +33,9 @@ _LED_LOCK = threading.Lock()
 class Claim:
     """A claim to the lease of one session.
 
-    `is_gone` says of the owner of a lease that it is certainly dead; its lease is then taken over
-    at once. `owner` names this process and no other: a lease of its own that nothing here holds,
-    as after a commit that failed, is taken back at once, too.
+    `is_gone` returns whether the owner of a lease is certainly dead; its lease is then taken over
+    at once. `owner` names only this process: a leftover lease of its own, for example after a
+    failed commit, is also taken over at once.
     Units: `ttl_ms` milliseconds, the term of a lease.
     """
 
@@ -83,16 +83,15 @@ class LeaseHolder:
         await self._reporting_dead_holder(take)
 
     async def commit(self, commit: Commit, *, is_last: bool = False) -> CommitResult:
-        """Make `commit`, whose first write is to the session, as the one who leads it.
+        """Make `commit`, whose first write is to the session, as the lease holder.
 
-        The lease is taken now if that is still to be done; with `is_last` the session is led no
-        more after it.
+        Takes the lease first if needed; `is_last` releases it with this commit.
         Raises: LeaseHeld; as ``SessionStore.commit``.
         """
         is_able = self._claim.store.capabilities.leases_in_commits
         if self._lease is None and not is_able:
             await self.take()
-        # A lease on whose renewal the store is at work is not given back before that.
+        # A lease is not released while the store is renewing it.
         is_releasing = is_last and is_able and not self._is_renewing
         self._is_ending = is_releasing
         try:
@@ -131,7 +130,7 @@ class LeaseHolder:
 
     async def end(self) -> None:
         """Release the lease, unless that is already done."""
-        # A lease that was lost shows when the turn commits; a store that is gone, anywhere.
+        # A lost lease shows at the turn's commit; a lost store at any call.
         ended = contextlib.suppress(asyncio.CancelledError, StoreError)
         keeping = self._keeping
         if keeping is not None:
@@ -163,9 +162,9 @@ class LeaseHolder:
     async def _reporting_dead_holder(
         self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
     ) -> T:
-        """What `taken` gives; it is told of a holder of the lease who is certainly dead.
+        """Return the result of `taken`, which is passed a holder that is certainly dead.
 
-        Whoever is cancelled here waits for it all the same: what is taken is to be given back.
+        A cancelled caller still waits for it: a taken lease must be released.
         """
         task = asyncio.ensure_future(self._from_the_dead(taken))
         self._is_taking = True
@@ -217,9 +216,9 @@ class LeaseHolder:
 
 @contextlib.asynccontextmanager
 async def leading(claim: Claim, *, is_begun: bool = True) -> AsyncGenerator[LeaseHolder]:
-    """Lead the session for the duration of the block, or if not `is_begun` from its first commit.
+    """Hold the session's lease during the block, or if not `is_begun` from its first commit.
 
-    Raises: LeaseHeld when another process leads it.
+    Raises: LeaseHeld if another process holds it.
     """
     leadership = LeaseHolder(claim)
     with _LED_LOCK:

@@ -81,11 +81,11 @@ def step(
     at: int,
     bounds: Mapping[int, Bound] = _NO_BOUNDS,
 ) -> Step:
-    """The step that `happened` leads to. `bounds` as in `Scribe`.
+    """Return the step that `happened` leads to. `bounds` as in `Scribe`.
 
     Units: `at` is Unix milliseconds.
-    Raises: InvalidTransition when that cannot happen in the state's phase; Unexamined when
-    `bounds` lacks what a pending call's approval is bound to.
+    Raises: InvalidTransition if that cannot happen in the state's phase; Unexamined if `bounds`
+    lacks what a pending call's approval is bound to.
     """
     handler = RULES.get((state.phase, type(happened)))
     if handler is None:

@@ -24,11 +24,11 @@ class Observer(Protocol):
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
-        """The running of a turn from `state` on; told its last state, or left by an exception."""
+        """Observe a turn from `state` on; call the result with its last state, unless it raises."""
         ...
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """The performing of one effect; told what came of it."""
+        """Observe one effect; call the result with its outcome."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Reading back from the log: the open turn, to go on with it; the last one, to begin the next.
+"""Read the turn state from the log: the open turn to continue it, or the last one.
 
-A turn writes what it took over into its ``turn_started`` and the rest into its ledger, so the
-newest turn is all that is read, however long the log is.
+A turn writes the state it inherited to its ``turn_started`` and the rest to its entries, so only
+the newest turn is read, whatever the length of the log.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
 
 
 async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnState:
-    """The state that the log of `stream` up to `head` leads to, as far as a new turn needs it.
+    """Return the state of the log of `stream` up to `head`, as far as a new turn needs it.
 
     Raises: SessionNotFound.
     """
@@ -111,7 +111,7 @@ class IdleState(msgspec.Struct, frozen=True):
 
 
 class Recollection:
-    """What the owner of a session's turns remembers from one to the next, so as not to read it."""
+    """State that the owner of a session's turns caches between turns, to avoid reading it again."""
 
     def __init__(self, store: LogReader, stream: StreamId, history: History = "full") -> None:
         self._store = store
@@ -122,16 +122,16 @@ class Recollection:
 
     @property
     def standing(self) -> IdleState | None:
-        """Where the session stands if nobody else has appended; None where that is not known."""
+        """The session's state if only this owner has appended; None if unknown."""
         left, leaf = self.left, self.branch.leaf
         if left is None or left.finished is None or left.ends_session or leaf is None:
             return None
         return IdleState(left.head, leaf, left.number)
 
     async def so_far(self, head: int) -> TurnState:
-        """The state that the log up to `head`, its last entry, leads to, for a new turn.
+        """Return the state of the log up to `head`, its last entry, for a new turn.
 
-        Of what others have appended since the last turn only that is read.
+        Reads only what others have appended since the last turn.
         Raises: SessionNotFound.
         """
         left = self.left
@@ -151,11 +151,11 @@ class Recollection:
 
 
 def _start_in(page: list[Entry]) -> int | None:
-    """Where the newest entry stands that says, or from which it follows, what was before it."""
+    """Return the index of the newest entry that states or implies the earlier state."""
     for place in range(len(page) - 1, -1, -1):
         entry = page[place]
         if entry.kind == SessionStarted.kind:
-            return place  # nobody called a model before
+            return place  # no model was called before
         if entry.kind == AgentBound.kind:
             body = body_of(entry)
             if not isinstance(body, AgentBound) or body.granted_by is None:
@@ -169,9 +169,9 @@ def _start_in(page: list[Entry]) -> int | None:
 
 
 async def give_up(claim: Claim) -> TurnState | None:
-    """Close the open turn of a dead process, without performing any more of it.
+    """Close the open turn of a dead process, without continuing it.
 
-    What had arrived of an answer stays on the branch; calls without a result are told as aborted.
+    A received part of an answer stays on the branch; calls without a result are marked as aborted.
     Shape: None if no turn is open.
     Raises: LeaseHeld while that process is alive.
     """
@@ -195,7 +195,7 @@ async def interrupt(claim: Claim) -> None:
 
 
 async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamState) -> None:
-    """Close the open turn of the session that stands at `state`, whatever it holds."""
+    """Close the open turn of the session at `state`, whatever it contains."""
     at = claim.clock.now_ms()
     try:
         turn = await open_turn(claim.store, claim.stream)

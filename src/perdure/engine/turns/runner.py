@@ -166,7 +166,7 @@ class TurnRunner:
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
         """Continue a turn that has begun or was lost from `state` to its end.
 
-        Raises: LeaseLost if another process took over the session; StoreError; what the companion
+        Raises: LeaseLost if another process took over the session; StoreError; what the participant
         raises.
         """
         environment = self._environment

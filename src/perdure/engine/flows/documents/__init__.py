@@ -1,1 +1,1 @@
-"""Workflow documents run as flows: mapped onto a graph of roles, told and settled in their way."""
+"""Workflow documents as flows: their graphs, prompts, and turn ends."""

@@ -1,4 +1,4 @@
-"""Answers of nodes as files of the record folder, beside the copy that the log keeps."""
+"""Answers of nodes as files of the record folder; the log keeps a copy."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def kept_answer(record: Path, path: str, text: str) -> Found | None:
-    """The answer `text` as the file `path` of the record folder; None when it has no text.
+    """Write the answer `text` to the file `path` of the record folder; None if it has no text.
 
-    An older file is replaced at once and as a whole. Nothing is written through a link. Blocks.
+    Replaces an older file atomically. Writes nothing through a link. Blocks.
     """
     if not text.strip():
         return None

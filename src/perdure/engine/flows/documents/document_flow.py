@@ -1,8 +1,8 @@
-"""A workflow document as a flow: who works on which node, its graph, what its log says of it.
+"""A workflow document as a flow: its graph, its conversations, and its binding in the log.
 
-A line of nodes of one agent is one conversation, in one session: a node goes on where the only
-agent node before it stood, if that is the same agent's and no other agent node follows it. So an
-exported session is held again as it was, and branches work side by side.
+A line of nodes of the same agent is one conversation, in one session: a node continues the only
+agent node before it if both have the same agent and no other agent node follows that one. So an
+exported session becomes the same conversation again, and branches run in parallel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perdure.workflow.writer import serialize
 
 
 def graph_of(workflow: Workflow) -> Graph:
-    """The graph of a flow that runs `workflow`.
+    """Return the graph of a flow that runs `workflow`.
 
     Shape: its nodes and edges, in their order; an agent node has a role instance of its agent, the
     others ``input`` or ``output``.
@@ -39,10 +39,10 @@ def graph_of(workflow: Workflow) -> Graph:
 
 
 def conversations(workflow: Workflow) -> dict[str, str]:
-    """The role instance of each agent node.
+    """Return the role instance of each agent node.
 
-    Shape: in the order of the nodes; the first conversation of ``helper`` is called so, the next
-    ``helper_2``.
+    Shape: in the order of the nodes; the first conversation of ``helper`` has that name, the next
+    is ``helper_2``.
     """
     agents = {node.id: node for node in workflow.nodes if isinstance(node, AgentNode)}
     before = {id: _continued_node(workflow, agents, node) for id, node in agents.items()}
@@ -52,14 +52,14 @@ def conversations(workflow: Workflow) -> dict[str, str]:
         if before[id] is None:
             number = numbers[node.agent_ref] = numbers.get(node.agent_ref, 0) + 1
             names[id] = node.agent_ref if number == 1 else f"{node.agent_ref}_{number}"
-    # In a circle nobody begins; whoever draws one is told of it.
+    # In a cycle no node is first; validation reports cycles.
     return {id: names.get(_first(before, id), node.agent_ref) for id, node in agents.items()}
 
 
 def _continued_node(
     workflow: Workflow, agents: Mapping[str, AgentNode], node: AgentNode
 ) -> str | None:
-    """The node whose conversation `node` goes on with."""
+    """Return the node whose conversation `node` continues."""
     before = [e.source for e in workflow.edges if e.target == node.id and e.source in agents]
     if len(before) != 1 or agents[before[0]].agent_ref != node.agent_ref:
         return None
@@ -68,7 +68,7 @@ def _continued_node(
 
 
 def _first(before: Mapping[str, str | None], id: str) -> str:
-    """The node that began the conversation of `id`; in a circle any of it."""
+    """Return the node that began the conversation of `id`; in a cycle any node of it."""
     seen = {id}
     while (previous := before[id]) is not None and previous not in seen:
         seen.add(previous)
@@ -77,7 +77,7 @@ def _first(before: Mapping[str, str | None], id: str) -> str:
 
 
 def passive_nodes(workflow: Workflow) -> tuple[str, ...]:
-    """The nodes that no agent works on."""
+    """Return the nodes that no agent works on."""
     return tuple(node.id for node in workflow.nodes if not isinstance(node, AgentNode))
 
 
@@ -87,7 +87,7 @@ def bind_document(
     context: Mapping[str, str],
     agents: Mapping[str, dict[str, object]],
 ) -> DocumentBound:
-    """What the flow's log says of `workflow`. See `DocumentBound`."""
+    """Return the body that binds `workflow` to the flow's log. See `DocumentBound`."""
     kept = msgspec.structs.replace(workflow, metadata={})
     return DocumentBound(
         msgspec.to_builtins(kept),
@@ -99,22 +99,22 @@ def bind_document(
 
 
 def workflow_of(document: DocumentBound) -> Workflow:
-    """The workflow that a flow's log says it runs."""
+    """Return the workflow that a flow runs, according to its log."""
     return msgspec.convert(document.workflow, Workflow)
 
 
 def workflow_text_of(state: FlowState) -> str:
-    """The file of what the flow at `state` runs: a workflow document, or one of roles."""
+    """Return the file that the flow at `state` runs: a workflow document, or one of roles."""
     if state.document is None:
         return workflow_text(state.graph)
     return serialize(workflow_of(state.document))
 
 
 def node_of(workflow: Workflow, id: str) -> WorkflowNode | None:
-    """The node of that id."""
+    """Return the node with that id."""
     return next((node for node in workflow.nodes if node.id == id), None)
 
 
 def agent_refs(workflow: Workflow) -> tuple[str, ...]:
-    """The names of its agents, each once, in the order of the nodes."""
+    """Return the names of its agents, each once, in the order of the nodes."""
     return tuple(dict.fromkeys(n.agent_ref for n in workflow.nodes if isinstance(n, AgentNode)))

@@ -1,4 +1,4 @@
-"""What a run of a workflow document is given, checked before anything begins."""
+"""Check the inputs of a run of a workflow document before it begins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXPECTED: Mapping[InputType, str] = {
 def check_inputs(
     located: LocatedWorkflow, given: Mapping[str, object]
 ) -> tuple[dict[str, object], list[DocumentFault]]:
-    """The values of the inputs, defaults included, and why they cannot be used.
+    """Return the values of the inputs, defaults included, and their faults.
 
     Shape: one fault for each input that is missing, unknown or of another type. A workflow that
     declares no inputs takes any texts.
@@ -66,7 +66,7 @@ def unfit_defaults(located: LocatedWorkflow) -> list[DocumentFault]:
 
 
 def from_texts(workflow: Workflow, given: Mapping[str, str]) -> dict[str, object]:
-    """`given` as the types that the inputs declare; what does not fit stays text."""
+    """Convert `given` to the declared types; values that do not fit stay text."""
     types: dict[str, InputType] = {each.name: each.type for each in workflow.inputs}
     return {name: _read(text, types.get(name, "string")) for name, text in given.items()}
 
@@ -93,7 +93,7 @@ def _take_undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], li
 
 
 def _unfit(declared: RunInput, value: object) -> str | None:
-    """Why `value` cannot be that of `declared`; a text with a credential is not told back."""
+    """Return why `value` is invalid for `declared`; omits a value that contains a credential."""
     if not _fits(declared.type, value):
         return f"the input {declared.name!r} has to be {_EXPECTED[declared.type]}"
     if isinstance(value, str):
@@ -117,7 +117,7 @@ def _fits(type: InputType, value: object) -> bool:
 
 
 def untold(located: LocatedWorkflow, inputs: Mapping[str, object]) -> list[DocumentFault]:
-    """The nodes that would be told nothing: no prompt, and nothing that comes before them."""
+    """Return a fault for each node without a prompt and without a predecessor."""
     workflow, lines = located.workflow, located.lines
     entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}
     faults: list[DocumentFault] = []
@@ -133,5 +133,5 @@ def untold(located: LocatedWorkflow, inputs: Mapping[str, object]) -> list[Docum
 
 
 def inputs_text(inputs: Mapping[str, object]) -> str:
-    """`inputs` as the artifact that an input node hands over."""
+    """Return `inputs` as the artifact of an input node."""
     return text_of(dict(inputs)) + "\n"

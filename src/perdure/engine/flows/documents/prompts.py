@@ -1,7 +1,7 @@
-"""What a node of a workflow document is told when it begins: its prompt, filled in.
+"""The message that starts a node of a workflow document: its prompt, filled in.
 
-A prompt with placeholders says itself what it needs. One without is followed by what is handed to
-the node and was not said in its conversation; so is a node without a prompt, by all of it.
+A prompt with placeholders is used as it is. Otherwise the answers handed to the node that are not
+yet in its conversation follow the prompt. A node without a prompt gets all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.workflow.substitution import Fillings, ReadFile, fill_template, tex
 
 
 def nodes_named(node: AgentNode, graph: Graph) -> tuple[str, ...]:
-    """The nodes whose answers `node` may be told."""
+    """Return the nodes whose answers `node` may receive."""
     wanted = [p.name for p in _template(node).placeholders if p.root == "run.outputs"]
     return tuple(dict.fromkeys((*wanted, *graph.predecessors(node.id))))
 
@@ -32,9 +32,9 @@ def task_message(
     run_id: StreamId,
     read_file: ReadFile,
 ) -> str:
-    """What `node` begins with. `answers` are those of `nodes_named` that agents gave.
+    """Return the first message of `node`. `answers` are the agents' answers among `nodes_named`.
 
-    Raises: ConfigError where its prompt cannot be filled in.
+    Raises: ConfigError if its prompt cannot be filled in.
     """
     template = _template(node)
     fillings = Fillings(document.inputs, document.context, answers, run_id)
@@ -57,7 +57,7 @@ def _handover_lines(
     *,
     is_all: bool,
 ) -> Iterator[str]:
-    """What its predecessors hand over; without `is_all` nothing that it heard already."""
+    """Return what its predecessors hand over; without `is_all` only what it has not yet heard."""
     roles = {each.id: each.role for each in graph.nodes}
     for source in graph.predecessors(node.id):
         if source in document.passive:

@@ -1,6 +1,6 @@
-"""What of a workflow document keeps it from being run: its graph, its templates, its agents.
+"""Validation errors of a workflow document: its graph, its templates, its agents.
 
-All of it is told at once, each fault with its line where the file is known.
+All errors are reported at once, each with its line if the file is known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def in_order(faults: Collection[DocumentFault]) -> tuple[str, ...]:
-    """`faults` as sentences, in the order of their lines."""
+    """Return `faults` as sentences, in the order of their lines."""
     ordered = sorted(faults, key=lambda fault: fault[0] or 0)
     return tuple(what if line is None else f"line {line}: {what}" for line, what in ordered)
 
@@ -30,9 +30,9 @@ def in_order(faults: Collection[DocumentFault]) -> tuple[str, ...]:
 def faults_of(
     located: LocatedWorkflow, agents: Collection[str], names: Collection[str]
 ) -> list[DocumentFault]:
-    """Why the workflow cannot be run; empty when it can.
+    """Return why the workflow cannot be run; empty if it can.
 
-    `agents` are the ids of those there are besides its own, `names` what ``{{ctx.name}}`` can name
+    `agents` are the ids of available agents besides its own; `names` are valid in ``{{ctx.name}}``
     besides its own context.
     """
     return [
@@ -96,7 +96,7 @@ def _agents(located: LocatedWorkflow, known: Collection[str]) -> Iterator[Docume
 
 
 class _Templates:
-    """The templates of one workflow, and what their placeholders can name."""
+    """The templates of one workflow, and the valid names for placeholders."""
 
     def __init__(self, located: LocatedWorkflow, names: Collection[str]) -> None:
         self._workflow = located.workflow
@@ -106,7 +106,7 @@ class _Templates:
         self._graph = graph_of(self._workflow)
 
     def faults(self) -> Iterator[DocumentFault]:
-        """What is wrong with them."""
+        """Yield the faults of the templates."""
         for entry in self._workflow.context:
             line = self._lines.context.get(entry.key)
             for what in self._of(entry.value, None):
@@ -125,7 +125,7 @@ class _Templates:
                 yield what
 
     def _unknown(self, placeholder: Placeholder, node: str | None) -> str | None:
-        """Why `placeholder` names nothing in the prompt of `node`, None: in the context."""
+        """Return why `placeholder` is invalid in the prompt of `node`; None: in the context."""
         name = placeholder.name
         match placeholder.root:
             case "inputs":
@@ -156,7 +156,7 @@ class _Templates:
 
 
 def answers_before(workflow: Workflow, graph: Graph, node: str | None) -> set[str]:
-    """The agent nodes that have answered when `node` begins."""
+    """Return the agent nodes that have answered when `node` begins."""
     agents = {each.id for each in workflow.nodes if isinstance(each, AgentNode)}
     found: set[str] = set()
     waiting = [] if node is None else [node]

@@ -1,6 +1,7 @@
-"""What the end of a node's turn makes of a flow that runs a workflow document.
+"""The effect of a finished turn on a flow that runs a workflow document.
 
-The answer is what the node hands to all that follow it. What is no answer, a person is asked about.
+The answer of a node goes to all nodes that follow it. Without an answer the node waits for a
+person.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ CUT_OFF = "its answer was cut off at the model's limit; a reply has it go on"
 
 
 def answer_path(node: str) -> str:
-    """Where the answer of `node` is kept, relative to the record folder."""
+    """Return the path of the answer of `node`, relative to the record folder."""
     return f"outputs/{node}.md"
 
 
 def input_path(node: str) -> str:
-    """Where the inputs are kept, relative to the record folder."""
+    """Return the path of the inputs, relative to the record folder."""
     return f"inputs/{node}.json"
 
 
 def task_finished(
     state: FlowState, node: str, ended: Ended, answer: Artifact | None
 ) -> HandoffMade | NodeParked:
-    """What becomes of `node` after its turn `ended`, with `answer`, None where it gave none."""
+    """Return the effect of a turn of `node` that `ended` with `answer`; None if it gave none."""
     known = state.graph.node(node)
     role = known.role if known is not None else node
     ended = unless_stopped(state, ended, node, role)
@@ -62,7 +63,7 @@ def is_done(state: FlowState, node: str) -> bool:
 
 
 def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
-    """What ends the flow once all of its agents are done: its outputs, and that it is completed."""
+    """Return the entries that end the flow after its last agent: outputs and completion."""
     document = state.document
     if document is None or state.run.status != "running":
         return ()
@@ -73,7 +74,7 @@ def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
 
 
 def digest_of(state: FlowState, node: str) -> str | None:
-    """The hash of what `node` handed over; None when it has not, or to nobody."""
+    """Return the hash of the answer that `node` handed over; None if it did not."""
     for after in state.graph.successors(node):
         found = state.digests.get(edge_key(node, after), ())
         if found:

@@ -1,4 +1,4 @@
-"""The texts perdure tells the roles of every flow. They are data of the package, by version."""
+"""The texts that every role of a flow is given. They are package data with a version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = "v1"
 
 @cache
 def contracts() -> Contracts:
-    """The texts of this version."""
+    """Return the texts of this version."""
     folder = files("perdure") / "data" / "flows" / VERSION
     return Contracts(
         **{

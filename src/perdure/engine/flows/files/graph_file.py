@@ -1,7 +1,7 @@
-"""The graph of a flow as its files draw it now, and whether the flow can go on with it.
+"""The graph of a flow as its files define it now, and whether the flow can switch to it.
 
-The record's ``workflow.yaml`` may be edited while the flow runs. It counts from the moment it is
-seen, unless it cannot be used: then the flow goes on with the graph it has.
+The record's ``workflow.yaml`` may be edited while the flow runs. An edit applies as soon as it is
+read. If it is invalid, the flow continues with its current graph.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _Stamp = tuple[int, int, int] | None
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What files draw: a `graph`, or what is wrong with them."""
+    """The result of reading the files: a `graph`, or its faults."""
 
     graph: Graph | None
     faults: tuple[str, ...] = ()
 
 
 class GraphFile:
-    """The workflow files of one flow. Reads them again only when they changed."""
+    """The workflow files of one flow. Reads them again only if they changed."""
 
     def __init__(self, record: Path, project: Path) -> None:
         self._folder, self._project = record, project
@@ -45,13 +45,13 @@ class GraphFile:
         self._stamps: tuple[_Stamp, _Stamp] | None = None
         self._drawn = Drawn(None)
         self._known: tuple[Graph, Graph] | None = None
-        """What was drawn, and the flow's graph that says the same: compared once."""
+        """The last graph read, and the equal graph of the flow: compared once."""
 
     def now(self, graph: Graph | None = None) -> Drawn:
-        """What the files draw now. Blocks for as long as it takes to look at two small files.
+        """Return what the files define now. Blocks while it checks two small files.
 
-        A record that draws `graph` in the words perdure writes is not read as YAML, which takes a
-        second for a thousand nodes.
+        If the record's file is exactly what perdure would write for `graph`, it is not parsed: YAML
+        takes a second for a thousand nodes.
         """
         stamps = (_stamp(self._record), _stamp(self._canonical))
         if stamps != self._stamps:
@@ -60,9 +60,9 @@ class GraphFile:
         return self._drawn
 
     def change(self, state: FlowState) -> Drawn:
-        """What becomes of the flow's graph: another one, or what keeps it from that.
+        """Return the new graph of the flow, or the faults that prevent it.
 
-        Shape: neither when the files draw the graph it has.
+        Shape: neither if the files define the current graph.
         """
         drawn = self.now(state.graph)
         if drawn.graph is None or self._is_known(drawn.graph, state.graph):
@@ -97,9 +97,9 @@ class GraphFile:
 
 
 def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
-    """The graph of the workflow `text`, called `name`, above that of the folder `project`, if any.
+    """Return the graph of the workflow `text`, called `name`, based on that of `project`, if any.
 
-    Raises: InvalidWorkflow; ConfigError when the project's cannot be read; UnicodeDecodeError.
+    Raises: InvalidWorkflow; ConfigError if the project's cannot be read; UnicodeDecodeError.
     """
     below: WorkflowFile | None = None
     if project is not None and is_there(project, CANONICAL):

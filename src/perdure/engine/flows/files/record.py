@@ -20,8 +20,6 @@ from perdure.session.ids import blob_hash
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.paths.own_places import floors_of, names_of_place
 
-"""An artifact is told to a role in full; what is larger nobody could read."""
-
 
 class Found(msgspec.Struct, frozen=True):
     """An artifact, and what it holds where it can be handed over."""
@@ -33,7 +31,7 @@ class Found(msgspec.Struct, frozen=True):
 class RecordFolder:
     """The files of one flow. Blocks: call it off the event loop.
 
-    `former` is the record folder of an imported flow where it was exported, relative to its
+    `former` is the path of the record folder of an imported flow at its export, relative to its
     workspace.
     """
 
@@ -43,11 +41,11 @@ class RecordFolder:
         self._former = f"{former}/" if former else ""
 
     def look_up(self, names: Iterable[str]) -> dict[str, Found]:
-        """What is there under each of `names`."""
+        """Return the artifact at each of `names`."""
         return {name: self._find(name) for name in names}
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
-        """The contents of canonical `paths`, to be told to a role; what is gone says so."""
+        """Return the contents of canonical `paths` for a role; a missing file gives a notice."""
         return {path: self._text(path) for path in paths}
 
     def _text(self, path: str) -> str:
@@ -74,9 +72,9 @@ class RecordFolder:
         return is_secret(names) or floors_of(os.environ).is_closed(place)
 
     def _canonical(self, name: str) -> str | None:
-        """The path of `name` relative to the record folder, where links lead; None outside of it.
+        """Return the path of `name` relative to the record folder, links resolved; None if outside.
 
-        Raises: OSError when nothing is there.
+        Raises: OSError if it does not exist.
         """
         root = Path(os.path.realpath(self.folder, strict=True))
         workspace = Path(os.path.realpath(self._workspace))
@@ -105,10 +103,10 @@ class RecordFolder:
         return Found(Artifact(path, blob_hash(content)), content)
 
     def _open(self, path: str) -> int:
-        """A descriptor of the file at a canonical path.
+        """Open the file at a canonical path; return its descriptor.
 
-        Opened step by step and without following links: there were none when the path was made
-        canonical, so one that is there now was put there to lead elsewhere. Never waits for a pipe.
+        Opens step by step without following links: the canonical path has none, so a link found now
+        was placed there to lead elsewhere. Never waits for a pipe.
         """
         *folders, name = path.split("/")
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

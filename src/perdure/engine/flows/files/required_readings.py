@@ -1,8 +1,8 @@
-"""What roles have to have read: names of the index, and the files they stand for.
+"""Required readings of roles: names of the index, and the files they stand for.
 
-``a-docs/index.yaml`` of a project says which file a ``$NAME`` is, relative to the project's folder;
-``a-docs/roles/<role>/required-readings.yaml`` lists names that a role reads before all else. What
-cannot be resolved is an error with its file and line: no role begins without what it has to know.
+``a-docs/index.yaml`` of a project maps a ``$NAME`` to a file, relative to the project's folder.
+``a-docs/roles/<role>/required-readings.yaml`` lists the names that a role reads first. A name that
+cannot be resolved is an error with file and line, and the role does not start.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 DOCS = "a-docs"
 INDEX = f"{DOCS}/index.yaml"
-"""A reading is told in full; what is larger nobody could read."""
+"""The index of a project's readings."""
 
 _NAME = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
 def project_folder(workspace: Path, project: str) -> Path:
-    """Where the documents of `project` are: a folder of that name in `workspace`, else itself.
+    """Return the folder of the documents of `project`: its folder in `workspace`, else `workspace`.
 
-    Raises: ConfigError when that folder is not in `workspace`.
+    Raises: ConfigError if that folder is not in `workspace`.
     """
     named = workspace / project
     if not Path(os.path.realpath(named)).is_relative_to(os.path.realpath(workspace)):
@@ -50,7 +50,7 @@ class Library:
         return self._project
 
     def of_role(self, role: str) -> tuple[RequiredText, ...]:
-        """What the base role `role` has to have read; its own ``main.md`` first, if there is one.
+        """Return the required readings of the base role `role`, its own ``main.md`` first, if any.
 
         Raises: ConfigError.
         """
@@ -67,14 +67,14 @@ class Library:
         return (*own, *self._readings(listed))
 
     def by_name(self, names: Iterable[str], place: str) -> tuple[RequiredText, ...]:
-        """The readings called `names`, which `place` asks for.
+        """Return the readings called `names`, which `place` requires.
 
         Raises: ConfigError.
         """
         return self._readings([(name, place) for name in names])
 
     def faults(self) -> tuple[str, ...]:
-        """What of the index does not lead to a file, each in a sentence."""
+        """Return the index entries that lead to no file, each as a sentence."""
         try:
             index = self._index()
         except ConfigError as error:
@@ -101,7 +101,7 @@ class Library:
         return tuple(found)
 
     def _index(self) -> dict[str, tuple[str, str]]:
-        """Name -> path, and where the index says so."""
+        """Return name -> path, and its location in the index."""
         if not is_there(self._project, INDEX):
             return {}
         return _read(self._text(INDEX), INDEX, "index", _paths)
@@ -119,7 +119,7 @@ class Library:
 
 
 def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
-    """What `values` reads below the one `key` of the file `name`.
+    """Return what `values` reads below the only key `key` of the file `name`.
 
     Raises: ConfigError with every fault and its line.
     """

@@ -1,6 +1,6 @@
-"""The files of a record folder that perdure itself writes beside the workflow: name, and order.
+"""The files of a record folder that perdure writes itself, apart from the workflow.
 
-``record.yaml`` holds what the record is called, ``improvement.yaml`` the order in which its roles
+``record.yaml`` has the name of the record; ``improvement.yaml`` has the order in which its roles
 look back, as a workflow.
 """
 

@@ -20,7 +20,7 @@ from perdure.yaml.nodes import YamlNode, YamlReader
 
 FOLDER = f"{DOCS}/skills"
 FILE = "SKILL.md"
-"""A skill is told in full, in every turn of its role; what is larger goes into files beside it."""
+"""The file of a skill. It is sent in every turn of its role; put large content in other files."""
 
 LONGEST_DESCRIPTION = 1024
 
@@ -36,18 +36,18 @@ class SkillShelf:
         self._project = project
 
     def names(self) -> tuple[str, ...]:
-        """The skills there are, by name."""
+        """Return the names of all skills."""
         folder = self._project / FOLDER
         if not folder.is_dir():
             return ()
         return tuple(sorted(each.name for each in folder.iterdir() if (each / FILE).is_file()))
 
     def whole(self) -> dict[str, Skill]:
-        """Every skill by its name. Raises: ConfigError for one that cannot be read."""
+        """Return every skill by name. Raises: ConfigError for one that cannot be read."""
         return {name: self.skill(name) for name in self.names()}
 
     def skill(self, name: str, place: str = "") -> Skill:
-        """The skill called `name`, which `place` asks for.
+        """Return the skill called `name`, which `place` requires.
 
         Raises: ConfigError.
         """
@@ -59,7 +59,7 @@ class SkillShelf:
         return _skill(name, f"{FOLDER}/{name}/{FILE}", self._text(f"{FOLDER}/{name}/{FILE}"))
 
     def of_role(self, role: str) -> tuple[Skill, ...]:
-        """The skills that the base role `role` has by its own file. Raises: ConfigError."""
+        """Return the skills that the base role `role` lists in its file. Raises: ConfigError."""
         path = f"{DOCS}/roles/{role}/skills.yaml"
         if not is_there(self._project, path):
             return ()
@@ -68,7 +68,7 @@ class SkillShelf:
         )
 
     def faults(self, roles: Iterable[str] = ()) -> tuple[str, ...]:
-        """What is wrong with any skill, and with those that `roles` ask for, each in a sentence."""
+        """Return the faults of all skills, and of those that `roles` require, as sentences."""
         found: list[str] = []
         for name in self.names():
             try:
@@ -110,7 +110,7 @@ def _skill(name: str, path: str, text: str) -> Skill:
 
 
 def _split_front_matter(text: str, path: str) -> tuple[str, str]:
-    """The front matter of a file, and what follows it."""
+    """Return the front matter of a file, and the rest."""
     lines = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").splitlines()
     if not lines or lines[0].rstrip() != "---":
         raise ConfigError(f"{path}, line 1: it begins with `---`, name, description, `---`")
@@ -131,7 +131,7 @@ def _line(reader: YamlReader, fields: Mapping[str, YamlNode], name: str) -> str:
 
 
 def _listed_names(path: str, text: str) -> list[tuple[str, str]]:
-    """The names in a ``skills.yaml``, each with its place."""
+    """Return the names in a ``skills.yaml``, each with its location."""
     reader = YamlReader()
     root = reader.root(text)
     outer: Mapping[str, YamlNode] = {}

@@ -1,8 +1,8 @@
 """``workflow.yaml``: the graph of a flow as people and agents write it.
 
-Two such files make a flow's graph: the record's own decides which nodes and edges there are, the
-project's (the canonical one) lies below it and says what the record leaves out of a node. Every
-fault of a file is told at once, each with its line.
+Two such files define a flow's graph. The record's own file defines the nodes and edges. The
+project's file (the canonical one) supplies missing fields of those nodes. All faults of a file are
+reported at once, each with its line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NODE = ("id", "role", *_LISTS, *_HUMAN, "await-all-inputs")
 
 
 class NodeDraft(msgspec.Struct, frozen=True):
-    """What a file says about a node. Shape: `fields` are those of `FlowNode` that it sets."""
+    """The fields of a node in a file. Shape: `fields` are those of `FlowNode` that it sets."""
 
     id: str
     line: int
@@ -45,7 +45,7 @@ class WorkflowFile(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=64)  # many flows have the same workflow, and YAML takes long to read
 def read_workflow(text: str, name: str) -> WorkflowFile:
-    """The workflow in `text`, which errors call `name`.
+    """Parse the workflow in `text`, which errors call `name`.
 
     Raises: InvalidWorkflow with every fault and its line.
     """
@@ -58,9 +58,9 @@ def read_workflow(text: str, name: str) -> WorkflowFile:
 
 
 def graph_of(record: WorkflowFile, name: str, canonical: WorkflowFile | None = None) -> Graph:
-    """The graph of `record`, with what `canonical` says below it.
+    """Return the graph of `record`, with missing fields from `canonical`.
 
-    Raises: InvalidWorkflow when the graph cannot be run.
+    Raises: InvalidWorkflow if the graph cannot be run.
     """
     below = {node.id: node.fields for node in canonical.nodes} if canonical else {}
     nodes: list[FlowNode] = []
@@ -89,7 +89,7 @@ class _Reader:
         self.nodes = YamlReader()
 
     def file(self, root: YamlNode) -> WorkflowFile:
-        """The workflow of the whole file."""
+        """Return the workflow of the whole file."""
         outer = self.nodes.mapping(root, _ROOT, _ROOT)
         if "workflow" not in outer:
             return WorkflowFile("", (), ())
@@ -142,7 +142,7 @@ class _Reader:
         return self.nodes.items(fields[name])
 
     def _texts(self, fields: Mapping[str, YamlNode], name: str) -> tuple[str, ...]:
-        """A list of texts; one text is a list of one."""
+        """Return a list of texts; a single text becomes a list of one."""
         read: Callable[[YamlNode], str] = self.nodes.text
         if name in fields and fields[name].kind == "str":
             return (read(fields[name]),)

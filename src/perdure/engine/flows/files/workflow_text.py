@@ -10,9 +10,9 @@ from perdure.session.flows.graph import FlowNode, Graph
 
 
 def workflow_text(graph: Graph) -> str:
-    """`graph` as a workflow file.
+    """Return `graph` as a workflow file.
 
-    Shape: texts are quoted as in JSON, so that nothing in them can be taken for syntax.
+    Shape: texts are quoted as in JSON, so they cannot be parsed as YAML syntax.
     """
     return "\n".join([*_lines(graph), ""])
 

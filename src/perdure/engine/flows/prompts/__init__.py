@@ -1,1 +1,1 @@
-"""What the roles of a flow are told: prompts, entry messages, repairs. Texts in, texts out."""
+"""The texts for the roles of a flow: prompts, entry messages, repairs. Pure."""

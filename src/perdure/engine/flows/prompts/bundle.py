@@ -1,4 +1,4 @@
-"""What a role is told before all else, and for as long as its session lives: its system prompt."""
+"""The system prompt of a role, constant for its session."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def context_bundle(
     *,
     skills: tuple[Skill, ...] = (),
 ) -> str:
-    """The system prompt of the role instance `role`.
+    """Return the system prompt of the role instance `role`.
 
-    `instructions` are those of its agent, `readings` those its role asks for, `skills` what it can
-    do besides.
+    `instructions` are those of its agent; `readings` are required by the role; `skills` are its
+    additional skills.
     """
     parts = _parts(role, record_folder, contracts, readings, instructions)
     return "\n\n".join((*parts, *(_skill_text(skill) for skill in skills)))

@@ -1,7 +1,7 @@
-"""What a role keeps when its context is compacted: where it is in the flow, and its task.
+"""Texts that a role keeps when its context is compacted: its place in the flow, and its task.
 
-The model's summary says what was done. Everything that the flow knows is told by the flow again:
-role, node, record, edges, the node's contract and inputs, a message that is not answered yet.
+The model's summary describes the work so far. All flow data is stated again: role, node, record,
+edges, the node's contract and inputs, and an unanswered message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def inputs_of(state: FlowState, node: FlowNode) -> dict[str, str]:
 
 
 class NodeTexts(msgspec.Struct, frozen=True):
-    """What a node is told from files. `inputs` are the contents of `inputs_of`, by path."""
+    """Texts of a node from files. `inputs` are the contents of `inputs_of`, by path."""
 
     contracts: Contracts
     readings: tuple[RequiredText, ...] = ()
@@ -49,7 +49,7 @@ class NodeTexts(msgspec.Struct, frozen=True):
 def node_frame(
     state: FlowState, role: str, node: FlowNode, texts: NodeTexts, compacted: ToCompact
 ) -> SummaryFrame:
-    """What stands around the summary of what `role` did at `node`."""
+    """Return the texts around the summary of the work of `role` at `node`."""
     is_open = _is_open(state, node)
     before: list[str] = []
     if is_open:
@@ -70,7 +70,7 @@ def node_frame(
 def reflection_frame(
     state: FlowState, role: str, message: str, compacted: ToCompact
 ) -> SummaryFrame:
-    """What stands around the summary of a `role` that looks back, begun with `message`."""
+    """Return the texts around the summary of a `role` that looks back, begun with `message`."""
     before = [_place(state, role, "The work is closed, and you look back at it.")]
     if message not in (compacted.kept or ""):
         before.append(message)
@@ -115,7 +115,7 @@ def _after(
     state: FlowState, node: FlowNode, compacted: ToCompact, *, is_open: bool
 ) -> Iterator[str]:
     said = compacted.unanswered
-    if said is not None and not said.startswith(f"Node `{node.id}` "):  # which is told above
+    if said is not None and not said.startswith(f"Node `{node.id}` "):  # which is stated above
         yield _unanswered_text(compacted)
     if compacted.kept is not None:
         yield "The message that follows is not answered yet."

@@ -1,7 +1,7 @@
-"""The message that a node's work begins with.
+"""The message that starts a node's work.
 
-The contract of a node (its work, its readings) is told once, on its first entry; what was handed
-over and what is still to come is told every time.
+The contract of a node (its work, its readings) is included once, on its first entry. Received
+artifacts and open edges are included every time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERRUPTED = (
 
 
 class Contracts(msgspec.Struct, frozen=True):
-    """The texts that perdure brings along, of one version. See ``data/flows``."""
+    """The texts of perdure, of one version. See ``data/flows``."""
 
     handoff: str
     records: str
@@ -42,7 +42,7 @@ class RequiredText(msgspec.Struct, frozen=True):
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """What a role can be taught. `path` is that of its file in the project, `text` what it says."""
+    """A skill of a role. `path` is the path of its file in the project, `text` its content."""
 
     name: str
     description: str
@@ -59,11 +59,10 @@ def entry_message(
     artifacts: Mapping[str, str],
     readings: tuple[RequiredText, ...] = (),
 ) -> str:
-    """What the role of `work` is told when it begins.
+    """Return the first message for the role of `work`.
 
-    `artifacts` are the contents of the files that are delivered, by path; `readings` those the
-    node asks for. A person's reply is told as it was said; before it, only that a handoff was
-    declined.
+    `artifacts` are the contents of the delivered files, by path; `readings` are those the node
+    requires. A person's reply is passed on literally; before it, only that a handoff was declined.
     Units: `at` is Unix milliseconds.
     """
     node = work.node
@@ -83,7 +82,7 @@ def entry_message(
 def contract_parts(
     node: FlowNode, contracts: Contracts, readings: tuple[RequiredText, ...]
 ) -> Iterator[str]:
-    """What `node` has to do, and to have read."""
+    """Yield the task of `node` and its required readings."""
     if node.has_human:
         yield contracts.collaboration.strip()
     if any("workflow" in line.lower() for line in node.work):
@@ -102,7 +101,7 @@ def contract_parts(
 
 
 def _declined_lines(state: FlowState, node: FlowNode) -> list[str]:
-    """What the role has to know of its handoff that a person declined."""
+    """Return the lines about a handoff of the role that a person declined."""
     declined = state.declined.get(node.id)
     if declined is None:
         return []
@@ -124,7 +123,7 @@ def _input_lines(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> 
 
 
 def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: str) -> str:
-    """The artifact `path`, which holds `text` and came to `node` along the edge `key`."""
+    """Return the artifact `path` with content `text`, received by `node` along the edge `key`."""
     source, _ = ends_of(key)
     is_forward = state.graph.has_edge(source, node.id)
     who = "predecessor" if is_forward else "successor, which asks for better work"
@@ -132,9 +131,9 @@ def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: s
 
 
 def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = ()) -> Iterator[str]:
-    """What `node` has still to be handed and to hand over, and what it has handed over.
+    """Yield what `node` has yet to receive and to hand over, and what it has handed over.
 
-    `superseded` are the keys of what it takes back.
+    `superseded` are the keys of the handoffs it withdraws.
     """
     id, graph, completed = node.id, state.graph, state.run.completed
     missing = [s for s in graph.predecessors(id) if edge_key(s, id) not in completed]
@@ -155,7 +154,7 @@ def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = (
 
 
 def fence(text: str) -> str:
-    """`text` in a fence that nothing in it can close."""
+    """Return `text` in a fence that nothing in it can close."""
     longest = max((len(run) for run in _runs(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

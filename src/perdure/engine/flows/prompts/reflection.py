@@ -1,4 +1,4 @@
-"""What a role is told when it looks back at a flow, or writes the feedback."""
+"""The messages for a role that looks back at a flow, or writes the feedback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOCUS = {
 
 
 def read_findings(state: FlowState, work: RoleWork) -> tuple[str, ...]:
-    """The paths of what `work` is given to read, in order."""
+    """Return the paths of the findings that `work` is given, in order."""
     phase = state.run.improvement_phase
     if work.role == FEEDBACK_ROLE and phase is not None:
         return tuple(phase.findings_produced.values())
@@ -31,9 +31,9 @@ def read_findings(state: FlowState, work: RoleWork) -> tuple[str, ...]:
 def reflection_message(
     state: FlowState, work: RoleWork, contracts: Contracts, findings: Mapping[str, str]
 ) -> str:
-    """What `work` begins with. `findings` are the contents of `read_findings`, by path.
+    """Return the first message of `work`. `findings` are the contents of `read_findings`, by path.
 
-    A person's reply is told as it was said, and nothing with it.
+    A person's reply is passed on literally, with nothing else.
     """
     if work.text is not None:
         return work.text

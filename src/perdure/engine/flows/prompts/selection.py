@@ -1,4 +1,4 @@
-"""What a selector is told: the role, its task, what there is to choose from, how to answer."""
+"""The message for a selector: the role, its task, the offers, and the form of the answer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Choose what this task needs and nothing else. Answer with the one line you are a
 word, no code fence, no reason."""
 
 LONGEST_ROLE = 4_000
-"""Characters of a role's own document that a selector is told; its work needs no more."""
+"""Characters of a role's own document that a selector is shown; it needs no more."""
 
 
 def selection_message(
     opened: SelectorOpened, flow: str, node: FlowNode | None, document: str | None
 ) -> str:
-    """What a selector's turn begins with. `document` is what the role is, `node` what it begins.
+    """Return the first message of a selector. `document` describes the role; `node` is its task.
 
-    No `node`: the role looks back at its work.
+    Without `node`, the role looks back at its work.
     """
     parts = [f"Role instance `{opened.role}` of the flow {flow!r} is about to begin."]
     if opened.refused is not None:
@@ -38,7 +38,7 @@ def selection_message(
 
 
 def answer_form(offers: Offers) -> str:
-    """How a choice from `offers` is written."""
+    """Return how to write a choice from `offers`."""
     words = ["model=NAME"] if offers.models else []
     words += ["skills=NAME,NAME (or skills=none)"] if offers.skills else []
     return " ".join(words)

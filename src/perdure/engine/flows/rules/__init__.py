@@ -1,1 +1,1 @@
-"""What happens next in a flow, decided from its state alone. Pure."""
+"""Decisions about the next steps of a flow, from its state alone. Pure."""

@@ -1,7 +1,7 @@
-"""What a person's answer to a question of a flow makes of it: the one act behind every door.
+"""Apply a person's answer to a question of a flow, for the inbox and the flow commands alike.
 
-The inbox and the commands of flows both end here and in ``people``. An answer is for one wait, by
-the entry that began it; what ended that wait is looked up in the log where it came too late.
+The inbox and the commands both end here and in ``people``. An answer belongs to one wait, named by
+the entry that began it. If it comes too late, the log shows what ended that wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configurat
 
 
 class WaitEnd(msgspec.Struct, frozen=True):
-    """What ended a wait: the entry, and where it was a person their answer and who they are."""
+    """The entry that ended a wait; if a person did, their answer and their name."""
 
     entry: Entry
     choice: str | None = None
@@ -38,9 +38,9 @@ class WaitEnd(msgspec.Struct, frozen=True):
 def apply_answer(
     state: FlowState, question: EntryId, answer: str, by: str, note: str | None = None
 ) -> SideBody:
-    """What `answer` to `question` makes of the flow.
+    """Return the entry that applies `answer` to `question`.
 
-    Raises: FlowRefusal when nothing waits under that id; InvalidEntry when it is no answer to it.
+    Raises: FlowRefusal if nothing waits under that id; InvalidEntry if the answer is not valid.
     """
     waiting = next((each for each in waits_in(state) if each.question == question), None)
     if waiting is None:
@@ -79,9 +79,9 @@ def _apply_approval(
 def configure_role(
     state: FlowState, waiting: FlowWait, answer: str, by: str
 ) -> kinds.RoleConfigured:
-    """What `answer` says a role works with: ``default``, or ``model=…`` and ``skills=a,b``.
+    """Parse the configuration of a role: ``default``, or ``model=…`` and ``skills=a,b``.
 
-    Raises: InvalidEntry for what is not offered.
+    Raises: InvalidEntry for a value that is not offered.
     """
     choice = choice_in(answer)
     check_offered(choice, waiting.offers or kinds.Offers())
@@ -90,7 +90,7 @@ def configure_role(
 
 
 def check_offered(choice: Choice, offers: kinds.Offers) -> None:
-    """Raises: InvalidEntry where `choice` is not from `offers`."""
+    """Raises: InvalidEntry if `choice` is not from `offers`."""
     if choice.model is not None and choice.model not in offers.models:
         known = ", ".join(offers.models) or "none"
         raise _no_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
@@ -101,14 +101,14 @@ def check_offered(choice: Choice, offers: kinds.Offers) -> None:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What a role is to work with; None: as its agent and its own files say."""
+    """The configuration of a role; None: as its agent and its own files say."""
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
 
 
 def choice_in(words: str) -> Choice:
-    """The choice that `words` write: ``default``, or ``model=NAME`` and ``skills=A,B`` or ``none``.
+    """Parse a choice: ``default``, or ``model=NAME`` and ``skills=A,B`` or ``none``.
 
     Raises: InvalidEntry.
     """
@@ -146,9 +146,9 @@ def _no_answer(reason: str) -> InvalidEntry:
 
 
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
-    """What ended the wait that `question` is; `log` is the flow's, from its beginning.
+    """Return what ended the wait `question`; `log` is the whole log of the flow.
 
-    Raises: QuestionNotFound when the entry of that id began no wait; FlowRefusal when it goes on.
+    Raises: QuestionNotFound if the entry of that id began no wait; FlowRefusal if it continues.
     """
     target: str | None = None
     role: str | None = None
@@ -170,7 +170,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
 
 
 def _waits_begun(body: object) -> dict[str, str | None]:
-    """For whom `body` begins a wait, each with its role."""
+    """Return the targets for which `body` begins a wait, each with its role."""
     match body:
         case kinds.NodeParked() | kinds.HandoffStaged() | kinds.HandoffDeclined():
             return {body.node: body.role}
@@ -189,7 +189,7 @@ def _waits_begun(body: object) -> dict[str, str | None]:
 
 
 def _ending(target: str, role: str | None, entry: Entry, body: object) -> WaitEnd | None:
-    """What `body` says to whom waits as `target`; None when nothing."""
+    """Return how `body` ends a wait of `target`; None if it does not."""
     match body:
         case kinds.HumanReplied() if body.target == target:
             return WaitEnd(entry, body.text, body.by)
@@ -210,7 +210,7 @@ def _ending(target: str, role: str | None, entry: Entry, body: object) -> WaitEn
 
 
 def _words_of(body: kinds.RoleConfigured) -> str:
-    """`body` as an answer writes it."""
+    """Return `body` in the form of an answer."""
     words = [] if body.model is None else [f"model={body.model}"]
     words += [] if body.skills is None else [f"skills={','.join(body.skills) or 'none'}"]
     return " ".join(words) or AS_GIVEN

@@ -11,7 +11,7 @@ from perdure.session.flows.run import FlowState
 
 
 def obstacles(state: FlowState, node: str) -> list[str]:
-    """Why `node` cannot close the forward pass, each in a sentence; empty when it can."""
+    """Return why `node` cannot close the forward pass, each as a sentence; empty if it can."""
     return [*_wrong_node(state, node), *_unfinished_work(state, node)]
 
 
@@ -45,10 +45,10 @@ def _unfinished_work(state: FlowState, node: str) -> Iterator[str]:
 
 
 def is_work_left(state: FlowState, node: str) -> bool:
-    """Whether others are at work, could be, or have unread what was handed to them.
+    """Return whether other nodes run, can run, or have unread handoffs.
 
-    Shape: False of a `node` that hands over to others: it need not wait for them to close the work.
-    As it waits for them, its role is free to read what lies with another of its nodes.
+    Shape: False for a `node` with successors: it does not wait for them to close the work. While it
+    waits for a handoff, its role can read the handoffs of its other nodes.
     """
     run = state.run
     if state.graph.successors(node):
@@ -62,9 +62,9 @@ def is_work_left(state: FlowState, node: str) -> bool:
 
 
 def stall(state: FlowState) -> str | None:
-    """Why nothing can happen in the flow unless a person steps in; None while something can.
+    """Return why nothing can happen in the flow without a person; None while something can.
 
-    A flow that waits for a person is not stalled: it says what it waits for.
+    A flow that waits for a person is not stalled: it shows its questions.
     """
     run = state.run
     if run.status != "running" or run.improvement_phase is not None:

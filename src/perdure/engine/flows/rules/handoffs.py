@@ -1,7 +1,7 @@
-"""What becomes of a handoff: made, put before a person, or sent back to its agent for repair.
+"""The outcome of a handoff: made, staged for a person's approval, or returned for repair.
 
-All of it is checked before any of it counts. Whether an artifact is there is asked of the disk by
-the caller, who brings what was found; everything else follows from the state.
+Everything is checked before anything applies. The caller reads the artifacts from the disk;
+everything else follows from the state.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def decide_handoff(
     targets: Sequence[HandoffTarget],
     artifacts: Mapping[str, Artifact],
 ) -> HandoffMade | HandoffStaged | Fault:
-    """What becomes of `node` handing over to `targets`.
+    """Return the outcome of a handoff from `node` to `targets`.
 
-    `artifacts` says of each path that a target names what is there. A person has to approve what a
-    node with a human beside it hands forward.
+    `artifacts` describes each path that a target names. If the node requires human approval, its
+    forward handoffs need a person's approval.
     """
     fault = (
         _target_fault(state, node, targets)
@@ -62,10 +62,10 @@ def decide_handoff(
 
 
 def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> HandoffStaged | None:
-    """The staged handoff of `node` with what its files hold now; None while that is what they held.
+    """Return the staged handoff of `node` with the current files; None if they did not change.
 
-    `artifacts` says of each path what is there. A file that cannot be read changes nothing: what
-    was staged is in the store.
+    `artifacts` describes each path. A file that cannot be read changes nothing: the staged content
+    is in the store.
     """
     known = state.graph.node(node)
     staged = state.run.pending_handoff_approvals.get(node, ())
@@ -79,9 +79,9 @@ def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> H
 
 
 def approved_contents(state: FlowState, key: str) -> dict[str, str]:
-    """What a person approved of what lies ready along the edge `key`: path -> hash of its content.
+    """Return the approved contents of a handoff along the edge `key`: path -> content hash.
 
-    Empty where no approval is needed.
+    Empty if no approval is needed.
     """
     source, target = ends_of(key)
     node = state.graph.node(source)

@@ -1,7 +1,7 @@
-"""Looking back at a flow: in which order its roles do it, and what comes after.
+"""Looking back at a flow: the order of its roles, and what follows.
 
-The order is a graph whose nodes are role instances; an edge says whose findings a role is given.
-Each role begins as soon as those before it are done, whatever the others wait for.
+The order is a graph of role instances; an edge passes findings to a role. Each role begins as soon
+as its predecessors are done, whatever the others wait for.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class RoleWork(msgspec.Struct, frozen=True):
 
 
 def order_by_graph(graph: Graph) -> Graph:
-    """The roles of `graph`, each after all that it handed work to.
+    """Return the roles of `graph`, each after all roles that it handed work to.
 
-    A role instance stands where its node nearest to the beginning stands; the way through its
-    other nodes is kept.
+    A role instance takes the place of its node nearest to the start; paths through its other nodes
+    stay connected.
     """
     kept = _nearest(graph)
     edges = {(edge.source, edge.target) for edge in graph.edges}
@@ -41,7 +41,7 @@ def order_by_graph(graph: Graph) -> Graph:
 
 
 def order_in_parallel(graph: Graph) -> Graph:
-    """All roles at once, but for the owner, who comes last and is given all findings."""
+    """Return all roles in parallel, except the owner, who comes last and receives all findings."""
     others = [role for role in graph.roles if role != OWNER]
     return _order(graph, [FlowEdge(role, OWNER) for role in others])
 
@@ -52,7 +52,7 @@ def _order(graph: Graph, edges: list[FlowEdge]) -> Graph:
 
 
 def _nearest(graph: Graph) -> dict[str, str]:
-    """The node of each role instance that is nearest to the beginning -> the instance."""
+    """Map the node nearest to the start of each role instance to that instance."""
     depths: dict[str, int] = {}
     level, depth = list(sources_of(graph)), 0
     while level:
@@ -75,12 +75,12 @@ def _shortcut(edges: set[tuple[str, str]], gone: str) -> set[tuple[str, str]]:
 
 
 def findings_path(role: str) -> str:
-    """Where `role` writes what it found, relative to the record folder."""
+    """Return the path of the findings of `role`, relative to the record folder."""
     return f"findings/{role}-findings.md"
 
 
 def feedback_path(state: FlowState) -> str:
-    """Where the feedback is written, relative to the workspace's root."""
+    """Return the path of the feedback, relative to the workspace's root."""
     context, run = state.run.feedback_context, state.run
     what = {
         "standard": "flow",
@@ -91,7 +91,7 @@ def feedback_path(state: FlowState) -> str:
 
 
 def roles_to_look_back(state: FlowState) -> tuple[RoleWork, ...]:
-    """The roles that can begin, or go on with what a person said, in the order of the graph."""
+    """Return the roles that can begin, or continue with a person's reply, in graph order."""
     phase, order = state.run.improvement_phase, state.improvement
     if phase is None or order is None or phase.status != "running":
         return ()
@@ -120,7 +120,7 @@ def _work(state: FlowState, role: str, findings: tuple[str, ...]) -> RoleWork | 
 
 
 def next_step(state: FlowState) -> NextStep:
-    """What the flow itself does once no role has anything left to do."""
+    """Return the flow's own next step after the last role."""
     phase, order = state.run.improvement_phase, state.improvement
     if phase is None or state.run.status != "running":
         return "wait"
@@ -133,7 +133,7 @@ def next_step(state: FlowState) -> NextStep:
 
 
 def _has_feedback(state: FlowState) -> bool:
-    """Whether the feedback is written; a flow of A-Society's may list its role among the others."""
+    """Return whether the feedback is written; A-Society may list its role among the others."""
     phase = state.run.improvement_phase
     is_listed = phase is not None and FEEDBACK_ROLE in phase.completed_roles
     return is_listed or state.is_feedback_written

@@ -1,7 +1,7 @@
-"""What a node's turn that is over makes of the flow: one body for its log, whatever happened.
+"""The effect of a finished turn on the flow: exactly one body for its log.
 
-So a turn's end and what follows from it are one commit, and no crash can come between them. What
-cannot be used is sent back to the agent a few times; then a person decides.
+So the end of a turn and its effect are one commit, and no crash can separate them. An unusable
+result is returned to the agent a few times; then a person decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perdure.session.ledger import TurnEnd
 from perdure.session.notes import SideBody
 
 MOST_REPAIRS = 3
-"""Repairs in a row; the next time a person is asked instead."""
+"""Maximum number of repairs in a row; then a person is asked."""
 
 STOPPED = "it was stopped by a person"
 
@@ -39,7 +39,7 @@ SHORTER = Fault(
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a turn ended. `text` is its last answer, `detail` why it did not end well.
+    """How a turn ended. `text` is its last answer, `detail` why it failed.
 
     `is_denied`: a person denied a tool call, which ended the turn.
     """
@@ -51,7 +51,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def artifacts_named(text: str) -> tuple[str, ...]:
-    """The paths that the signal in `text` names, as they are written: to be looked up on disk."""
+    """Return the paths in the signal of `text` as written, to be looked up on disk."""
     signal = signal_in(text)
     if not isinstance(signal, Handover):
         return ()
@@ -65,10 +65,10 @@ def node_finished(
     artifacts: Mapping[str, Artifact],
     unhealthy: tuple[str, ...] = (),
 ) -> SideBody:
-    """What becomes of `node` after its turn `ended`.
+    """Return the effect of a turn of `node` that `ended`.
 
-    `artifacts` are those of `artifacts_named`; `unhealthy` says what a project's own checks found,
-    which keeps the flow from being closed.
+    `artifacts` are those of `artifacts_named`; `unhealthy` are failures of the project's own
+    checks, which prevent closing the flow.
     """
     role = _role(state, node)
     ended = unless_stopped(state, ended, node, role)
@@ -86,13 +86,13 @@ def node_finished(
 
 
 def why_parked(ended: Ended) -> tuple[AwaitingReason, str]:
-    """Why a turn that `ended` without an answer waits for a person: the reason and its detail."""
+    """Return why a turn that `ended` without an answer waits for a person: reason and detail."""
     reason = "consent-denied" if ended.is_denied else "autonomous-abort"
     return reason, ended.detail or f"its turn ended as {ended.end}"
 
 
 def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
-    """How the turn of `targets` ended: a stop that came before counts, whatever was said."""
+    """Return how the turn of `targets` ended: an earlier stop request overrides its answer."""
     if not any(target in state.stopping for target in targets):
         return ended
     return msgspec.structs.replace(ended, end="aborted", detail=STOPPED, is_denied=False)
@@ -151,14 +151,14 @@ def _close_flow(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> Side
 
 
 def _others(state: FlowState, node: str) -> str:
-    """What `node`, which cannot close the work yet, does while others have some left."""
+    """Return what `node`, which cannot close the work yet, does while other nodes have work."""
     if not is_work_left(state, node):
         return ""
     return " End with `type: await-handoff` to let the others go on: they may be of your own role."
 
 
 def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBody:
-    """What becomes of `node`, an owner's, when it leaves the workflow file with `faults`."""
+    """Return the effect if `node`, an owner's, leaves the workflow file with `faults`."""
     listed = "; ".join(faults)
     fault = Fault(
         "workflow_parse",
@@ -177,18 +177,18 @@ def _request_repair(state: FlowState, node: str, fault: Fault) -> SideBody:
 
 
 def is_worn_out(state: FlowState, subject: str) -> bool:
-    """Whether `subject`, a node or a role, was asked for as many repairs as it may be."""
+    """Return whether `subject`, a node or a role, has used up its repairs."""
     asked = state.repairs.get(subject)
     return asked is not None and asked.attempt >= MOST_REPAIRS
 
 
 def still_wrong(fault: Fault) -> str:
-    """Why a person is asked instead of the agent."""
+    """Return why a person is asked instead of the agent."""
     return f"after {MOST_REPAIRS} repairs its turn still ends wrong: {fault.summary}"
 
 
 def repair_of(state: FlowState, subject: str, role: str, fault: Fault) -> RepairAsked:
-    """The next repair that `subject` is asked for."""
+    """Return the next repair request for `subject`."""
     asked = state.repairs.get(subject)
     attempt = 1 if asked is None else asked.attempt + 1
     return RepairAsked(subject, role, fault.code, fault.summary, fault.message, attempt)

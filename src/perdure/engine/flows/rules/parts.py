@@ -29,7 +29,7 @@ Folder = Literal["record", "workspace"]
 
 
 class TurnPart(Protocol):
-    """What a turn is for its flow."""
+    """The role of a turn in its flow."""
 
     @property
     def role(self) -> str:
@@ -38,7 +38,7 @@ class TurnPart(Protocol):
 
     @property
     def folder(self) -> Folder:
-        """Where the files it names lie."""
+        """The folder of the files it names."""
         ...
 
     def is_running(self, state: FlowState) -> bool:
@@ -46,11 +46,11 @@ class TurnPart(Protocol):
         ...
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """What its beginning makes of the flow; None when the work is not there as it was seen."""
+        """Return the body that claims the work; None if the work has changed."""
         ...
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """The files to be looked up before it can be settled."""
+        """Return the files to be looked up before its outcome is decided."""
         ...
 
     def is_closing(self, state: FlowState) -> bool:
@@ -64,19 +64,19 @@ class TurnPart(Protocol):
         artifacts: Mapping[str, Artifact],
         unhealthy: tuple[str, ...],
     ) -> SideBody:
-        """What its end makes of the flow."""
+        """Return the effect of its end on the flow."""
         ...
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """The repair that its next turn begins with; None when it has ended otherwise."""
+        """Return the repair that its next turn begins with; None if it has ended otherwise."""
         ...
 
 
 class NodePart(msgspec.Struct, frozen=True):
-    """The turns of a node. `work` is what is claimed, None for a node that runs already.
+    """The turns of a node. `work` is claimed at the start, None for a node that already runs.
 
-    `told` are the artifacts that its entry message tells; None where nobody was told yet.
-    `is_resumed`: it runs according to the log, in a turn that is not in force here.
+    `told` are the artifacts in its entry message; None if there was no message yet. `is_resumed`:
+    the log says it runs, in a turn of an imported log.
     """
 
     role: str
@@ -88,7 +88,7 @@ class NodePart(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Folder:
-        """What is handed over lies in the record folder."""
+        """The record folder, which contains the artifacts."""
         return "record"
 
     def is_running(self, state: FlowState) -> bool:
@@ -96,7 +96,7 @@ class NodePart(msgspec.Struct, frozen=True):
         return self.node in state.run.running_nodes
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """The claim, if a pass over `state` would choose the same work."""
+        """Return the claim, if a pass over `state` would choose the same work."""
         if self.is_resumed:
             resumed = NodeClaimed(self.node, self.role, self.session, "resume")
             return resumed if self.is_running(state) else None
@@ -116,11 +116,11 @@ class NodePart(msgspec.Struct, frozen=True):
         )
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """The artifacts its signal names."""
+        """Return the artifacts its signal names."""
         return artifacts_named(ended.text)
 
     def is_closing(self, state: FlowState) -> bool:
-        """Only who hands over to nobody closes the work."""
+        """Return whether it closes the work: only a node without successors does."""
         return not state.graph.successors(self.node)
 
     def outcome(
@@ -134,11 +134,11 @@ class NodePart(msgspec.Struct, frozen=True):
         return node_finished(state, self.node, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """The node's, while it runs."""
+        """Return the repair of the node while it runs."""
         return state.repairs.get(self.node) if self.is_running(state) else None
 
     def paths(self, state: FlowState) -> tuple[str, ...]:
-        """The artifacts that its claim delivers."""
+        """Return the artifacts that its claim delivers."""
         delivered = () if self.work is None else self.work.delivered
         receiving = state.run.receiving_handoff
         return tuple(path for key in delivered for path in receiving.get(key, ()))
@@ -154,7 +154,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Folder:
-        """Findings lie in the record folder, feedback in the workspace."""
+        """The record folder for findings, the workspace for feedback."""
         return "workspace" if self.role == FEEDBACK_ROLE else "record"
 
     def is_running(self, state: FlowState) -> bool:
@@ -163,7 +163,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return phase is not None and self.role in phase.running_roles
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """The claim, if the role could still begin with the same."""
+        """Return the claim, if the role could still begin with the same work."""
         if self.is_resumed:
             resumed = ImprovementClaimed(self.role, self.session)
             return resumed if self.is_running(state) else None
@@ -173,11 +173,11 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return ImprovementClaimed(self.role, self.session, work.text)
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """The one path it was given."""
+        """Return the one path it was given."""
         return (assigned_path(state, self.role),)
 
     def is_closing(self, state: FlowState) -> bool:
-        """The owner may have changed the project's files."""
+        """Return whether it is the owner, who may have changed the project's files."""
         return writes_last(self.role)
 
     def outcome(
@@ -191,5 +191,5 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return role_finished(state, self.role, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """The role's, while it runs."""
+        """Return the repair of the role while it runs."""
         return state.repairs.get(self.role) if self.is_running(state) else None

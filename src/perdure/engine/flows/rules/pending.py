@@ -1,7 +1,7 @@
-"""What of a flow waits for a person, in words, and how it can be answered.
+"""Everything in a flow that waits for a person, in words, and how to answer it.
 
-Each wait is a question of the inbox. The entry that began it is its id: an answer is bound to
-exactly that wait, and one that comes when the flow waits for something else is refused.
+Each wait is a question of the inbox, named by the entry that began it. An answer is bound to
+exactly that wait and is rejected if the flow now waits for something else.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ AS_GIVEN = "default"
 
 
 class FlowWait(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that waits for a person.
+    """A wait for a person.
 
-    `target` is the node, in the improvement and where a role's session asks the role; None for the
-    flow itself. No `choices`: a reply in words. `question` is its id in the inbox, `session` the
-    role's session that asks, where none of the flow's own entries does. `offers` is what a role can
-    be configured with. Units: `asked_at` is Unix milliseconds.
+    `target` is the node, or the role (in the improvement, and if a role's session asks); None for
+    the flow itself. No `choices`: a reply in words. `question` is its id in the inbox; `session` is
+    the role's session if that asks instead of the flow. `offers` are the options for configuring a
+    role. Units: `asked_at` is Unix milliseconds.
     """
 
     topic: QuestionTopic
@@ -53,9 +53,9 @@ class FlowWait(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def waits_in(state: FlowState, lost: Collection[str] = ()) -> tuple[FlowWait, ...]:
-    """All that waits, but for what the roles' own sessions ask.
+    """Return all waits, except questions of the roles' own sessions.
 
-    A `lost` role cannot continue, so it waits for no reply; a handoff of it can be approved.
+    A `lost` role cannot continue, so it waits for no reply; its handoff can be approved.
     """
     return tuple(
         each for each in _waits(state) if each.role not in lost or each.topic == "handoff-approval"
@@ -63,7 +63,7 @@ def waits_in(state: FlowState, lost: Collection[str] = ()) -> tuple[FlowWait, ..
 
 
 def question_of(state: FlowState, target: str) -> EntryId:
-    """The id, in the inbox, of what `target` waits for: a node, a role, or the flow `ITSELF`."""
+    """Return the inbox id of the wait of `target`: a node, a role, or the flow `ITSELF`."""
     asked = state.asked.get(target, Asked(0, 0))
     id = entry_id(state.run.flow_id, asked.seq)
     # Of an imported flow, one entry says of every node what it waits for.
@@ -91,7 +91,7 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
 
 
 def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
-    """Whether what it waits for was chosen, and nobody has gone on with it yet."""
+    """Return whether the configuration was chosen, but no process has continued yet."""
     return waiting.reason == "role-configuration" and waiting.role in state.roles
 
 
@@ -101,7 +101,7 @@ def _staged_text(state: FlowState, node: str) -> str:
 
 
 def _content(target: HandoffTarget) -> str:
-    """The beginning of the hash of what is handed over."""
+    """Return the start of the hash of the artifact."""
     return "" if target.digest is None else f" ({target.digest[:_HASH_SHOWN]}…)"
 
 
@@ -126,7 +126,7 @@ def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") 
 
 
 def declined_of(state: FlowState, target: str) -> Declined | None:
-    """The declined handoff for which `target` waits for a reply."""
+    """Return the declined handoff for which `target` waits for a reply."""
     waiting = state.run.awaiting_human_nodes.get(target)
     return state.declined.get(target) if waiting and waiting.reason == "prompt-human" else None
 

@@ -1,7 +1,7 @@
-"""What people decide in a flow: replies, approvals, consents, and how the roles look back.
+"""Decisions of people in a flow: replies, approvals, consents, and how the roles look back.
 
-Each function says what the decision makes of the flow, or refuses it because nobody waits for it:
-decided again on every attempt to append, so a reply that comes too late is never taken for another.
+Each function returns the effect of the decision, or rejects it if nothing waits for it. The
+decision is repeated on every attempt to append, so a late reply never answers another question.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ def reply(
     target: str | None = None,
     lost: Mapping[str, str] = MappingProxyType({}),
 ) -> HumanReplied:
-    """A person says `text` to `target`, a node or a role instance.
+    """Give the reply `text` to `target`, a node or a role instance.
 
-    Without `target` it goes to the only one that waits for a person; where none does, to the only
+    Without `target` it goes to the only one that waits for a person; if there is none, to the only
     one that waits for a handoff. `lost` are the roles that cannot continue, each with the reason.
-
-    Raises: FlowRefusal when nobody waits, when several do and none is named, when one has been
-    replied to already, when its role is lost, or when nothing is said.
+    Raises: FlowRefusal if none waits, if several do and none is named, if it has been replied to
+    already, if its role is lost, or if `text` is empty.
     """
     if not text.strip():
         raise FlowRefusal(state.run.flow_id, "there is nothing to say in the reply")
@@ -75,7 +74,7 @@ def _require_continuable(state: FlowState, waiting: Sequence[str], lost: Mapping
 
 
 def _waiting(state: FlowState, lost: Collection[str]) -> tuple[list[str], list[str]]:
-    """Nodes (in the improvement: roles) that a reply can be given to.
+    """Return the nodes (in the improvement: roles) that accept a reply.
 
     Shape: those that wait for a person, and those that wait for a handoff.
     """
@@ -97,7 +96,7 @@ def _addressed_node(state: FlowState, target: str, waiting: list[str]) -> str | 
     if target in waiting:
         return target
     if state.run.improvement_phase is not None:
-        return None  # who waits is named by their role, as a node may be, too
+        return None  # a role that waits is named by its role, as a node may be, too
     of_role = [
         id for id in waiting if (node := state.graph.node(id)) is not None and node.role == target
     ]
@@ -105,7 +104,7 @@ def _addressed_node(state: FlowState, target: str, waiting: list[str]) -> str | 
 
 
 def _which(waiting: list[str], what: str) -> str:
-    """Why it is not clear whom a decision is for."""
+    """Return why the target of a decision is ambiguous."""
     if not waiting:
         return f"nothing in it waits for {what}"
     return f"name which one: {', '.join(waiting)}" + (" wait" if len(waiting) > 1 else " waits")
@@ -127,10 +126,10 @@ def _because(state: FlowState, target: str) -> str:
 
 
 def stop(state: FlowState, by: str, target: str) -> StopAsked:
-    """A person wants the turn of `target`, a node or a role instance, to end.
+    """End the turn of `target`, a node or a role instance, as a person requested.
 
-    That of a model which chooses what a role works with is ended, too.
-    Raises: FlowRefusal when no turn of it runs.
+    Also ends the turn of a selector of the role.
+    Raises: FlowRefusal if no turn of it runs.
     """
     phase, role = state.run.improvement_phase, target
     if phase is not None:
@@ -150,7 +149,7 @@ def stop(state: FlowState, by: str, target: str) -> StopAsked:
 
 
 def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
-    """The sessions in which a turn runs that a person wants to end."""
+    """Return the sessions with a running turn that a person wants to end."""
     is_looking_back = state.run.improvement_phase is not None
     found: list[StreamId] = []
     for target in state.stopping:
@@ -164,9 +163,9 @@ def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
 
 
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
-    """A person lets a staged handoff pass, as it was staged.
+    """Approve a staged handoff as it was staged.
 
-    Raises: FlowRefusal when none waits, or several do and none is named.
+    Raises: FlowRefusal if none waits, or several do and none is named.
     """
     found = _staged_target(state, node)
     return HandoffMade(found, state.run.pending_handoff_approvals[found], approved_by=by)
@@ -175,7 +174,7 @@ def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
 def decline(
     state: FlowState, by: str, node: str | None = None, note: str | None = None
 ) -> HandoffDeclined:
-    """A person drops a staged handoff; its node then waits for what they say.
+    """Decline a staged handoff; its node then waits for a person's reply.
 
     Raises: as `approve`.
     """
@@ -201,9 +200,9 @@ def change_consent(
     command: str | None = None,
     is_revoked: bool = False,
 ) -> ConsentChanged:
-    """A person changes what roles may do without asking.
+    """Change what roles may do without asking.
 
-    Raises: FlowRefusal when the flow is completed.
+    Raises: FlowRefusal if the flow is completed.
     """
     _need_work(state)
     return ConsentChanged(by, mode, tool, command, is_revoked)
@@ -218,10 +217,10 @@ def configure(
     tools: tuple[str, ...] | None = None,
     by: str | None = None,
 ) -> RoleConfigured:
-    """A person says what a role instance works with.
+    """Configure a role instance.
 
-    Raises: FlowRefusal when the flow is completed or has no such role, or for other skills than
-    those the role was told when its session began.
+    Raises: FlowRefusal if the flow is completed or has no such role, or for skills other than those
+    the role was given when its session began.
     """
     _need_work(state)
     if role not in state.graph.roles:
@@ -235,15 +234,15 @@ def configure(
 
 
 def _need_work(state: FlowState) -> None:
-    """Raises: FlowRefusal when no role will work any more."""
+    """Raises: FlowRefusal if no role will work any more."""
     if state.run.status == "completed":
         raise FlowRefusal(state.run.flow_id, "it is completed, and no role works in it any more")
 
 
 def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:
-    """A person decides how the roles look back.
+    """Choose how the roles look back.
 
-    Raises: FlowRefusal when the flow does not wait for that choice.
+    Raises: FlowRefusal if the flow does not wait for that choice.
     """
     if state.run.status != "awaiting_improvement_choice":
         raise _refusal(state, f"it is {state.run.status} and does not wait for that choice")
@@ -256,9 +255,9 @@ def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> Impr
 
 
 def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackDecided:
-    """A person decides whether feedback is written.
+    """Decide whether feedback is written.
 
-    Raises: FlowRefusal when the flow does not wait for that decision.
+    Raises: FlowRefusal if the flow does not wait for that decision.
     """
     if state.run.status != "awaiting_feedback_consent":
         raise _refusal(state, f"it is {state.run.status} and does not wait for that decision")
@@ -266,5 +265,5 @@ def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackD
 
 
 def _refusal(state: FlowState, why: str) -> FlowRefusal:
-    """A refusal of what the flow does not wait for."""
+    """Return the refusal of a decision that the flow does not wait for."""
     return FlowRefusal(state.run.flow_id, why, is_waiting=True)

@@ -1,7 +1,7 @@
-"""Which nodes of a flow can work now, and what each would be woken by.
+"""The nodes of a flow that can run now, and the reason of each.
 
-Derived anew from the state on every pass, so that nothing runnable can be forgotten. Of the nodes
-of one role instance at most one runs, since they share its session.
+Derived from the state on every pass, so that nothing runnable is forgotten. At most one node of a
+role instance runs, since they share its session.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def runnable(state: FlowState) -> tuple[Work, ...]:
-    """All work that could be claimed, first what should be, one for each role instance at most."""
+    """Return all claimable work by priority, at most one per role instance."""
     if state.run.status != "running" or state.run.improvement_phase is not None:
         return ()
     occupied = _busy_nodes(state)
     chosen: dict[str, Work] = {}
     for work in ready(state):
         role = work.node.role
-        # A node goes on where it waits: its own wait does not keep its role from it.
+        # A node can continue while it waits: its own wait does not make its role busy.
         if role not in chosen and occupied.get(role, set()) <= {work.node.id}:
             chosen[role] = work
     return tuple(chosen.values())
 
 
 def _busy_nodes(state: FlowState) -> dict[str, set[str]]:
-    """Role instance -> its nodes that run or wait for a person."""
+    """Return the nodes of each role instance that run or wait for a person."""
     occupied: dict[str, set[str]] = {}
     for id in (*state.run.running_nodes, *state.run.awaiting_human_nodes):
         waiting = state.run.awaiting_human_nodes.get(id)
@@ -54,7 +54,7 @@ def _busy_nodes(state: FlowState) -> dict[str, set[str]]:
 
 
 def ready(state: FlowState) -> Iterator[Work]:
-    """All work there is, first what should be claimed, also where its role is busy."""
+    """Yield all work by priority, including that of busy roles."""
     seen: set[str] = set(state.run.running_nodes)
     for work in (
         *_answered_work(state),
@@ -68,12 +68,12 @@ def ready(state: FlowState) -> Iterator[Work]:
 
 
 def _answered_work(state: FlowState) -> Iterator[Work]:
-    """Nodes that wait, for a person or a handoff, and were told something."""
+    """Yield the nodes that wait for a person or a handoff and have a reply."""
     run = state.run
     for id in (*run.awaiting_human_nodes, *run.awaiting_handoff):
         node, said = state.graph.node(id), run.pending_human_inputs.get(id)
         if node is not None and said is not None and not _is_unconfigured(state, id):
-            # What a document's node was to be told, and could not be, the reply stands for.
+            # For a document's node, the reply replaces a message that could not be delivered.
             handed = () if state.document is None else deliverable(state, id)
             yield Work(node, "reply", handed, text=said.text)
     for id, waiting in run.awaiting_human_nodes.items():
@@ -99,9 +99,9 @@ def _start_work(state: FlowState) -> Iterator[Work]:
 
 
 def _owing(state: FlowState) -> Iterator[Work]:
-    """Nodes that worked and still owe a handoff: a partial fan-out, or one that was sent back.
+    """Yield nodes that worked and still owe a handoff: a partial fan-out, or a returned one.
 
-    One that waits goes on when the graph was drawn anew and nothing is to come to it any more.
+    A waiting node continues if the graph was changed and no handoff can reach it any more.
     """
     for node in _free(state, state.owing):
         if not _is_joining(state, node):
@@ -110,7 +110,7 @@ def _owing(state: FlowState) -> Iterator[Work]:
 
 
 def _handoff_work(state: FlowState) -> Iterator[Work]:
-    """Nodes to which something was handed over."""
+    """Yield nodes that received a handoff."""
     run = state.run
     for node in state.graph.in_order(run.received):
         waiting = run.awaiting_human_nodes.get(node.id)
@@ -135,7 +135,7 @@ def _free(state: FlowState, nodes: Iterable[FlowNode]) -> Iterator[FlowNode]:
 
 
 def is_more_to_come(state: FlowState, id: str) -> bool:
-    """Whether something is still to be handed to node `id`, or lies there for it."""
+    """Return whether node `id` will receive, or has received, another handoff."""
     return id in state.run.received or not state.graph.keys_to(id) <= state.run.completed
 
 
@@ -150,10 +150,10 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 
 
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
-    """The keys of what lies ready for node `id` and may be delivered.
+    """Return the keys of the handoffs that are ready for node `id` and may be delivered.
 
-    What a predecessor sent does not count while the node's own request to it is undelivered: the
-    predecessor will take it back.
+    Excludes those of a predecessor with an undelivered request of this node: the predecessor will
+    withdraw them.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []
@@ -166,7 +166,7 @@ def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
 
 
 def _delivery(state: FlowState, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a claim of node `id` would deliver, and what it sent itself that it would take back."""
+    """Return what a claim of node `id` would deliver, and which own handoffs it withdraws."""
     delivered = deliverable(state, id)
     superseded = tuple(
         key

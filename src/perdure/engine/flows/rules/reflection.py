@@ -1,4 +1,4 @@
-"""What a role's turn of looking back makes of the flow, once it is over."""
+"""The effect of a finished turn of a role that looks back at the flow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perdure.session.notes import SideBody
 
 
 def assigned_path(state: FlowState, role: str) -> str:
-    """Where `role` has to write what it found."""
+    """Return the path to which `role` has to write its findings."""
     return feedback_path(state) if role == FEEDBACK_ROLE else findings_path(role)
 
 
@@ -40,9 +40,9 @@ def role_finished(
     artifacts: Mapping[str, Artifact],
     unhealthy: tuple[str, ...] = (),
 ) -> SideBody:
-    """What becomes of `role` after its turn `ended`.
+    """Return the effect of a turn of `role` that `ended`.
 
-    `artifacts` holds what lies at its `assigned_path`. `unhealthy` is told to the owner only.
+    `artifacts` has the file at its `assigned_path`. `unhealthy` is reported to the owner only.
     """
     ended = unless_stopped(state, ended, role)
     if ended.end == "length":

@@ -1,7 +1,7 @@
-"""What an agent signals at the end of its turn: a fenced block tagged ``handoff``, YAML in it.
+"""The signal of an agent at the end of its turn: YAML in a fenced block tagged ``handoff``.
 
-The last such block counts, since an agent may quote the form before it uses it. A block that cannot
-be understood is a `Fault` that says to the agent, in one message, what to write instead.
+The last such block counts, since an agent may quote the form before it uses it. An invalid block is
+a `Fault` whose message tells the agent what to write instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST = 100_000
 """Characters of a block that are looked at; nothing an agent means to say is longer."""
 
 SHOWN = 60
-"""Characters of what an agent wrote that are told back to it."""
+"""Maximum characters of the agent's text quoted in a fault."""
 
 FORM = """Write exactly one fenced block tagged `handoff` as the last thing in your answer, such as
 
@@ -74,7 +74,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=64)  # a turn's end is looked at twice: for what it names, and for what it says
 def signal_in(text: str) -> Signal | Fault:
-    """What `text`, the answer of a turn, signals."""
+    """Parse the signal in `text`, the answer of a turn."""
     block = _last_block(text)
     if block is None:
         return Fault(
@@ -92,9 +92,9 @@ def signal_in(text: str) -> Signal | Fault:
 
 
 def _last_block(text: str) -> str | None:
-    """The lines of the last block; None where none is opened and closed.
+    """Return the lines of the last block; None if no block is opened and closed.
 
-    Reads each line once: what an opening line needs to be closed is known from the end backwards.
+    Reads each line once: the closing line that an opening line needs is known from the end.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     longest = _longest_closings(lines)
@@ -111,7 +111,7 @@ def _last_block(text: str) -> str | None:
 
 
 def _longest_closings(lines: list[str]) -> list[dict[str, int]]:
-    """Of each line, how many marks a closing line behind it has at most, by the mark."""
+    """Return for each line, by mark, the longest closing line after it."""
     found: list[dict[str, int]] = []
     behind = {"`": 0, "~": 0}
     for line in reversed(lines):

@@ -1,4 +1,4 @@
-"""What makes a graph a workflow that can run, and an edit of it one a running flow can take."""
+"""Rules for a runnable workflow graph, and for edits of the graph of a running flow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESERVED = frozenset({"a-society-feedback"})
 
 
 def faults_of(graph: Graph) -> list[str]:
-    """Why `graph` cannot be run, each in a sentence; empty when it can."""
+    """Return why `graph` cannot be run, each as a sentence; empty if it can."""
     faults = list(_id_faults(graph))
     if faults:
         return faults  # what follows would only repeat them
@@ -78,19 +78,19 @@ def _ends(graph: Graph) -> Iterator[str]:
 
 
 def sources_of(graph: Graph) -> tuple[str, ...]:
-    """Ids of the nodes that nothing is handed to, in the order of the nodes."""
+    """Return the ids of nodes without predecessors, in the order of the nodes."""
     targets = {edge.target for edge in graph.edges}
     return tuple(node.id for node in graph.nodes if node.id not in targets)
 
 
 def sinks_of(graph: Graph) -> tuple[str, ...]:
-    """Ids of the nodes that hand over to nobody, in the order of the nodes."""
+    """Return the ids of nodes without successors, in the order of the nodes."""
     sources = {edge.source for edge in graph.edges}
     return tuple(node.id for node in graph.nodes if node.id not in sources)
 
 
 def cycle_in(graph: Graph) -> Sequence[str]:
-    """A circle of forward edges, its first node again at the end; empty when there is none."""
+    """Return a cycle of forward edges, the first node repeated at the end; empty if none."""
     done: set[str] = set()
     for start in graph.nodes:
         path: dict[str, None] = {}
@@ -110,7 +110,7 @@ def cycle_in(graph: Graph) -> Sequence[str]:
 
 
 def faults_of_edit(run: FlowRun, before: Graph, after: Graph) -> list[str]:
-    """Why a flow that stands at `run` cannot go on with `after` instead of `before`."""
+    """Return why a flow at `run` cannot continue with `after` instead of `before`."""
     faults = faults_of(after)
     if faults:
         return faults
@@ -163,7 +163,7 @@ def _lost_waits(run: FlowRun, before: Graph, after: Graph) -> Iterator[str]:
 
 
 def edge_faults(graph: Graph, source: str, target: str) -> str | None:
-    """Why `source` cannot hand over to `target`; None when they are neighbours."""
+    """Return why `source` cannot hand over to `target`; None if they are neighbors."""
     if graph.has_edge(source, target) or graph.has_edge(target, source):
         return None
     legal = (*graph.successors(source), *graph.predecessors(source))

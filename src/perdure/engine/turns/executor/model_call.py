@@ -63,8 +63,8 @@ async def streaming(
 async def client_call(model: str, work: Awaitable[T]) -> T:
     """Await `work`, which calls the client of `model`.
 
-    A provider may name the key in what it says: credentials in a reason are hidden.
-    Raises: ModelError, also for whatever else the client raises; StoreError.
+    A provider's error text may contain the key: credentials in a reason are masked.
+    Raises: ModelError, also for any other error of the client; StoreError.
     """
     try:
         return await run_guarded(work)
@@ -114,7 +114,7 @@ class AnswerCall:
         self._settings = settings
         self._call = call
         self._branch = branch
-        # Unless the call is made again anyway, what becomes of it hangs on whether it had begun.
+        # Unless the call is always repeated, it matters whether an answer had begun.
         self._keeps_beginning = on_interrupt != "retry"
         self._builder: AnswerBuilder | None = None
         self._request_tokens: int | None = None
@@ -143,10 +143,9 @@ class AnswerCall:
         return Answered(message, prompt.dropped, len(prompt.messages), is_estimated, contents)
 
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
-        """What the call has taken when `arrived` has come, with its price; whether by estimate.
+        """Return the usage of the call after `arrived`, priced, and whether it is estimated.
 
-        The provider's own count is taken where there is one; of an answer that was cut off it
-        lacks what was said since.
+        Uses the provider's own count if there is one; for a cut answer that count lacks the rest.
         Shape: None before the request was made.
         """
         builder, model = self._builder, self._call.model
@@ -167,7 +166,7 @@ class AnswerCall:
         partial = self.partial()
         builder = self._builder
         has_begun = builder is not None and builder.has_begun
-        # What failed before anything came was not answered, and nobody is charged for it.
+        # A failure before any output was no answer, and costs nothing.
         is_counted = has_begun or (builder is not None and builder.counted is not None)
         usage, is_estimated = self.usage(partial) if is_counted else (None, False)
         return CallFailed(
@@ -180,7 +179,7 @@ class AnswerCall:
         )
 
     def partial(self) -> Message | None:
-        """Return what has arrived so far; None if nothing has."""
+        """Return the part received so far; None if there is none."""
         partial = self._builder.partial() if self._builder is not None else None
         return partial if partial is not None and partial.parts else None
 
@@ -215,7 +214,7 @@ class AnswerCall:
         return found
 
     async def _stream(self, request: ModelRequest, builder: AnswerBuilder) -> Message:
-        """The whole answer, shown and kept as it arrives."""
+        """Return the whole answer; show and store it as it arrives."""
         keeping = PartialStorage(
             self._environment.clock, lambda: encode(builder.partial()), self._put
         )
@@ -254,7 +253,7 @@ class AnswerCall:
 
 
 def _budget(link: Link, settings: RequestSettings) -> int | None:
-    """Tokens the messages may take: the window without the answer's share. None: no limit known."""
+    """Return the token limit of the messages: the window without the answer; None: no limit."""
     if link.window_tokens is None:
         return None
     reserved = settings.max_output_tokens or link.window_tokens // 10

@@ -1,8 +1,8 @@
-"""Keeping what has arrived of an answer, beside the stream and never in its way.
+"""Store the received part of an answer in the background, without delaying the stream.
 
-What arrives is in the store `EVERY_S` later, or as soon as it is `EVERY_BYTES`, also where nothing
-more comes; an answer that is whole by then is never kept in part. One save is under way at a time,
-and writes all that has arrived until it begins: a slow store makes them fewer.
+Received text is stored after `EVERY_S`, or after `EVERY_BYTES`, even if no more arrives. An answer
+that is complete by then is never stored in part. One save runs at a time and writes everything
+received before it began, so a slow store saves less often.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVERY_BYTES = 2048
 
 
 class PartialStorage:
-    """Saves of one answer that is arriving: `put` saves what `arrived` gives at that moment."""
+    """Saves of one arriving answer: `put` saves what `arrived` returns at that moment."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PartialStorage:
         self._saving = saving
 
     async def now(self) -> None:
-        """Save what has arrived so far, before anything else happens to the answer.
+        """Save the received part, before anything else happens to the answer.
 
         Raises: what the save raises.
         """
@@ -79,7 +79,7 @@ class PartialStorage:
         if self._is_putting:
             await _join(saving)
         elif saving.done() and not saving.cancelled():
-            saving.exception()  # or asyncio would complain of one that nobody asked for
+            saving.exception()  # otherwise asyncio reports an exception that was never retrieved
 
     async def _save(self) -> None:
         while self._unsaved_bytes:
@@ -94,7 +94,7 @@ class PartialStorage:
     async def _put_now(self) -> None:
         content = self._arrived()
         self._unsaved_bytes = 0
-        # Each save writes the whole part: the longer it is, the more has to be new.
+        # Each save writes the whole part: the longer it is, the more new text is required.
         self._every_bytes = max(EVERY_BYTES, len(content) // 10)
         await self._put(content)
 

@@ -34,10 +34,10 @@ async def summarise(
     *,
     is_asked: bool = False,
 ) -> Summarised | NothingToSummarise | CallFailed:
-    """Have the model summarise what can leave the context of the session's branch.
+    """Have the model summarize what can leave the context of the session's branch.
 
-    A summary too short to be one counts as a failed call: the context is then left as it is.
-    `is_asked`: the hooks were asked before an earlier attempt, and let it pass.
+    A summary that is too short counts as a failed call: the context then stays unchanged.
+    `is_asked`: the hooks already accepted it before an earlier attempt.
     """
     model, settings = config.model, config.compaction
     state = await environment.store.state(environment.stream)
@@ -74,7 +74,7 @@ async def summarise(
 async def _frame(
     environment: Environment, config: TurnConfig, plan: CompactionPlan, window: ContextWindow
 ) -> SummaryFrame | None:
-    """What the summary of a ``node`` compaction stands in; None where no flow is run."""
+    """Return the texts around the summary of a ``node`` compaction; None outside of a flow."""
     if environment.frame_of is None or config.compaction.strategy != "node":
         return None
     kept = next((entry.message for entry in window.entries if entry.id == plan.first_kept), None)
@@ -102,7 +102,7 @@ async def _node_begins_at(environment: Environment, window: ContextWindow) -> En
 
 
 async def tell_compacted(environment: Environment, happened: object) -> None:
-    """Tell the hooks, once the compaction that `happened`, if one did, is in the log."""
+    """Notify the hooks after a compaction was written to the log."""
     if environment.hooks is not None and isinstance(happened, Summarised):
         await environment.hooks.tell(Compacted(environment.stream, happened.compaction))
 
@@ -114,7 +114,7 @@ async def _ask_hooks(
     reason: CompactionReason,
     frame: SummaryFrame | None,
 ) -> Summarised | NothingToSummarise | None:
-    """What the hooks make of `plan`: their summary, or nothing at all; None: it is as planned."""
+    """Return the hooks' summary or refusal of `plan`; None: it stays as planned."""
     if environment.hooks is None:
         return None
     point = BeforeCompact(
@@ -173,7 +173,7 @@ def _kept_count(plan: CompactionPlan, window: ContextWindow) -> int:
 
 
 def _tokens_after(compaction: Compaction, window: ContextWindow) -> int:
-    """Tokens of the context once `compaction` is appended: that context is built, as a trial."""
+    """Return the size in tokens of the context with `compaction`, by building it."""
     new = new_tree(compaction)
     trial = Entry(StreamId("trial"), 0, "tree", window.leaf, None, 0, new.kind, new.v, new.body)
     entries = (*window.entries, trial)

@@ -38,7 +38,7 @@ async def tool_outcome(
 ) -> ToolReturned:
     """Run the tool of `agent` and return its result; its failures are results too.
 
-    `is_aborted` tells, when this is cancelled, whether the turn ends with it.
+    `is_aborted` returns, on cancellation, whether the turn ends with it.
     """
     return _tool_result(await _run(environment, open_tool, agent, is_aborted))
 
@@ -83,7 +83,7 @@ async def _run(
 async def _whole(
     environment: Environment, args: dict[str, object], handles: tuple[str, ...]
 ) -> dict[str, object]:
-    """`args` with the bytes that `handles` name; what was erased stays a handle."""
+    """Return `args` with the bytes that `handles` name; an erased content stays a handle."""
     found: dict[str, bytes] = {}
     for handle in handles:
         with contextlib.suppress(EntryNotFound):
@@ -110,7 +110,7 @@ def _call(environment: Environment, id: str, tool: str, args: Mapping[str, objec
 
 
 def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> ToolSpec:
-    """`spec`, which runs only what was `approved`: looked at immediately before it runs."""
+    """Return `spec` limited to what was `approved`, checked immediately before it runs."""
 
     async def run(call: ToolCall) -> ToolOutput:
         bound = await asyncio.to_thread(require_unchanged, spec, call, agent, args_hash, approved)
@@ -120,7 +120,7 @@ def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> 
 
 
 def _tool_result(run: ToolRun) -> ToolReturned:
-    """`run` as the machine takes it; where its text was cut, the whole is kept and named."""
+    """Return `run` in the machine's form; if its text was cut, the full text is stored."""
     text, whole = run.output.text, None
     media, contents = _store_media(run.output.media)
     text, embedded = stored_text(text)
@@ -148,7 +148,7 @@ def _tool_result(run: ToolRun) -> ToolReturned:
 def _store_media(
     media: tuple[MediaPart | InlineMedia, ...],
 ) -> tuple[tuple[MediaPart, ...], tuple[bytes, ...]]:
-    """`media` as handles, and the contents that are to be kept under them, each once."""
+    """Return `media` as handles, and the contents to be stored under them, each once."""
     contents = dict.fromkeys(part.content for part in media if isinstance(part, InlineMedia))
     parts = (media_part(part) if isinstance(part, InlineMedia) else part for part in media)
     return tuple(parts), tuple(contents)

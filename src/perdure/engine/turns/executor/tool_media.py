@@ -1,7 +1,7 @@
 """The stored content a tool may read: media in its session's messages, and truncated outputs.
 
-A handle is no right. It counts where the log itself has it: as a part of a message on the branch,
-or as the whole of a tool's output; never because it stands in some text.
+Knowing a handle gives no access. The log itself must reference it: as a part of a message on the
+branch, or as the full output of a tool. A handle in some text does not count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Before a model call: may the session spend it; and what calls took that nobody counted.
+"""Check the budget before a model call, and count the usage of calls without a provider's count.
 
-Every ``model_called`` of a turn is written by `intend`, so no call and no attempt goes around the
-budget. The check takes the most the call may cost: its whole request, and as long an answer as is
-allowed.
+Every ``model_called`` of a turn is written by `intend`, so no call and no attempt bypasses the
+budget. The check uses the maximum cost of the call: its whole request, and the longest allowed
+answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SummaryOutcome = inputs.Summarised | inputs.NothingToSummarise | inputs.CallFail
 
 
 class Overrun(msgspec.Struct, frozen=True):
-    """A call may cost more than the limit. Units: micro-cents; `estimate` None: nobody knows."""
+    """A call may exceed the limit. Units: micro-cents; `estimate` None: unknown."""
 
     limit: int
     estimate: int | None
@@ -78,7 +78,7 @@ def _warn_once(scribe: Scribe, model: str, overrun: Overrun) -> None:
 
 
 def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
-    """What a person is told of a call that was not made."""
+    """Return the text for a person about a call that was not made."""
     limit = in_dollars(overrun.limit)
     if overrun.estimate is None:
         return (
@@ -94,9 +94,9 @@ def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
 def estimated_usage(
     model: str, input_tokens: int | None, partial: Message | None, config: TurnConfig
 ) -> Usage | None:
-    """What a call took that ended before anybody counted: its request, and what had arrived.
+    """Return the usage of a call that ended before it was counted: its request and partial answer.
 
-    Shape: None where nothing is known of either.
+    Shape: None if nothing is known of either.
     """
     output_tokens = 0 if partial is None else estimate_tokens(partial)
     if not input_tokens and not output_tokens:
@@ -106,14 +106,14 @@ def estimated_usage(
 
 
 def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> Usage | None:
-    """The usage of a call whose process died: it may have been made, so it is counted."""
+    """Return the usage of a call whose process died: it may have been made, so it counts."""
     return estimated_usage(call.model, call.tokens_estimated, partial, config)
 
 
 def answer_usage(
     model: str, tokens: int | None, answer: Message, config: TurnConfig
 ) -> tuple[Usage | None, bool]:
-    """What a call of `tokens` tokens took that gave `answer`, priced; whether by estimate."""
+    """Return the usage of a call of `tokens` tokens with `answer`, and whether it is estimated."""
     if answer.usage is None:
         return estimated_usage(model, tokens, answer, config), True
     cost = config.cost(model, answer.usage)
@@ -123,7 +123,7 @@ def answer_usage(
 def summary_counted(
     outcome: SummaryOutcome, model: str, tokens: int | None, config: TurnConfig
 ) -> SummaryOutcome:
-    """What came of asking for a summary of `tokens` tokens, its usage priced or estimated."""
+    """Return the outcome of a summary call of `tokens` tokens, its usage priced or estimated."""
     if isinstance(outcome, inputs.NothingToSummarise):
         return outcome
     if isinstance(outcome, inputs.Summarised) and outcome.compaction.reason == "hook":

@@ -37,9 +37,9 @@ Course = Again | Advance | GiveUp
 
 
 def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) -> int | None:
-    """The first model after place `after` that can be called now; None when none can.
+    """Return the first model after place `after` that can be called now; None if none can.
 
-    The only model of an agent is always called: there is no other to go to.
+    An agent's only model is always called: there is no alternative.
     """
     chain = config.chain
     if len(chain) == 1:
@@ -48,7 +48,7 @@ def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) ->
         link = chain[number]
         is_parked = state.parked.get(provider_of(link.model), 0) > at
         window, needed = link.window_tokens, state.context_tokens
-        # The first model has compaction to make the context fit, the others take over as it is.
+        # Compaction can fit the context to the first model; the others take it as it is.
         is_too_small = number > 0 and bool(window and needed and needed > window)
         if not is_parked and not is_too_small:
             return number
@@ -56,7 +56,7 @@ def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) ->
 
 
 def parked_until(error: ModelError, config: TurnConfig, at: int) -> int | None:
-    """Until when the provider of `error` is left alone, if it is. Units: Unix milliseconds."""
+    """Return until when to avoid the provider of `error`, if at all. Units: Unix milliseconds."""
     if not isinstance(error, RateLimited) or len(config.chain) == 1:
         return None
     return at + max(PARK_MS, round((error.retry_after_s or 0) * 1000))
@@ -65,7 +65,7 @@ def parked_until(error: ModelError, config: TurnConfig, at: int) -> int | None:
 def course_after(
     state: TurnState, call: OpenCall, failed: inputs.CallFailed, config: TurnConfig, at: int
 ) -> Course:
-    """How the turn goes on after `failed` ended `call`."""
+    """Return how the turn continues after `failed` ended `call`."""
     error = failed.error
     is_answer = call.purpose == "answer"
     if isinstance(error, CredentialsRefused) and failed.is_renewed and not failed.has_begun:

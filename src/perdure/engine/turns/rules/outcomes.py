@@ -38,7 +38,7 @@ from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResult
 from perdure.session.notes import SessionReopened
 
 SUMMARY_CHARACTERS = 500
-"""How much of a tool's output is told with its outcome; the whole is in the message."""
+"""Maximum characters of a tool's output in its outcome; the message has all of it."""
 
 FAILURES: dict[str, Failure] = {
     "model_unavailable": "provider_unavailable",
@@ -115,7 +115,7 @@ def on_answer(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> 
 
 
 def _end_cut_short(scribe: Scribe, message: Message) -> None:
-    # A call in an answer that was cut may itself be cut: run, it could do half of what was meant.
+    # A call in a cut answer may be incomplete: running it could do half of what was meant.
     refuse_pending(scribe, "refused", "Not run: the answer was cut short.", "answer_cut")
     if message.stop_reason == "content_filter":
         reason = "the provider's content filter stopped the answer"
@@ -199,7 +199,7 @@ def _model_finished(
 def _end_or_go_without(
     scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig
 ) -> None:
-    """No attempt is left: end the turn; only a summary can be done without."""
+    """End the turn after the last attempt; continue if only a summary failed."""
     if call.purpose == "summary" and not isinstance(error, ContextOverflow):
         call_model(scribe, config)
     else:
@@ -213,7 +213,7 @@ def _can_compact(scribe: Scribe, call: OpenCall, error: ModelError, config: Turn
 
 
 def on_summary(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) -> None:
-    """Put the compaction on the branch, and call the model with the context it leaves."""
+    """Add the compaction to the branch, and call the model with the reduced context."""
     call = open_call(scribe)
     finished = ModelFinished(
         stop_reason="stop",
@@ -231,7 +231,7 @@ def on_summary(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) 
 def nothing_to_summarise(
     scribe: Scribe, happened: inputs.NothingToSummarise, config: TurnConfig
 ) -> None:
-    """Nothing can leave the context: call the model with all of it."""
+    """Call the model with the whole context: nothing can leave it."""
     call = open_call(scribe)
     reason = "nothing can leave the context"
     nothing = ModelFinished(error=reason, error_code="nothing_to_compact", model=call.model)
@@ -245,7 +245,7 @@ def on_wait_over(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) ->
 
 
 def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
-    """End the turn; the log keeps what the model had said so far."""
+    """End the turn; the log keeps the partial answer of the model."""
     text = "Not run: the turn was aborted."
     end: Literal["aborted", "cancelled", "interrupted"]
     end = "cancelled" if happened.is_cancel else "aborted"
@@ -278,7 +278,7 @@ def expire(scribe: Scribe) -> None:
 
 
 def broken(scribe: Scribe, happened: inputs.Broken, config: TurnConfig) -> None:
-    """End the turn with an error, whatever it was doing."""
+    """End the turn with an error, in any phase."""
     withdraw_question(scribe, "failed")
     state = scribe.state
     if state.phase is Phase.CALLING:
@@ -311,13 +311,13 @@ def _abort_call(scribe: Scribe, happened: inputs.Aborted) -> None:
 
 
 def _note_partial(scribe: Scribe, call: OpenCall, partial: Message | None) -> None:
-    """Keep the part of an answer that was cut, beside the branch."""
+    """Store the part of a cut answer as a side entry."""
     if partial is not None and call.purpose == "answer":
         scribe.side(interrupted_by(partial), call.seq)
 
 
 def _continued_message(scribe: Scribe, partial: Message | None) -> Message | None:
-    """The part of an answer that stays in the context: only its words, under ``continue``."""
+    """Return the part of an answer that stays in the context: only its text, under ``continue``."""
     if partial is None or scribe.state.on_interrupt != "continue":
         return None
     parts = tuple(part for part in partial.parts if isinstance(part, TextPart | ThinkingPart))
@@ -329,7 +329,7 @@ def _continued_message(scribe: Scribe, partial: Message | None) -> Message | Non
 def _close_cut_call(
     scribe: Scribe, call: OpenCall, failed: ModelFinished, said: Message | None
 ) -> None:
-    """Record the end of a call that was cut; `said` of its answer goes on the branch."""
+    """Record the end of a cut call; `said`, of its answer, goes on the branch."""
     is_kept = said is not None and call.purpose == "answer"
     answer = scribe.ahead() if is_kept else None
     scribe.side(msgspec.structs.replace(failed, answer=answer), call.seq)

@@ -18,7 +18,7 @@ from perdure.tools.approval import digest_of
 
 
 def go_on(scribe: Scribe, config: TurnConfig) -> None:
-    """Do what is owed: the next tool call, a model call, or the end of the turn."""
+    """Do the next pending step: a tool call, a model call, or the end of the turn."""
     if scribe.state.pending:
         start_tools(scribe, config)
     elif scribe.state.owes_answer:
@@ -28,13 +28,13 @@ def go_on(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def call_model(scribe: Scribe, config: TurnConfig) -> None:
-    """Take in what was said to steer the turn, then call the model."""
+    """Adopt the queued steering messages, then call the model."""
     adopt_waiting(scribe, config, "steer")
     _call(scribe, config)
 
 
 def _call(scribe: Scribe, config: TurnConfig) -> None:
-    """Call a model for an answer, or first for a summary where the context has grown too far."""
+    """Call a model for an answer, or first for a summary if the context is too large."""
     state = scribe.state
     if is_compaction_due(state, config):
         call_for_summary(scribe, config, state.calls + 1)
@@ -67,7 +67,7 @@ def call_for_summary(scribe: Scribe, config: TurnConfig, call: int) -> None:
 
 
 def attempt_again(scribe: Scribe, config: TurnConfig) -> None:
-    """The next attempt at the call that failed: the same model, or the one that takes over."""
+    """Make the next attempt of a failed call: with the same model, or the next one."""
     call = open_call(scribe)
     is_answer = call.purpose == "answer"
     called = ModelCalled(
@@ -89,7 +89,7 @@ def open_call(scribe: Scribe) -> OpenCall:
 
 
 def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:
-    """The next request would come too near to the window, and nothing was compacted yet."""
+    """Return whether the next request would be too large and nothing was compacted yet."""
     settings = config.compaction
     if not settings.is_enabled or state.has_compacted:
         return False
@@ -104,7 +104,7 @@ def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:
 
 
 def start_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Start the next pending tool call that may run; the others are answered, or asked about."""
+    """Start the next pending tool call that may run; answer the others, or ask about them."""
     while scribe.state.pending:
         call = scribe.state.pending[0]
         if call.name not in config.tools:
@@ -156,7 +156,7 @@ def start_tool(
 
 
 def after_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Every call of the answer has its result: tell the model, unless it errs without end."""
+    """Send the results to the model after the last call, unless its calls fail endlessly."""
     limit = config.limits.max_correctable_rounds
     if scribe.state.correctable_rounds > limit:
         reason = (
@@ -169,7 +169,7 @@ def after_tools(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def wind_up(scribe: Scribe, config: TurnConfig) -> None:
-    """The model is done: go on with what was said meanwhile, else finish."""
+    """Continue with what was queued after the model's answer, else finish."""
     adopt_waiting(scribe, config, "steer")
     if not scribe.state.owes_answer:
         adopt_waiting(scribe, config, "follow_up")
@@ -183,7 +183,7 @@ def wind_up(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def adopt_waiting(scribe: Scribe, config: TurnConfig, mode: QueueMode) -> None:
-    """Adopt what waits in `mode`, in order; unless "all" is set, up to one user message."""
+    """Adopt the queued entries of `mode`, in order; unless "all" is set, up to one user message."""
     for waiting in scribe.state.queued:
         queued = queued_of(waiting)
         if queued.mode != mode:

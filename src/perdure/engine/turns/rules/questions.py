@@ -16,12 +16,12 @@ from perdure.tools.approval import digest_of, shown_arguments
 
 
 def args_hash(args: dict[str, object]) -> str:
-    """What binds a question to the exact arguments of a call."""
+    """Return the hash that binds a question to the exact arguments of a call."""
     return hashlib.blake2b(encode(args), digest_size=32).hexdigest()
 
 
 def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
-    """An answer was cut off by the death of its process."""
+    """Ask how to continue an answer that was cut off by the death of its process."""
     question = Question(
         topic="interrupted",
         text="perdure was stopped in the middle of an answer. How shall the turn go on?",
@@ -31,7 +31,7 @@ def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
 
 
 def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
-    """A tool was running when its process died, or the connection to it broke off."""
+    """Ask about a tool that ran when its process died, or when its connection broke."""
     question = Question(
         topic="unknown_outcome",
         text=(
@@ -49,12 +49,12 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
 
 
 def approval_digest(question: Question) -> str:
-    """What an answer to `question` approves: the arguments, and what the approval is bound to."""
+    """Return the hash of what an answer to `question` approves: the arguments, and their bound."""
     return digest_of(question.args_hash, question.bound)
 
 
 def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck) -> None:
-    """A policy wants a person to decide about a call that has not begun."""
+    """Ask a person to decide about a call before it begins, as a policy requires."""
     bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
     question = Question(
@@ -76,9 +76,9 @@ def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck
 
 
 def ask_to_spend(scribe: Scribe, model: str, limit: int, estimate: int | None, step: int) -> None:
-    """The next call may cost more than `limit`; `step` is by how much the limit would grow.
+    """Ask to spend more than `limit`; `step` is the proposed increase of the limit.
 
-    Units: micro-cents; `estimate` None: nobody knows the price of `model`.
+    Units: micro-cents; `estimate` None: the price of `model` is unknown.
     """
     spent = scribe.state.spent.cost_microcents
     if estimate is None:

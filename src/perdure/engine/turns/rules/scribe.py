@@ -1,8 +1,8 @@
-"""Writes what a step appends, and folds each entry as it is written.
+"""Writes the entries of a step, and folds each one as it is written.
 
-A step thus always decides on the state that the log will have, and what it returns is by
-construction the fold of what it appends. The ids of the new entries are known beforehand, because
-the runner appends them only where it expects to (``expected_head``).
+So a step always decides on the state that the log will have, and its result is by construction the
+fold of its entries. The ids of new entries are known in advance, because the runner appends them
+only at the expected place (``expected_head``).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from perdure.tools.approval import Bound
 
 
 def queued_of(entry: Entry) -> Queued:
-    """The body of a ``queued`` entry."""
+    """Return the body of a ``queued`` entry."""
     body = body_of(entry)
     assert isinstance(body, Queued)
     return body
 
 
 def is_user_message(queued: Queued) -> bool:
-    """What waits is something that wants an answer."""
+    """Return whether the queued entry wants an answer."""
     return queued.entry_kind == MESSAGE and role_in(queued.entry_body) == "user"
 
 
@@ -58,8 +58,8 @@ class Scribe:
     """Collects the entries of one step.
 
     Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after it.
-    `bounds` is what approvals of pending calls are bound to, as far as it was read, by place in
-    `state.pending` counted from the end.
+    `bounds` maps pending calls to what their approvals are bound to, if it was read. The key is the
+    place in `state.pending`, counted from the end.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Scribe:
         self.entries: list[NewEntry] = []
 
     def ruling(self, config: TurnConfig, granted: frozenset[str]) -> PermissionCheck:
-        """What is done about the first pending call, given what was `granted`.
+        """Return the policy's decision about the first pending call, given what was `granted`.
 
-        Raises: Unexamined when what an approval is bound to has to be read first.
+        Raises: Unexamined if what an approval is bound to has to be read first.
         """
         call, place = self.state.pending[0], len(self.state.pending)
         ruling = config.judge(call, granted, self._bounds.get(place))
@@ -104,7 +104,7 @@ class Scribe:
         return entry_id(self.state.stream, self.state.head + 2)
 
     def adopt(self, queued: Entry) -> None:
-        """Put an entry that waited into the tree, as it was written."""
+        """Add a queued entry to the tree unchanged."""
         body = queued_of(queued)
         adopted = NewEntry(body.entry_kind, bytes(body.entry_body), body.entry_v)
         self.side(Adopted(self._write(adopted)), queued.id)
@@ -124,7 +124,7 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """`body` with whose it is: what is told of an entry is in that entry alone."""
+    """Return `body` with its agent: facts about an entry are in that entry alone."""
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):

@@ -1,8 +1,8 @@
-"""What the machine does when another process takes a turn over, or a person has answered.
+"""Rules for taking over the turn of another process, and for a person's answers.
 
-An intent without an outcome is never simply performed again: a model call follows the turn's
-``on_interrupt``, a tool its own ``on_unknown``. A tool whose connection broke off while it ran is
-such an intent too, though nobody died.
+An intent without an outcome is never simply repeated: a model call follows the turn's
+``on_interrupt``, a tool its own ``on_unknown``. A tool whose connection broke during a run is also
+such an intent, although no process died.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ UNKNOWN_TEXT = (
 _NOTHING = frozenset[str]()
 
 MAX_LOST_ATTEMPTS = 3
-"""How often a tool that may be retried is begun whose connection breaks off each time."""
+"""Maximum starts of a retryable tool whose connection breaks each time."""
 
 
 def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
@@ -65,12 +65,12 @@ def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> N
 
 
 def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: TurnConfig) -> None:
-    """The process died between two steps, or the question was withdrawn elsewhere."""
+    """Continue after the process died between two steps, or a question was withdrawn."""
     go_on(scribe, config)
 
 
 def lost_call(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """The process died in a model call: before anything came, call again; else as agreed."""
+    """Repeat a lost model call if no answer had begun; otherwise follow the policy."""
     call = open_call(scribe)
     if happened.partial is not None:
         scribe.side(interrupted_by(happened.partial), call.seq)
@@ -98,7 +98,7 @@ def lost_call(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
 
 
 def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: TurnConfig) -> None:
-    """Carry out `policy` once the cut call is closed."""
+    """Carry out `policy` after the cut call is closed."""
     partial = scribe.state.partial
     texts = () if partial is None else partial.parts
     kept = tuple(part for part in texts if isinstance(part, TextPart) and part.text.strip())
@@ -114,7 +114,7 @@ def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: Turn
 
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
-    """Keep the result; where the tool itself was lost, its policy decides."""
+    """Keep the result; if the tool itself was lost, its policy decides."""
     started = scribe.state.open_tool.started if scribe.state.open_tool is not None else None
     is_stale = happened.error_code == ApprovalStale.code
     if is_stale and started is not None and started.approved is not None:
@@ -146,7 +146,7 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
 def _ask_again(
     scribe: Scribe, started: ToolStarted, happened: inputs.ToolReturned, config: TurnConfig
 ) -> None:
-    """What was approved changed before the tool could run: nothing was done, so ask once more."""
+    """Ask again: the approved target changed before the tool ran, and nothing was done."""
     stale = ToolFinished(
         id=started.id,
         tool=started.tool,
@@ -158,13 +158,13 @@ def _ask_again(
     )
     assert scribe.state.open_tool is not None
     scribe.side(stale, scribe.state.open_tool.seq)
-    # Not by what was granted: the person who said "always" has not seen this.
+    # Ignore earlier grants: the person who said "always" has not seen this.
     if not has_begun(scribe, scribe.state.pending[0], scribe.ruling(config, _NOTHING), config):
         start_tools(scribe, config)
 
 
 def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """The process died while a tool ran: its outcome is unknown, then its policy decides."""
+    """Follow the policy of a tool that ran when the process died: its outcome is unknown."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     finished = ToolFinished(
@@ -181,7 +181,7 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
 
 
 def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: TurnConfig) -> None:
-    """Do what the tool's ``on_unknown`` says about a run nobody knows the outcome of."""
+    """Follow the tool's ``on_unknown`` for a run with an unknown outcome."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     started = open_tool.started
@@ -255,7 +255,7 @@ def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
 def _run_as_told(
     scribe: Scribe, asked: PendingQuestion, answer: Answer, config: TurnConfig
 ) -> None:
-    """Start the call that was asked about, and no other; or tell the model that it may not run."""
+    """Start exactly the call that was asked about, or tell the model that it may not run."""
     call = scribe.state.pending[0]
     question = asked.question
     is_same = (call.id, args_hash(call.args)) == (question.call_id, question.args_hash)

@@ -1,4 +1,4 @@
-"""How a turn ends, and how calls that do not run are answered."""
+"""The end of a turn, and answers to calls that do not run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def settle_call(
 
 
 def interrupted_by(partial: Message) -> Interrupted:
-    """The part of an answer that was cut, without calls that hold bytes: those were never made."""
+    """Return the part of a cut answer, without calls that contain bytes: those were never made."""
     parts = tuple(
         part
         for part in partial.parts
@@ -94,9 +94,9 @@ def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: 
 def finish(
     scribe: Scribe, end: TurnEnd, *, failure: Failure | None = None, error: str | None = None
 ) -> None:
-    """End the turn; whatever still waits is adopted, so that nothing said is left out.
+    """End the turn; adopt everything still queued, so that no message is lost.
 
-    A question that is still open is withdrawn.
+    Withdraws an open question.
     """
     withdraw_question(scribe, _REASONS.get(end, "failed"))
     for waiting in scribe.state.queued:
