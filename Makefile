@@ -35,7 +35,7 @@ OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_provid
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs demo test check style types unit conformance test-all soak fix bench bench-growth lock clean
+.PHONY: help install programs demo test check style types unit conformance test-all soak fix bench bench-growth bench-memory lock clean
 
 help:
 	@echo "make demo       run the demonstration"
@@ -47,6 +47,7 @@ help:
 	@echo "make fix        format, and repair what ruff can repair"
 	@echo "make bench      run the benchmarks"
 	@echo "make bench-growth  measure how costs grow with what is stored"
+	@echo "make bench-memory  measure how well questions find the entries that answer them"
 	@echo "make lock       resolve requirements/*.txt again"
 	@echo "make clean      remove .venv and every cache"
 
@@ -128,6 +129,9 @@ bench: $(INSTALLED)
 
 bench-growth: $(INSTALLED)
 	$(BIN)/python -m benchmarks.scaling $(ARGS)
+
+bench-memory: $(INSTALLED)
+	$(BIN)/python -m benchmarks.memory $(ARGS)
 
 # Versions stay unless asked for: `make lock ARGS=--upgrade`, or ARGS="--upgrade-package ruff".
 lock: $(INSTALLED)

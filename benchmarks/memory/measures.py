@@ -1,0 +1,75 @@
+"""The measures of recall.
+
+turn@10: the share of the entries of the evidence that are among the first ten hits. any@10: whether
+a session of the evidence is among the first ten sessions; mean@10: the share of them that are.
+Sessions are ranked by their first hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from benchmarks.memory.conversations import Conversation, Place, Question
+
+FIRST = 10
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a question got."""
+
+    conversation: Conversation
+    question: Question
+    turn: float
+    any: float
+    mean: float
+
+
+class Means(msgspec.Struct, frozen=True):
+    """The means over questions, and how many there are."""
+
+    count: int
+    turn: float
+    any: float
+    mean: float
+
+
+def outcome(conversation: Conversation, question: Question, hits: Sequence[Place]) -> Outcome:
+    """Measure the ranked `hits`."""
+    wanted = {each.place for each in question.evidence}
+    sessions = {place.session for place in wanted}
+    first = set(hits[:FIRST])
+    found = sessions.intersection(list(dict.fromkeys(hit.session for hit in hits))[:FIRST])
+    share = len(found) / len(sessions)
+    turn = len(wanted & first) / len(wanted)
+    return Outcome(conversation, question, turn, float(bool(found)), share)
+
+
+def means(outcomes: Sequence[Outcome]) -> Means:
+    """The means of `outcomes`."""
+    count = max(len(outcomes), 1)
+    return Means(
+        len(outcomes),
+        sum(each.turn for each in outcomes) / count,
+        sum(each.any for each in outcomes) / count,
+        sum(each.mean for each in outcomes) / count,
+    )
+
+
+GROUPS: dict[str, Callable[[Outcome], bool]] = {
+    "all": lambda _: True,
+    "half 1": lambda each: each.conversation.listed.half == 1,
+    "half 2": lambda each: each.conversation.listed.half == 2,
+    "English": lambda each: each.conversation.listed.language == "english",
+    "German": lambda each: each.conversation.listed.language == "german",
+    "French": lambda each: each.conversation.listed.language == "french",
+    "coding sessions": lambda each: each.conversation.listed.name.startswith("coding"),
+    "fact": lambda each: each.question.kind == "fact",
+    "who": lambda each: each.question.kind == "who",
+    "when": lambda each: each.question.kind == "when",
+    "paraphrase": lambda each: each.question.kind == "paraphrase",
+    "one entry answers": lambda each: len(each.question.evidence) == 1,
+    "several entries": lambda each: len(each.question.evidence) > 1,
+}
+"""The rows of the table."""

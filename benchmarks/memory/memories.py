@@ -1,0 +1,91 @@
+"""Conversations in a store, and what is asked about them: `store.search`, or the reference."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import perdure
+from benchmarks.memory.conversations import Conversation, Language, Line, Place, Session
+from benchmarks.memory.reference import Reference, Techniques, question_words
+
+DEPTH = 100
+"""Entries asked for: enough to find the first ten sessions among them."""
+
+Asker = Callable[[str], Awaitable[Sequence[Place]]]
+"""Answers a question with entries, best first."""
+
+FIRST_HOUR = timedelta(hours=9)
+
+
+class Memory:
+    """A store that holds `conversations`, and which of its entries is which line of them."""
+
+    def __init__(self, store: perdure.Store, conversations: Sequence[Conversation]) -> None:
+        self.store = store
+        self.conversations = conversations
+        self._places = dict[str, Place]()
+
+    async def fill(self) -> None:
+        """Append every session, with speakers and times."""
+        for conversation in self.conversations:
+            for session in conversation.sessions:
+                await self._append(session)
+
+    async def _append(self, session: Session) -> None:
+        kept = await self.store.create(title=session.heading.title, id=session.heading.session)
+        messages = [_message(session, line) for line in session.lines]
+        entries = await kept.append_many(messages)
+        for entry, line in zip(entries, session.lines, strict=True):
+            self._places[entry.id] = Place(session.heading.session, line.entry)
+
+    async def searched(self, question: str) -> list[Place]:
+        """What `store.search` finds: any of the words."""
+        languages: list[Language] = [each.listed.language for each in self.conversations]
+        words = question_words(languages, question)
+        hits = await self.store.search(any_of(words), limit=DEPTH)
+        return [self._places[hit.entry] for hit in hits if hit.entry in self._places]
+
+
+@asynccontextmanager
+async def filled(address: str, conversations: Sequence[Conversation]) -> AsyncGenerator[Memory]:
+    """A store at `address` that holds `conversations`."""
+    async with perdure.open(address) as store:
+        memory = Memory(store, conversations)
+        await memory.fill()
+        yield memory
+
+
+def any_of(words: Sequence[str]) -> str:
+    """A query that finds any of `words`."""
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def reference(conversations: Sequence[Conversation], techniques: Techniques) -> Asker:
+    """Ask the reference."""
+    ranking = Reference(conversations, techniques)
+
+    async def ask(question: str) -> Sequence[Place]:
+        return ranking.ranked(question)
+
+    return ask
+
+
+def _message(session: Session, line: Line) -> perdure.Message:
+    at = session.heading.at
+    said_at = None
+    if at is not None:
+        began = datetime.fromisoformat(at).replace(tzinfo=UTC)
+        began += FIRST_HOUR if len(at) == len("1771-05-04") else timedelta()
+        said_at = began + timedelta(minutes=line.entry)
+    if line.role == "tool":
+        return perdure.tool_result(f"call-{line.entry - 1}", line.text)
+    if line.role == "user":
+        return perdure.user(line.text, author=line.author, said_at=said_at)
+    calls = (
+        []
+        if line.command is None
+        else [perdure.tool_call(f"call-{line.entry}", "shell", {"command": line.command})]
+    )
+    return perdure.assistant(line.text, *calls, author=line.author, said_at=said_at)

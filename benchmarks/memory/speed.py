@@ -1,0 +1,87 @@
+"""Times of questions with many messages, and what the index costs."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from rich.table import Table
+
+import perdure
+from benchmarks.figures import Stopwatch, percentile
+from benchmarks.memory.conversations import Collection
+from benchmarks.memory.memories import any_of
+from benchmarks.memory.reference import question_words
+
+PER_SESSION = 50
+QUESTIONS = 200
+SEED = 20_261_120
+
+
+async def measure_speed(count: int, address: str | None) -> Table:
+    """Fill a store with `count` messages of the conversations' own words; ask; measure."""
+    chance = random.Random(SEED)
+    conversations = Collection().conversations
+    texts = [line.words for each in conversations for _, line in each.lines()]
+    asked = [question.question for each in conversations for question in each.questions]
+    words = [text.split() for text in texts]
+    with tempfile.TemporaryDirectory(prefix="perdure-memory-") as folder:
+        path = Path(folder) / "memory.db"
+        async with perdure.open(address or f"sqlite:///{path}", durability="normal") as store:
+            began = time.perf_counter()
+            size = await _fill(store, count, words, chance)
+            appended_s = time.perf_counter() - began
+            plain = _size(folder)
+            began = time.perf_counter()
+            await store.search("nothing")
+            searched_s = time.perf_counter() - began
+            with_search = _size(folder)
+            laps = Stopwatch()
+            for question in chance.sample(asked, min(QUESTIONS, len(asked))):
+                query = any_of(question_words(["english"], question))
+                with laps:
+                    await store.search(query, limit=10)
+    table = Table("what", "figure", title=f"{count:,} messages, {size / 1e6:.1f} MB of text")
+    table.add_row("append", f"{appended_s:.2f} s")
+    cost = f"{searched_s / appended_s:.0%} of the append"
+    table.add_row("index of search", f"{searched_s:.2f} s, {cost}")
+    table.add_row("index of search / text", f"{(with_search - plain) / size:.2f}")
+    for name, share in (("p50", 0.5), ("p95", 0.95)):
+        table.add_row(
+            f"search, any of the words, {name}", f"{percentile(laps.laps_ms, share):.2f} ms"
+        )
+    return table
+
+
+async def _fill(
+    store: perdure.Store, count: int, words: list[list[str]], chance: random.Random
+) -> int:
+    size = 0
+    for first in range(0, count, PER_SESSION):
+        session = await store.create()
+        messages = list[perdure.Message]()
+        for number in range(min(PER_SESSION, count - first)):
+            text = _text(words, chance)
+            size += len(text.encode())
+            author = f"Speaker{chance.randrange(8)}"
+            messages.append(
+                perdure.assistant(text) if number % 2 else perdure.user(text, author=author)
+            )
+        await session.append_many(messages)
+    return size
+
+
+def _text(words: list[list[str]], chance: random.Random) -> str:
+    """Two pieces of different texts: real words, in more combinations than there are texts."""
+    parts = list[str]()
+    for _ in range(2):
+        text = chance.choice(words)
+        start = chance.randrange(max(len(text) - 30, 1))
+        parts += text[start : start + chance.randrange(8, 30)]
+    return " ".join(parts)
+
+
+def _size(folder: str) -> int:
+    return sum(each.stat().st_size for each in Path(folder).rglob("*") if each.is_file())
